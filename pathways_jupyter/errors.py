@@ -1,0 +1,58 @@
+"""One tree of errors: each says what happened, and what to do next.
+
+A face (magic, command line, server) shows ``str(error)`` and ``error.hint`` and nothing else, so both must stand on
+their own: name the thing that failed, then the command or the setting that mends it.
+"""
+
+from __future__ import annotations
+
+
+class PathwaysError(Exception):
+    """Anything this package raises on purpose.
+
+    Args:
+      message: What happened, in one line.
+      hint: What to do next, in one line; empty when the message says it already.
+    """
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class ConfigError(PathwaysError):
+    """An argument, a profile or an environment variable cannot be used; nothing was changed."""
+
+
+class ClusterError(PathwaysError):
+    """The Kubernetes API could not be reached, or refused the credentials."""
+
+
+class ApiError(ClusterError):
+    """The Kubernetes API answered with an error Status.
+
+    Args:
+      status: The HTTP status code.
+      reason: The Status's machine-readable reason, e.g. ``NotFound`` or ``AlreadyExists``.
+    """
+
+    def __init__(self, message: str, *, status: int, reason: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.reason = reason
+
+
+class ServiceError(PathwaysError):
+    """The Shared Pathways Service is missing, unhealthy, or cannot give what was asked."""
+
+
+class CapacityError(ServiceError):
+    """Every matching slice is taken; the message says who holds what."""
+
+
+class SessionError(PathwaysError):
+    """A session could not be started, was lost, or does not exist."""
+
+
+class LocalClusterError(PathwaysError):
+    """The embedded cluster could not be started, or did not answer."""

@@ -1,0 +1,1 @@
+"""A cluster on your laptop: a Kubernetes API, pods as processes, and a Pathways for CPUs."""

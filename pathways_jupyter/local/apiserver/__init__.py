@@ -1,0 +1,1 @@
+"""The Kubernetes API, as much of it as real clients use."""

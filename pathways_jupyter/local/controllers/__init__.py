@@ -1,0 +1,1 @@
+"""What makes objects happen: Jobs, JobSets, garbage collection, nodes."""

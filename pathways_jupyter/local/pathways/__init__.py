@@ -1,0 +1,1 @@
+"""Pathways for CPUs: resource manager, worker, proxy and sidecar as programs."""

@@ -1,0 +1,1 @@
+"""IPython magics: parse the line, call the room below, show the result."""

@@ -1,0 +1,1 @@
+"""The Jupyter server extension behind the sidebar."""

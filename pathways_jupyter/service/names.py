@@ -1,0 +1,58 @@
+"""The names that Pathways and this package use in Kubernetes: labels, ports, containers, images.
+
+Pure data: the embedded cluster imports it too, so that both sides of the wire agree.
+"""
+
+from __future__ import annotations
+
+# What this package writes on the objects that it creates.
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+MANAGED_BY = "pathways-jupyter"
+SESSION_LABEL = "pathways-jupyter/session"
+USER_LABEL = "pathways-jupyter/user"
+SERVICE_LABEL = "pathways-jupyter/service"
+KERNEL_ANNOTATION = "pathways-jupyter/kernel"
+NOTEBOOK_ANNOTATION = "pathways-jupyter/notebook"
+HOST_ANNOTATION = "pathways-jupyter/host"
+
+# Ports of the Pathways programs.
+PROXY_PORT = 29000
+RESOURCE_MANAGER_PORT = 29001
+WORKER_PORT = 29005
+SIDECAR_PORT = 50051
+
+# JobSet: what a Shared Pathways Service is made of.
+JOBSET_GROUP = "jobset.x-k8s.io"
+JOBSET_VERSION = "v1alpha2"
+JOBSET_NAME_LABEL = "jobset.sigs.k8s.io/jobset-name"
+REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
+REPLICATED_JOB_REPLICAS_LABEL = "jobset.sigs.k8s.io/replicatedjob-replicas"
+JOB_INDEX_LABEL = "jobset.sigs.k8s.io/job-index"
+COORDINATOR_LABEL = "jobset.sigs.k8s.io/coordinator"
+JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
+POD_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
+HEAD_JOB = "pathways-head"
+WORKER_JOB = "worker"
+WORKER_JOBS = ("worker", "pathways-worker")
+"""Names that services in the wild give the replicated job of their workers."""
+
+# Containers.
+RESOURCE_MANAGER_CONTAINER = "pathways-rm"
+WORKER_CONTAINER = "pathways-worker"
+PROXY_CONTAINER = "pathways-proxy"
+SIDECAR_CONTAINER = "colocated-python-sidecar"
+
+# Node labels and resources of GKE's TPU node pools.
+ACCELERATOR_LABEL = "cloud.google.com/gke-tpu-accelerator"
+TOPOLOGY_LABEL = "cloud.google.com/gke-tpu-topology"
+NODEPOOL_LABEL = "cloud.google.com/gke-nodepool"
+TPU_RESOURCE = "google.com/tpu"
+
+# Images.
+IMAGE_REPOSITORY = "us-docker.pkg.dev/cloud-tpu-v2-images/pathways"
+SERVER_IMAGE = "server"
+PROXY_IMAGE = "proxy_server"
+SIDECAR_REPOSITORY = "us-docker.pkg.dev/cloud-tpu-v2-images/pathways-colocated-python"
+
+DEFAULT_SERVICE = "pathways-cluster"
+DEFAULT_NAMESPACE = "default"

@@ -1,0 +1,168 @@
+"""The accelerator catalogue: instance types, topologies, and the machines they run on.
+
+An *instance type* such as ``tpuv6e:2x2`` names one slice: a TPU version and a topology in chips. Everything else
+(chips, VMs per slice, GKE node labels) follows from this table. Source: the machine types
+that Pathways on GKE supports.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pathways_jupyter.errors import ConfigError
+
+_FLAT = ("2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
+_V4 = (
+    "2x2x1",
+    "2x2x2",
+    "2x2x4",
+    "2x4x4",
+    "4x4x4",
+    "4x4x8",
+    "4x8x8",
+    "4x4x16",
+    "8x8x8",
+    "8x8x12",
+    "8x8x16",
+    "4x16x16",
+    "8x16x16",
+)
+_SMALL_CUBES = ("2x2x1", "2x2x2", "2x2x4", "2x4x4")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One GKE machine type that carries TPU chips."""
+
+    name: str
+    version: str
+    accelerator: str
+    chips: int
+    device_kind: str
+    topologies: tuple[str, ...]
+    cubes: bool = False
+    """Whether any three-dimensional topology in multiples of four is allowed past the listed ones."""
+
+
+MACHINES: tuple[Machine, ...] = (
+    Machine("tpu7x-standard-4t", "tpu7x", "tpu7x", 4, "TPU7x", _SMALL_CUBES, cubes=True),
+    Machine("ct6e-standard-4t", "tpuv6e", "tpu-v6e-slice", 4, "TPU v6 lite", ("1x1", *_FLAT)),
+    Machine("ct6e-standard-8t", "tpuv6e1t", "tpu-v6e-slice", 8, "TPU v6 lite", ("2x4",)),
+    Machine("ct5p-hightpu-4t", "tpuv5", "tpu-v5p-slice", 4, "TPU v5", _SMALL_CUBES, cubes=True),
+    Machine("ct5lp-hightpu-4t", "tpuv5e", "tpu-v5-lite-podslice", 4, "TPU v5 lite", _FLAT),
+    Machine("ct5lp-hightpu-8t", "tpuv5e1t", "tpu-v5-lite-podslice", 8, "TPU v5 lite", ("2x4",)),
+    Machine("ct4p-hightpu-4t", "tpuv4", "tpu-v4-podslice", 4, "TPU v4", _V4),
+)
+
+_BY_VERSION: Mapping[str, Machine] = {machine.version: machine for machine in MACHINES}
+_BY_NAME: Mapping[str, Machine] = {machine.name: machine for machine in MACHINES}
+
+
+@dataclass(frozen=True)
+class InstanceType:
+    """One kind of slice, e.g. ``tpuv6e:2x2``."""
+
+    machine: Machine
+    topology: str
+
+    def __str__(self) -> str:
+        return f"{self.machine.version}:{self.topology}"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Chips along each axis: two axes, or three on versions wired as a torus."""
+        return tuple(int(axis) for axis in self.topology.split("x"))
+
+    @property
+    def chips(self) -> int:
+        """Chips in one slice."""
+        return math.prod(self.shape)
+
+    @property
+    def hosts(self) -> int:
+        """VMs (hosts) in one slice."""
+        return max(1, self.chips // self.machine.chips)
+
+    @property
+    def chips_per_host(self) -> int:
+        """Chips that one host carries; below the machine's own number for a slice smaller than one machine."""
+        return self.chips // self.hosts
+
+
+def parse_instance_type(text: str) -> InstanceType:
+    """Reads ``tpuv6e:2x2``, or the machine type's name for the version (``ct6e-standard-4t:2x2``).
+
+    Raises:
+      ConfigError: The version or the topology is not in the catalogue; the hint names what is close to it.
+    """
+    version, separator, topology = text.strip().partition(":")
+    machine = _BY_VERSION.get(version) or _BY_NAME.get(version)
+    if machine is None:
+        known = sorted(_BY_VERSION)
+        close = difflib.get_close_matches(version, known, n=1)
+        suggestion = f"Did you mean {close[0]}:{topology or '2x2'}? " if close else ""
+        raise ConfigError(
+            f"Unknown TPU version {version!r} in instance type {text!r}.",
+            hint=f"{suggestion}Known versions: {', '.join(known)}.",
+        )
+    if not separator or not _valid_topology(machine, topology):
+        more = ", or multiples of 4 along three axes" if machine.cubes else ""
+        problem = f"has no topology {topology!r}" if separator else "needs a topology"
+        raise ConfigError(
+            f"Instance type {text!r}: {machine.version} {problem}.",
+            hint=f"Topologies of {machine.version}: {', '.join(machine.topologies)}{more}.",
+        )
+    return InstanceType(machine, topology)
+
+
+def parse_instances(text: str) -> dict[str, int]:
+    """Reads ``tpuv6e:2x2=2`` or ``tpuv6e:2x2=2,tpuv5e:4x4=1``; a bare type means one slice.
+
+    Raises:
+      ConfigError: A part is malformed, a count is not a positive number, or a type is named twice.
+    """
+    instances: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, separator, count = part.partition("=")
+        key = str(parse_instance_type(name))
+        if key in instances:
+            raise ConfigError(f"Instance type {key} is named twice in {text!r}.", hint=f"Add the counts: {key}=N.")
+        instances[key] = parse_count(count, key) if separator else 1
+    if not instances:
+        raise ConfigError(
+            "No TPU instance type was given.", hint="For example: --tpu tpuv6e:2x2=2 (two slices of four chips)."
+        )
+    return instances
+
+
+def parse_count(count: str | int, name: str) -> int:
+    """Reads a number of slices.
+
+    Raises:
+      ConfigError: It is not a whole number of at least one.
+    """
+    if isinstance(count, bool) or not str(count).strip().isdecimal() or int(count) < 1:
+        raise ConfigError(
+            f"{name}={count}: the number of slices must be a whole number of at least 1.",
+            hint=f"For example: {name}=2.",
+        )
+    return int(count)
+
+
+def format_instances(instances: Mapping[str, int]) -> str:
+    """The inverse of :func:`parse_instances`."""
+    return ",".join(f"{name}={count}" for name, count in instances.items())
+
+
+def _valid_topology(machine: Machine, topology: str) -> bool:
+    if topology in machine.topologies:
+        return True
+    axes = topology.split("x")
+    return (
+        machine.cubes
+        and len(axes) == 3
+        and all(axis.isdecimal() and int(axis) > 0 and int(axis) % 4 == 0 for axis in axes)
+    )

@@ -1,0 +1,1 @@
+"""The panels in a notebook: slice map and event timeline."""
