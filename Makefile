@@ -1,0 +1,51 @@
+# One command each; every target makes the virtual environment it needs. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo lab test soak lint format bench clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.installed ## Connect a kernel to two slices of the embedded cluster, break one, and clean up
+	$(BIN)/pathways-jupyter demo
+
+lab: $(VENV)/.installed ## Open JupyterLab with the sidebar on the embedded cluster
+	$(BIN)/pathways-jupyter local up
+	$(BIN)/jupyter lab --notebook-dir=examples/notebooks
+
+test: $(VENV)/.test ## Run the tests (under 15 minutes)
+	$(BIN)/pytest
+
+soak: $(VENV)/.test ## Run the tests that take longer
+	$(BIN)/pytest -m soak
+
+lint: $(VENV)/.lint ## Style, types, and who may import whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.lint ## Rewrite the sources in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench ## Measure ours and the peers in one run, and write docs/benchmarks.md
+	$(BIN)/python -m pathways_jupyter.bench --output docs/benchmarks
+
+clean: ## Remove what the other targets made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+
+# The groups need pip 25.1; the one that a Python brings may be older.
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade 'pip>=25.1'
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.%: $(VENV)/.installed
+	$(PIP) --group $*
+	@touch $@
