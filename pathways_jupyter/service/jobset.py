@@ -1,0 +1,220 @@
+"""What a Shared Pathways Service looks like as a JobSet: one resource manager, one worker Job per slice.
+
+Pure data in, plain dict out, so that the embedded cluster ships the very manifest that a real cluster gets. The shape
+follows what Pathways' own tools apply, because those tools (and ours) find a service again by these names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pathways_jupyter import tpu
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.service import names
+
+Manifest = dict[str, Any]
+
+# Worker pods add `-worker-<slice>-<host>-<5 characters>` to the name and must stay below 63 characters.
+MAX_NAME = 40
+
+_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+_SHARED_TMP = "shared-tmp"
+
+
+@dataclass(frozen=True)
+class ServiceSpec:
+    """A service to be made.
+
+    Attributes:
+      instance_type: The kind of its slices; a service has one kind.
+      slices: How many.
+      image: Image of resource manager and workers, with its tag.
+      name: The JobSet's name; :func:`address` derives the service's address from it.
+      gcs_scratch_location: Bucket path (``gs://...``) where the programs keep scratch data.
+      sidecar_image: Image of the colocated Python sidecar; empty for a service without one.
+      max_restarts: How often the whole JobSet is recreated after its head failed.
+      max_slice_restarts: How often the workers of one slice may be restarted, per host.
+      head_node_selector: Where the head may run, e.g. a node pool without TPUs.
+      labels: Further labels of the JobSet.
+    """
+
+    instance_type: tpu.InstanceType
+    slices: int
+    image: str
+    name: str = names.DEFAULT_SERVICE
+    namespace: str = names.DEFAULT_NAMESPACE
+    gcs_scratch_location: str = ""
+    sidecar_image: str = ""
+    max_restarts: int = 30
+    max_slice_restarts: int = 1_000_000
+    head_node_selector: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def head_host(name: str) -> str:
+    """The DNS name of the head of service `name`."""
+    return f"{name}-{names.HEAD_JOB}-0-0.{name}"
+
+
+def address(name: str) -> str:
+    """The address of the resource manager of service `name`: what clients give as ``pathways_service``."""
+    return f"{head_host(name)}:{names.RESOURCE_MANAGER_PORT}"
+
+
+def manifest(spec: ServiceSpec) -> Manifest:
+    """The JobSet of `spec`.
+
+    Raises:
+      ConfigError: The name does not fit into pod names, or there is no slice.
+    """
+    if len(spec.name) > MAX_NAME or not _NAME.fullmatch(spec.name):
+        raise ConfigError(
+            f"{spec.name!r} cannot be the name of a service.",
+            hint=f"Use at most {MAX_NAME} lower-case letters, digits and dashes, beginning with a letter.",
+        )
+    tpu.parse_count(spec.slices, str(spec.instance_type))
+    return {
+        "apiVersion": f"{names.JOBSET_GROUP}/{names.JOBSET_VERSION}",
+        "kind": "JobSet",
+        "metadata": {
+            "name": spec.name,
+            "namespace": spec.namespace,
+            "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY, **spec.labels},
+        },
+        "spec": {
+            "coordinator": {"replicatedJob": names.HEAD_JOB},
+            "failurePolicy": {"maxRestarts": spec.max_restarts, "restartStrategy": "Recreate"},
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            "startupPolicy": {"startupPolicyOrder": "InOrder"},
+            "replicatedJobs": [_head(spec), _workers(spec)],
+        },
+    }
+
+
+def _head(spec: ServiceSpec) -> Manifest:
+    pod: Manifest = {"restartPolicy": "Never", "containers": [_resource_manager(spec)]}
+    if spec.head_node_selector:
+        pod["nodeSelector"] = dict(spec.head_node_selector)
+    return _replicated_job(
+        names.HEAD_JOB, replicas=1, pods=1, backoff_limit=0, exclusive="kubernetes.io/hostname", pod=pod
+    )
+
+
+def _workers(spec: ServiceSpec) -> Manifest:
+    hosts = spec.instance_type.hosts
+    pod: Manifest = {
+        "restartPolicy": "OnFailure",
+        "hostNetwork": True,
+        "dnsPolicy": "ClusterFirstWithHostNet",
+        "nodeSelector": {
+            names.ACCELERATOR_LABEL: spec.instance_type.machine.accelerator,
+            names.TOPOLOGY_LABEL: spec.instance_type.topology,
+        },
+        "containers": [_worker(spec)],
+        "volumes": [{"name": _SHARED_TMP, "hostPath": {"path": "/tmp", "type": "DirectoryOrCreate"}}],
+    }
+    if spec.sidecar_image:
+        pod["initContainers"] = [_sidecar(spec)]
+    return _replicated_job(
+        names.WORKER_JOB,
+        replicas=spec.slices,
+        pods=hosts,
+        backoff_limit=hosts * spec.max_slice_restarts,
+        exclusive=names.NODEPOOL_LABEL,
+        pod=pod,
+    )
+
+
+def _replicated_job(
+    name: str, *, replicas: int, pods: int, backoff_limit: int, exclusive: str, pod: Manifest
+) -> Manifest:
+    return {
+        "name": name,
+        "replicas": replicas,
+        "template": {
+            "metadata": {"annotations": {_EXCLUSIVE: exclusive}},
+            "spec": {
+                "backoffLimit": backoff_limit,
+                "completionMode": "Indexed",
+                "completions": pods,
+                "parallelism": pods,
+                "template": {"metadata": {"annotations": {_EXCLUSIVE: exclusive}}, "spec": pod},
+            },
+        },
+    }
+
+
+def _resource_manager(spec: ServiceSpec) -> Manifest:
+    return {
+        "name": names.RESOURCE_MANAGER_CONTAINER,
+        "image": spec.image,
+        "imagePullPolicy": "Always",
+        "args": [
+            f"--server_port={names.RESOURCE_MANAGER_PORT}",
+            f"--gcs_scratch_location={spec.gcs_scratch_location}",
+            "--node_type=resource_manager",
+            f"--instance_count={spec.slices}",
+            f"--instance_type={spec.instance_type}",
+        ],
+        "env": [
+            _from_field("REPLICATED_JOB_NAME", "annotations", names.REPLICATED_JOB_LABEL),
+            _from_field("JOBSET_NAME", "annotations", names.JOBSET_NAME_LABEL),
+            _from_field("HOST_ADDRESS", "labels", names.COORDINATOR_LABEL),
+            {"name": "TPU_SKIP_MDS_QUERY", "value": "true"},
+        ],
+        "ports": _ports(names.RESOURCE_MANAGER_PORT, names.RESOURCE_MANAGER_PORT + 1),
+        "resources": {"limits": {"cpu": "8", "memory": "32G"}},
+    }
+
+
+def _worker(spec: ServiceSpec) -> Manifest:
+    return {
+        "name": names.WORKER_CONTAINER,
+        "image": spec.image,
+        "imagePullPolicy": "Always",
+        "args": [
+            f"--server_port={names.WORKER_PORT}",
+            f"--resource_manager_address=$(PATHWAYS_HEAD):{names.RESOURCE_MANAGER_PORT}",
+            f"--gcs_scratch_location={spec.gcs_scratch_location}",
+        ],
+        "env": [
+            {"name": "TPU_MIN_LOG_LEVEL", "value": "0"},
+            {"name": "TF_CPP_MIN_LOG_LEVEL", "value": "0"},
+            {"name": "XCLOUD_ENVIRONMENT", "value": "GCP"},
+            {"name": "MEGASCALE_GRPC_ENABLE_XOR_TRACER", "value": "false"},
+            _from_field("MEGASCALE_NUM_SLICES", "labels", names.REPLICATED_JOB_REPLICAS_LABEL),
+            _from_field("MEGASCALE_SLICE_ID", "labels", names.JOB_INDEX_LABEL),
+            _from_field("JOBSET_NAME", "annotations", names.JOBSET_NAME_LABEL),
+            _from_field("REPLICATED_JOB_NAME", "annotations", names.REPLICATED_JOB_LABEL),
+            _from_field("PATHWAYS_HEAD", "labels", names.COORDINATOR_LABEL),
+            _from_field("MEGASCALE_COORDINATOR_ADDRESS", "labels", names.COORDINATOR_LABEL),
+        ],
+        "ports": _ports(names.WORKER_PORT, names.WORKER_PORT + 1, 8471, 8080),
+        "resources": {"limits": {names.TPU_RESOURCE: str(spec.instance_type.chips_per_host)}},
+        "volumeMounts": [{"name": _SHARED_TMP, "mountPath": "/tmp"}],
+    }
+
+
+def _sidecar(spec: ServiceSpec) -> Manifest:
+    # A restart policy makes an init container run beside the others: it is up before the worker that calls it.
+    return {
+        "name": names.SIDECAR_CONTAINER,
+        "image": spec.sidecar_image,
+        "imagePullPolicy": "Always",
+        "restartPolicy": "Always",
+        "env": [{"name": "GRPC_SERVER_ADDRESS", "value": f"0.0.0.0:{names.SIDECAR_PORT}"}],
+        "ports": _ports(names.SIDECAR_PORT),
+        "volumeMounts": [{"name": _SHARED_TMP, "mountPath": "/tmp"}],
+    }
+
+
+def _ports(*ports: int) -> list[Manifest]:
+    return [{"containerPort": port, "protocol": "TCP"} for port in ports]
+
+
+def _from_field(variable: str, kind: str, key: str) -> Manifest:
+    return {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.{kind}['{key}']"}}}

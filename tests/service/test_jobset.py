@@ -1,0 +1,78 @@
+import pytest
+
+from pathways_jupyter import tpu
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.service import jobset, names
+
+
+def spec(instance="tpuv6e:2x2", slices=2, **options):
+    return jobset.ServiceSpec(tpu.parse_instance_type(instance), slices, "repo/pathways/server:jax-0.10.2", **options)
+
+
+def replicated(manifest, name):
+    return next(job for job in manifest["spec"]["replicatedJobs"] if job["name"] == name)
+
+
+def pod_of(job):
+    return job["template"]["spec"]["template"]["spec"]
+
+
+def test_a_service_is_one_head_and_one_worker_job_per_slice():
+    manifest = jobset.manifest(spec(slices=3))
+    head, workers = replicated(manifest, names.HEAD_JOB), replicated(manifest, names.WORKER_JOB)
+    assert (manifest["kind"], manifest["apiVersion"]) == ("JobSet", "jobset.x-k8s.io/v1alpha2")
+    assert (head["replicas"], workers["replicas"]) == (1, 3)
+    assert manifest["spec"]["coordinator"] == {"replicatedJob": names.HEAD_JOB}
+    assert "--instance_count=3" in pod_of(head)["containers"][0]["args"]
+    assert "--instance_type=tpuv6e:2x2" in pod_of(head)["containers"][0]["args"]
+
+
+@pytest.mark.parametrize(
+    ("instance", "hosts", "chips"),
+    [("tpuv6e:2x2", 1, "4"), ("tpuv6e:4x4", 4, "4"), ("tpuv6e:1x1", 1, "1"), ("tpuv6e1t:2x4", 1, "8"),
+     ("tpuv5:4x4x4", 16, "4")],
+)  # fmt: skip
+def test_a_slice_has_as_many_pods_as_its_type_has_hosts(instance, hosts, chips):
+    workers = replicated(jobset.manifest(spec(instance)), names.WORKER_JOB)
+    job = workers["template"]["spec"]
+    assert (job["completions"], job["parallelism"], job["completionMode"]) == (hosts, hosts, "Indexed")
+    assert pod_of(workers)["containers"][0]["resources"]["limits"] == {"google.com/tpu": chips}
+    assert pod_of(workers)["nodeSelector"][names.TOPOLOGY_LABEL] == instance.partition(":")[2]
+
+
+def test_workers_find_the_head_through_the_coordinator_label():
+    worker = pod_of(replicated(jobset.manifest(spec()), names.WORKER_JOB))["containers"][0]
+    env = {each["name"]: each for each in worker["env"]}
+    assert "--resource_manager_address=$(PATHWAYS_HEAD):29001" in worker["args"]
+    path = env["PATHWAYS_HEAD"]["valueFrom"]["fieldRef"]["fieldPath"]
+    assert path == "metadata.labels['jobset.sigs.k8s.io/coordinator']"
+
+
+def test_the_sidecar_starts_before_the_worker_and_runs_beside_it():
+    pod = pod_of(replicated(jobset.manifest(spec(sidecar_image="repo/sidecar:1")), names.WORKER_JOB))
+    (sidecar,) = pod["initContainers"]
+    assert (sidecar["name"], sidecar["restartPolicy"]) == (names.SIDECAR_CONTAINER, "Always")
+    assert sidecar["volumeMounts"] == pod["containers"][0]["volumeMounts"]
+    assert "initContainers" not in pod_of(replicated(jobset.manifest(spec()), names.WORKER_JOB))
+
+
+def test_the_address_is_the_heads_dns_name():
+    assert jobset.address("pathways-cluster") == "pathways-cluster-pathways-head-0-0.pathways-cluster:29001"
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "-dash", "dash-", "a" * 41, "under_score", "1digit"])
+def test_a_name_that_pods_cannot_carry_is_refused(name):
+    with pytest.raises(ConfigError, match="name of a service") as raised:
+        jobset.manifest(spec(name=name))
+    assert raised.value.hint
+
+
+def test_a_service_without_slices_is_refused():
+    with pytest.raises(ConfigError, match="number of slices"):
+        jobset.manifest(spec(slices=0))
+
+
+def test_two_manifests_share_no_mutable_part():
+    one, other = jobset.manifest(spec()), jobset.manifest(spec())
+    replicated(one, names.WORKER_JOB)["template"]["spec"]["completions"] = 99
+    assert replicated(other, names.WORKER_JOB)["template"]["spec"]["completions"] == 1
