@@ -1,0 +1,256 @@
+"""The daemon's end of the fork server: start processes, signal them, learn of their end.
+
+A fork server that dies takes its processes with it (they are reported as killed), and a new one is started for the
+next request, so that a crash costs restarted containers and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO
+
+from pathways_jupyter.errors import LocalClusterError
+from pathways_jupyter.local import processes
+from pathways_jupyter.local.zygote import Request
+
+_log = logging.getLogger(__name__)
+
+KILLED = 128 + signal.SIGKILL
+"""Exit code of a process that SIGKILL ended."""
+
+_SINGLE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+class Process:
+    """One process that the fork server started."""
+
+    def __init__(self, spawner: Spawner, name: str) -> None:
+        self._spawner = spawner
+        self._name = name
+        self.pid = 0
+        self.started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def wait(self) -> int:
+        """The exit code; 128 + signal when a signal ended it."""
+        return await asyncio.shield(self.ended)
+
+    def send_signal(self, number: int, *, group: bool = False) -> None:
+        """Signals the process, or its whole group; nothing happens when it has ended."""
+        if not self.ended.done():
+            self._spawner._send({"id": self._name, "signal": int(number), "group": group}, ())
+
+
+@dataclass
+class _Link:
+    """One running fork server."""
+
+    program: subprocess.Popen[bytes]
+    requests: socket.socket
+    life: int
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    queue: asyncio.Queue[tuple[bytes, tuple[int, ...]]] = field(default_factory=asyncio.Queue)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+
+class Spawner:
+    """Starts processes through a fork server of its own.
+
+    Args:
+      preload: Modules that the fork server imports before the first fork.
+      log: File that the fork server's own messages go to.
+    """
+
+    def __init__(self, preload: Sequence[str] = (), *, log: Path | None = None) -> None:
+        self._preload = tuple(preload)
+        self._log = log
+        self._link: _Link | None = None
+        self._processes: dict[str, Process] = {}
+        self._names = itertools.count()
+        self._closing = False
+        self.starts = 0
+
+    def start(self) -> None:
+        """Starts the fork server; it becomes ready on its own.
+
+        Raises:
+          OSError: The interpreter cannot be started.
+        """
+        requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        reports, reports_write = os.pipe()
+        life_read, life = os.pipe()
+        inherited = (theirs.fileno(), reports_write, life_read)
+        with contextlib.ExitStack() as stack:
+            for descriptor in (reports_write, life_read):
+                stack.callback(os.close, descriptor)
+            stack.enter_context(theirs)
+            messages: IO[bytes] | int = subprocess.DEVNULL
+            if self._log is not None:
+                messages = stack.enter_context(self._log.open("ab"))
+            program = subprocess.Popen(
+                [sys.executable, "-m", "pathways_jupyter.local.zygote", *map(str, inherited), *self._preload],
+                stdin=subprocess.DEVNULL,
+                stdout=messages,
+                stderr=messages,
+                pass_fds=inherited,
+                start_new_session=True,
+                env={**os.environ, **dict.fromkeys(_SINGLE_THREAD, "1")},
+            )
+        requests.setblocking(False)
+        link = self._link = _Link(program, requests, life)
+        self.starts += 1
+        link.tasks = [
+            asyncio.create_task(self._read(link, os.fdopen(reports, "rb", buffering=0))),
+            asyncio.create_task(self._write(link)),
+        ]
+
+    @property
+    def pid(self) -> int:
+        """The fork server's process id; 0 while it is not running."""
+        return self._link.program.pid if self._link else 0
+
+    async def ready(self) -> None:
+        """Waits until the fork server has imported its modules."""
+        while self._link is not None and not self._link.ready.is_set():
+            await self._link.ready.wait()
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        directory: Path,
+        streams: Sequence[int],
+        container: str,
+        program: str = "",
+        main: bool = True,
+        name: str = "",
+        tty: bool = False,
+    ) -> Process:
+        """Starts a process; see :class:`~pathways_jupyter.local.zygote.Request` for what the arguments mean.
+
+        Args:
+          streams: Descriptors to become 0, 1 and 2. They stay the caller's to close.
+
+        Raises:
+          LocalClusterError: The cluster is shutting down.
+        """
+        if self._closing or self._link is None:
+            raise LocalClusterError("The cluster is shutting down; no process can be started.")
+        identity = f"{next(self._names)}"
+        process = self._processes[identity] = Process(self, identity)
+        request = Request(identity, list(argv), dict(environment), str(directory), container, program, main, name, tty)
+        copies = tuple(os.dup(each) for each in streams)
+        self._send({**asdict(request), "descriptors": len(copies)}, copies)
+        process.pid = await asyncio.shield(process.started)
+        return process
+
+    async def close(self) -> None:
+        """Ends the fork server and everything that it started, and waits until they are gone."""
+        self._closing = True
+        if (link := self._link) is not None:
+            link.requests.shutdown(socket.SHUT_RDWR)
+            await asyncio.gather(*link.tasks, return_exceptions=True)
+
+    def _send(self, message: Mapping[str, object], descriptors: tuple[int, ...]) -> None:
+        if self._link is None:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return
+        self._link.queue.put_nowait((json.dumps(message).encode() + b"\n", descriptors))
+
+    async def _write(self, link: _Link) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            data, descriptors = await link.queue.get()
+            try:
+                if descriptors:
+                    sent = await _send_with(link.requests, data, descriptors)
+                    data = data[sent:]
+                await loop.sock_sendall(link.requests, data)
+            except OSError:
+                return
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+
+    async def _read(self, link: _Link, pipe: IO[bytes]) -> None:
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
+        )
+        try:
+            while line := await reader.readline():
+                self._heed(link, json.loads(line))
+        finally:
+            transport.close()
+            await self._ended(link)
+
+    def _heed(self, link: _Link, report: Mapping[str, int | str]) -> None:
+        if "ready" in report:
+            if report["ready"] != 1:
+                _log.error("The fork server has %s threads; forks of it may hang.", report["ready"])
+            link.ready.set()
+            return
+        process = self._processes.get(str(report["id"]))
+        if process is None:
+            return
+        if "pid" in report:
+            process.pid = int(report["pid"])
+            process.started.set_result(process.pid)
+        else:
+            del self._processes[str(report["id"])]
+            process.ended.set_result(int(report["code"]))
+
+    async def _ended(self, link: _Link) -> None:
+        """The fork server is gone: so are its processes, and a new one takes its place."""
+        current = asyncio.current_task()
+        for task in link.tasks:
+            if task is not current:
+                task.cancel()
+        link.requests.close()
+        os.close(link.life)
+        code = await asyncio.to_thread(link.program.wait)
+        self._link = None
+        link.ready.set()
+        lost, self._processes = self._processes, {}
+        for process in lost.values():
+            if process.pid:
+                processes.signal_group(process.pid, signal.SIGKILL)
+        if not self._closing:
+            _log.error("The fork server ended with code %s; %s processes ended with it.", code, len(lost))
+            self.start()
+        while not link.queue.empty():
+            for descriptor in link.queue.get_nowait()[1]:
+                os.close(descriptor)
+        for process in lost.values():
+            if not process.started.done():
+                process.started.set_result(0)
+            process.ended.set_result(KILLED)
+
+
+async def _send_with(connection: socket.socket, data: bytes, descriptors: tuple[int, ...]) -> int:
+    """Sends the beginning of `data` with `descriptors` attached; bytes sent."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            return socket.send_fds(connection, [data], descriptors)
+        except BlockingIOError:
+            writable = asyncio.Event()
+            loop.add_writer(connection, writable.set)
+            try:
+                await writable.wait()
+            finally:
+                loop.remove_writer(connection)

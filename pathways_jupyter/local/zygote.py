@@ -1,0 +1,273 @@
+"""The fork server: a warm process without threads that starts every process of the cluster.
+
+Importing JAX takes over a second; a fork of a process that has imported it takes some ten milliseconds. So a pod's
+program runs in a fork of this process. Commands (and ``kubectl exec``) take the same way and then replace themselves.
+
+It is also the pods' guardian. It is the parent of them all, so it alone may signal and reap them without a race over
+reused process ids; and when its request socket closes, because the daemon ended in whatever way, it kills them all.
+
+Requests arrive as JSON lines with file descriptors attached (:class:`Request`); reports leave as JSON lines:
+``{"ready": threads}``, ``{"id": ..., "pid": ...}``, ``{"id": ..., "code": ...}`` (128 + signal when killed by one).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pathways_jupyter.local import processes
+
+CONTAINER_VARIABLE = "PATHWAYS_LOCAL_CONTAINER"
+"""Tells the container that a process belongs to, also for one that left its process group."""
+MAIN_PID_VARIABLE = "PATHWAYS_LOCAL_MAIN_PID"
+"""The container's main process: what is pid 1 in a real container."""
+
+_MAX_DESCRIPTORS = 64
+
+
+@dataclass(frozen=True)
+class Request:
+    """One process to start.
+
+    Attributes:
+      id: The caller's name for it.
+      argv: The command; for a program, what it gets as its arguments.
+      program: ``module:function`` to call in the fork, or empty to replace the fork by the command.
+      container: Container it belongs to. The end of the container's main process ends all others of it.
+      main: Whether this is that main process.
+      name: For ``ps``.
+      tty: Standard streams are one terminal, which becomes the controlling one.
+    """
+
+    id: str
+    argv: list[str]
+    environment: Mapping[str, str]
+    directory: str
+    container: str
+    program: str = ""
+    main: bool = True
+    name: str = ""
+    tty: bool = False
+
+
+@dataclass
+class _Child:
+    request: Request
+    pid: int
+
+
+@dataclass
+class _Server:
+    requests: socket.socket
+    reports: int
+    life: int
+    children: dict[int, _Child] = field(default_factory=dict)
+    _buffer: bytes = b""
+    _descriptors: list[int] = field(default_factory=list)
+
+    def serve(self) -> tuple[Request, list[int]] | None:
+        """Answers requests until the daemon is gone (None), or returns in a fork with what the fork shall run."""
+        wake_read, wake_write = os.pipe()
+        for descriptor in (wake_read, wake_write):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._report(ready=processes.threads())
+        selector = selectors.DefaultSelector()
+        selector.register(self.requests, selectors.EVENT_READ)
+        selector.register(wake_read, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj == wake_read:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(wake_read, 4096)
+                    self._reap()
+                elif not self._receive():
+                    return None
+                elif (forked := self._answer()) is not None:
+                    selector.close()
+                    os.close(wake_read)
+                    os.close(wake_write)
+                    return forked
+
+    def end_all(self) -> None:
+        """Kills every process that was started here, and what they started."""
+        for child in self.children.values():
+            processes.signal_group(child.pid, signal.SIGKILL)
+        processes.kill_children()
+
+    def _receive(self) -> bool:
+        data, descriptors, _, _ = socket.recv_fds(self.requests, 65536, _MAX_DESCRIPTORS)
+        self._buffer += data
+        self._descriptors += descriptors
+        return bool(data)
+
+    def _answer(self) -> tuple[Request, list[int]] | None:
+        while b"\n" in self._buffer:
+            line, self._buffer = self._buffer.split(b"\n", 1)
+            message = json.loads(line)
+            if "signal" in message:
+                self._signal(message["id"], message["signal"], group=message["group"])
+                continue
+            count = message.pop("descriptors")
+            descriptors, self._descriptors = self._descriptors[:count], self._descriptors[count:]
+            request = Request(**message)
+            pid = os.fork()
+            if pid == 0:
+                return request, descriptors
+            self.children[pid] = _Child(request, pid)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            self._report(id=request.id, pid=pid)
+        return None
+
+    def _signal(self, name: str, number: int, *, group: bool) -> None:
+        for child in self.children.values():
+            if child.request.id == name:
+                if group:
+                    processes.signal_group(child.pid, number)
+                else:
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(child.pid, number)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            child = self.children.pop(pid, None)
+            if child is None:
+                continue
+            if child.request.main:
+                self._end_container(child)
+            code = os.waitstatus_to_exitcode(status)
+            self._report(id=child.request.id, code=code if code >= 0 else 128 - code)
+
+    def _end_container(self, main: _Child) -> None:
+        processes.signal_group(main.pid, signal.SIGKILL)
+        container = main.request.container
+        for child in self.children.values():
+            if child.request.container == container:
+                processes.signal_group(child.pid, signal.SIGKILL)
+        mark = f"{CONTAINER_VARIABLE}={container}\0".encode()
+        for pid in processes.children():
+            if pid not in self.children and mark in processes.environment_of(pid):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _report(self, **report: Any) -> None:
+        data = json.dumps(report).encode() + b"\n"
+        try:
+            os.write(self.reports, data)
+        except BrokenPipeError:
+            self.end_all()
+            os._exit(0)
+
+
+def main(argv: list[str]) -> None:
+    """``zygote.py REQUESTS REPORTS LIFE [MODULE...]``: inherited descriptors, then modules to import beforehand.
+
+    LIFE is a pipe that the daemon never writes to: its end of file tells a program that the daemon is gone.
+    """
+    requests, reports, life = (int(each) for each in argv[:3])
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    processes.adopt_orphans()
+    processes.set_name("pathways-zygote")
+    for module in argv[3:]:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+    server = _Server(socket.socket(fileno=requests), reports, life)
+    parent = os.getpid()
+    forked = server.serve()
+    if forked is None:
+        server.end_all()
+        return
+    request, descriptors = forked
+    try:
+        _become(request, descriptors, life=life, parent=parent)
+    except OSError as error:
+        print(f"{request.argv[0]}: {error.strerror}", file=sys.stderr, flush=True)
+        os._exit(126)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(126)
+
+
+def _become(request: Request, descriptors: list[int], *, life: int, parent: int) -> None:
+    """Turns this fork into the process asked for; does not return."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler if request.program else signal.SIG_DFL)
+    if request.tty:
+        os.login_tty(descriptors[0])
+    else:
+        os.setsid()
+        for target, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, target)
+    processes.die_with(parent)
+    processes.set_name(request.name or os.path.basename(request.argv[0]))
+    if request.program:
+        os.dup2(life, 3, inheritable=False)
+    os.closerange(4 if request.program else 3, max(int(each) for each in os.listdir("/dev/fd")) + 1)
+    os.chdir(request.directory)
+    environment = dict(request.environment, **{CONTAINER_VARIABLE: request.container})
+    if request.main:
+        environment[MAIN_PID_VARIABLE] = str(os.getpid())
+    if not request.program:
+        os.execvpe(request.argv[0], request.argv, environment)
+    os.environ.clear()
+    os.environ.update(environment)
+    threading.Thread(target=_end_with_daemon, args=(3,), name="life", daemon=True).start()
+    os._exit(_run(request))
+
+
+def _end_with_daemon(life: int) -> None:
+    os.read(life, 1)
+    os.killpg(0, signal.SIGKILL)
+
+
+def _run(request: Request) -> int:
+    """Calls the program's function as the interpreter would: exit code, traceback, flushed streams."""
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - lives as long as the process
+    sys.stdout = open(1, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False, errors="backslashreplace")  # noqa: SIM115
+    sys.argv = [request.name, *request.argv]
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()
+    module, _, function = request.program.partition(":")
+    try:
+        code = getattr(importlib.import_module(module), function)(list(request.argv))
+    except SystemExit as error:
+        code = error.code
+        if isinstance(code, str):
+            print(code, file=sys.stderr)
+            code = 1
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    return int(code or 0) & 0xFF
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
