@@ -1,1 +1,1 @@
-"""The Kubernetes API, as much of it as real clients use."""
+"""The Kubernetes API of the embedded cluster: as much of it as real clients use, over a store that outlives it."""

@@ -1,0 +1,118 @@
+"""What a new cluster begins with: its namespaces and the JobSet definition."""
+
+from __future__ import annotations
+
+from pathways_jupyter.local.apiserver.resources import Object
+from pathways_jupyter.service import names
+
+_ANYTHING: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_COUNT: Object = {"type": "integer", "format": "int32", "minimum": 0}
+_STRING: Object = {"type": "string"}
+
+
+def _object(required: tuple[str, ...] = (), **properties: Object) -> Object:
+    return {"type": "object", "properties": properties, **({"required": list(required)} if required else {})}
+
+
+def _list(items: Object) -> Object:
+    return {"type": "array", "items": items}
+
+
+def _choice(*values: str, default: str = "") -> Object:
+    return {"type": "string", "enum": list(values), **({"default": default} if default else {})}
+
+
+_CONDITION = _object(
+    ("type", "status"),
+    type=_STRING,
+    status=_STRING,
+    reason=_STRING,
+    message=_STRING,
+    lastTransitionTime=_STRING,
+    observedGeneration={"type": "integer"},
+)
+_JOBSET_SPEC = _object(
+    replicatedJobs={
+        **_list(
+            _object(
+                ("name", "template"),
+                name=_STRING,
+                groupName=_STRING,
+                replicas={**_COUNT, "default": 1},
+                template=_ANYTHING,
+                dependsOn=_list(_ANYTHING),
+            )
+        ),
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+    },
+    network=_object(
+        enableDNSHostnames={"type": "boolean"}, subdomain=_STRING, publishNotReadyAddresses={"type": "boolean"}
+    ),
+    successPolicy=_object(("operator",), operator=_choice("All", "Any"), targetReplicatedJobs=_list(_STRING)),
+    failurePolicy=_object(
+        maxRestarts={**_COUNT, "default": 0},
+        restartStrategy=_choice("Recreate", "BlockingRecreate", default="Recreate"),
+        rules=_list(_ANYTHING),
+    ),
+    startupPolicy=_object(("startupPolicyOrder",), startupPolicyOrder=_choice("AnyOrder", "InOrder")),
+    coordinator=_object(
+        ("replicatedJob",), replicatedJob=_STRING, jobIndex={"type": "integer"}, podIndex={"type": "integer"}
+    ),
+    suspend={"type": "boolean"},
+    managedBy=_STRING,
+    ttlSecondsAfterFinished=_COUNT,
+)
+_JOBSET_STATUS = _object(
+    conditions=_list(_CONDITION),
+    restarts=_COUNT,
+    restartsCountTowardsMax=_COUNT,
+    terminalState=_STRING,
+    replicatedJobsStatus=_list(_ANYTHING),
+)
+
+JOBSET_DEFINITION: Object = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": f"jobsets.{names.JOBSET_GROUP}"},
+    "spec": {
+        "group": names.JOBSET_GROUP,
+        "scope": "Namespaced",
+        "names": {"kind": "JobSet", "listKind": "JobSetList", "plural": "jobsets", "singular": "jobset"},
+        "versions": [
+            {
+                "name": names.JOBSET_VERSION,
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": [
+                    {"name": "TerminalState", "type": "string", "jsonPath": ".status.terminalState"},
+                    {"name": "Restarts", "type": "string", "jsonPath": ".status.restarts"},
+                    {
+                        "name": "Completed",
+                        "type": "string",
+                        "jsonPath": '.status.conditions[?(@.type=="Completed")].status',
+                    },
+                    {"name": "Suspended", "type": "string", "jsonPath": ".spec.suspend"},
+                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+                ],
+                "schema": {
+                    "openAPIV3Schema": _object(
+                        apiVersion=_STRING,
+                        kind=_STRING,
+                        metadata={"type": "object"},
+                        spec=_JOBSET_SPEC,
+                        status=_JOBSET_STATUS,
+                    )
+                },
+            }
+        ],
+    },
+}
+"""The custom resource definition of JobSet, with its published fields."""
+
+FIRST_OBJECTS: tuple[tuple[str, Object], ...] = (
+    *(("v1", {"kind": "Namespace", "metadata": {"name": name}}) for name in ("default", "kube-system", "kube-public")),
+    ("v1", {"kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "default"}}),
+    ("apiextensions.k8s.io/v1", JOBSET_DEFINITION),
+)

@@ -1,0 +1,199 @@
+"""What kinds of objects there are; custom resource definitions add to it while the cluster runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Object = dict[str, Any]
+"""A Kubernetes object as plain JSON."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of what ``kubectl get`` prints, as a custom resource definition declares it."""
+
+    name: str
+    path: str
+    type: str = "string"
+    description: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True)
+class ResourceType:
+    """One kind of object: where it is served, and what it can do."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    has_status: bool = False
+    subresources: tuple[str, ...] = ()
+    """Beyond ``status``."""
+    default_propagation: str = "Background"
+    """What a delete that names no propagation policy does with dependents."""
+    custom: bool = False
+    """Whether a custom resource definition made it."""
+    schema: Mapping[str, Any] = field(default_factory=dict, compare=False, hash=False, repr=False)
+    """The OpenAPI schema of a custom resource."""
+    columns: tuple[Column, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def api_version(self) -> str:
+        """What objects of this type carry as ``apiVersion``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Where objects are stored: every version of a type shares one place."""
+        return (self.group, self.plural)
+
+    @property
+    def qualified(self) -> str:
+        """``jobs.batch``; ``pods`` in the core group."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def singular(self) -> str:
+        """``job``."""
+        return self.kind.lower()
+
+
+NAMESPACES = ResourceType("", "v1", "Namespace", "namespaces", False, ("ns",), has_status=True)
+NODES = ResourceType("", "v1", "Node", "nodes", False, ("no",), has_status=True)
+PODS = ResourceType(
+    "",
+    "v1",
+    "Pod",
+    "pods",
+    short_names=("po",),
+    categories=("all",),
+    has_status=True,
+    subresources=("attach", "binding", "eviction", "exec", "log", "portforward"),
+)
+SERVICES = ResourceType("", "v1", "Service", "services", short_names=("svc",), categories=("all",), has_status=True)
+ENDPOINTS = ResourceType("", "v1", "Endpoints", "endpoints", short_names=("ep",))
+EVENTS = ResourceType("", "v1", "Event", "events", short_names=("ev",))
+CONFIG_MAPS = ResourceType("", "v1", "ConfigMap", "configmaps", short_names=("cm",))
+SECRETS = ResourceType("", "v1", "Secret", "secrets")
+SERVICE_ACCOUNTS = ResourceType("", "v1", "ServiceAccount", "serviceaccounts", short_names=("sa",))
+JOBS = ResourceType("batch", "v1", "Job", "jobs", categories=("all",), has_status=True, default_propagation="Orphan")
+LEASES = ResourceType("coordination.k8s.io", "v1", "Lease", "leases")
+ROLES = ResourceType("rbac.authorization.k8s.io", "v1", "Role", "roles")
+ROLE_BINDINGS = ResourceType("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
+CLUSTER_ROLES = ResourceType("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False)
+CLUSTER_ROLE_BINDINGS = ResourceType(
+    "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", False
+)
+CRDS = ResourceType(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    False,
+    ("crd", "crds"),
+    categories=("api-extensions",),
+    has_status=True,
+)
+
+BUILTIN: tuple[ResourceType, ...] = (
+    NAMESPACES,
+    NODES,
+    PODS,
+    SERVICES,
+    ENDPOINTS,
+    EVENTS,
+    CONFIG_MAPS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    JOBS,
+    LEASES,
+    ROLES,
+    ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CLUSTER_ROLE_BINDINGS,
+    CRDS,
+)
+
+
+class Registry:
+    """The types that are served now."""
+
+    def __init__(self) -> None:
+        self._types = {(each.group, each.version, each.plural): each for each in BUILTIN}
+
+    def __iter__(self) -> Iterator[ResourceType]:
+        return iter(self._types.values())
+
+    def find(self, group: str, version: str, plural: str) -> ResourceType | None:
+        """The type served at this place, or None."""
+        return self._types.get((group, version, plural))
+
+    def of_kind(self, api_version: str, kind: str) -> ResourceType | None:
+        """The type of an object with this ``apiVersion`` and ``kind``, or None."""
+        for each in self._types.values():
+            if each.kind == kind and each.api_version == api_version:
+                return each
+        return None
+
+    def stored(self, key: tuple[str, str]) -> ResourceType | None:
+        """Any type whose objects are stored under `key`, or None."""
+        for each in self._types.values():
+            if each.key == key:
+                return each
+        return None
+
+    def define(self, definition: Object) -> None:
+        """Serves what a ``CustomResourceDefinition`` describes, in place of what it described before."""
+        self.forget(definition)
+        for each in types_of(definition):
+            self._types[(each.group, each.version, each.plural)] = each
+
+    def forget(self, definition: Object) -> None:
+        """Stops serving what a ``CustomResourceDefinition`` describes."""
+        key = (definition["spec"]["group"], definition["spec"]["names"]["plural"])
+        for place in [place for place, each in self._types.items() if each.custom and each.key == key]:
+            del self._types[place]
+
+
+def types_of(definition: Object) -> list[ResourceType]:
+    """The types that a ``CustomResourceDefinition`` describes: one for each served version, the stored one first."""
+    spec = definition["spec"]
+    names = spec["names"]
+    versions = sorted(
+        (each for each in spec["versions"] if each.get("served")), key=lambda each: not each.get("storage")
+    )
+    return [
+        ResourceType(
+            group=spec["group"],
+            version=version["name"],
+            kind=names["kind"],
+            plural=names["plural"],
+            namespaced=spec.get("scope", "Namespaced") == "Namespaced",
+            short_names=tuple(names.get("shortNames", ())),
+            categories=tuple(names.get("categories", ())),
+            has_status="status" in version.get("subresources", {}),
+            custom=True,
+            schema=version.get("schema", {}).get("openAPIV3Schema", {}),
+            columns=tuple(
+                Column(
+                    each["name"],
+                    each["jsonPath"],
+                    each.get("type", "string"),
+                    each.get("description", ""),
+                    each.get("priority", 0),
+                )
+                for each in version.get("additionalPrinterColumns", ())
+            ),
+        )
+        for version in versions
+    ]
+
+
+JOBSETS = ResourceType("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", has_status=True, custom=True)
+"""How the store's users name JobSets; what is served follows the custom resource definition."""

@@ -1,0 +1,423 @@
+"""The cluster's state: every object, every change of it, and who waits to hear.
+
+Synchronous and meant for one event loop: a call is a transaction. Controllers and the kubelet use it directly, clients
+through the HTTP layer. Objects given out by :meth:`Store.list`, :meth:`Store.dependents` and watches are shared and
+must only be read; :meth:`Store.get` gives a copy that may be changed and handed to :meth:`Store.update`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter.local.apiserver import naming, status, strategy
+from pathways_jupyter.local.apiserver.bootstrap import FIRST_OBJECTS
+from pathways_jupyter.local.apiserver.journal import Journal, Place
+from pathways_jupyter.local.apiserver.patch import PatchKind, apply_patch, clone
+from pathways_jupyter.local.apiserver.resources import CRDS, NAMESPACES, PODS, Object, Registry, ResourceType
+from pathways_jupyter.local.apiserver.selectors import Test
+from pathways_jupyter.local.apiserver.table import Table
+from pathways_jupyter.local.apiserver.watch import Change, ChangeType, Record, Watch
+
+_SYSTEM_FIELDS = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
+_PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+
+
+class Store:
+    """All objects of one cluster.
+
+    Args:
+      path: The file that remembers them; None keeps them in memory only.
+
+    Raises:
+      LocalClusterError: The file is damaged.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.resources = Registry()
+        self.revision = 0
+        self._tables: dict[tuple[str, str], Table] = {}
+        self._dependents: dict[str, set[Place]] = {}
+        self._journal = Journal(path) if path is not None else None
+        self._load()
+        if not self.revision:
+            for api_version, obj in FIRST_OBJECTS:
+                resource = self.resources.of_kind(api_version, obj["kind"])
+                assert resource is not None
+                self.create(resource, obj)
+
+    # Reading.
+
+    def get(self, resource: ResourceType, namespace: str, name: str) -> Object:
+        """A copy of one object; `namespace` is empty for cluster-wide types.
+
+        Raises:
+          StatusError: 404.
+        """
+        found: Object = clone(self.record(resource, namespace, name).object)
+        return found
+
+    def find(self, resource: ResourceType, namespace: str, name: str) -> Object | None:
+        """Like :meth:`get`, but None when there is no such object."""
+        record = self._table(resource).get(namespace, name)
+        return None if record is None else clone(record.object)
+
+    def record(self, resource: ResourceType, namespace: str, name: str) -> Record:
+        """One object's present state, shared.
+
+        Raises:
+          StatusError: 404.
+        """
+        record = self._table(resource).get(namespace, name)
+        if record is None:
+            raise status.not_found(resource, name)
+        return record
+
+    def list(self, resource: ResourceType, namespace: str = "", test: Test | None = None) -> Sequence[Object]:
+        """Objects in order of namespace and name, shared; all namespaces when `namespace` is empty."""
+        return [record.object for record in self.records(resource, namespace, test)]
+
+    def records(self, resource: ResourceType, namespace: str = "", test: Test | None = None) -> Sequence[Record]:
+        """Like :meth:`list`, with the encoded form at hand."""
+        return self._table(resource).select(namespace, test)
+
+    def dependents(self, uid: str) -> Sequence[tuple[ResourceType, Object]]:
+        """Everything whose ownerReferences name `uid`, shared."""
+        found = []
+        for key, namespace, name in sorted(self._dependents.get(uid, ())):
+            resource, record = self.resources.stored(key), self._tables[key].get(namespace, name)
+            if resource is not None and record is not None:
+                found.append((resource, record.object))
+        return found
+
+    def watch(
+        self, resource: ResourceType, namespace: str = "", since: int | None = None, test: Test | None = None
+    ) -> Watch:
+        """Changes from revision `since` on; None begins with an ADDED for everything there is.
+
+        Raises:
+          StatusError: 410 when history does not reach back to `since`, 504 when it lies in the future.
+        """
+        if since is not None and since > self.revision:
+            raise status.too_large(since, self.revision)
+        return self._table(resource).watch(namespace, since, test)
+
+    # Writing.
+
+    def create(self, resource: ResourceType, obj: Object, *, namespace: str = "", dry_run: bool = False) -> Object:
+        """Adds an object and gives it back as it was stored.
+
+        Raises:
+          StatusError: 404 (no such namespace), 409 (the name is taken), 422 (the object breaks a rule).
+        """
+        obj = clone(obj)
+        metadata = obj.setdefault("metadata", {})
+        obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
+        self._name(resource, metadata, namespace)
+        where, name = metadata.get("namespace", ""), metadata["name"]
+        if self._table(resource).get(where, name) is not None:
+            raise status.already_exists(resource, name)
+        for field in (*_SYSTEM_FIELDS, "resourceVersion", "selfLink"):
+            metadata.pop(field, None)
+        metadata["uid"], metadata["creationTimestamp"] = str(uuid.uuid4()), strategy.now()
+        metadata["generation"] = 1
+        strategy.prepare_create(resource, obj)
+        return self._put(resource, obj, None, dry_run)
+
+    def update(self, resource: ResourceType, obj: Object, *, subresource: str = "", dry_run: bool = False) -> Object:
+        """Replaces an object; with `subresource` ``"status"`` only its status, without it everything else.
+
+        Raises:
+          StatusError: 404; 409 when `obj` carries a resourceVersion or uid that is not the present one; 422.
+        """
+        given = obj.get("metadata") or {}
+        namespace, name = given.get("namespace", ""), given.get("name", "")
+        old = self.record(resource, namespace, name).object
+        current = old["metadata"]
+        if given.get("uid") and given["uid"] != current["uid"]:
+            why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {current['uid']}"
+            raise status.conflict(resource, name, why)
+        if given.get("resourceVersion") and given["resourceVersion"] != current["resourceVersion"]:
+            raise status.conflict(resource, name)
+        new = self._merged(resource, clone(obj), old, subresource)
+        new["metadata"]["resourceVersion"] = current["resourceVersion"]
+        if new == old:
+            return new
+        if current.get("deletionTimestamp") and not new["metadata"].get("finalizers") and not _graceful(new):
+            return self._remove(resource, new, dry_run)
+        return self._put(resource, new, old, dry_run)
+
+    def edit(
+        self,
+        resource: ResourceType,
+        namespace: str,
+        name: str,
+        change: Callable[[Object], Any],
+        *,
+        subresource: str = "",
+    ) -> Object:
+        """Reads an object, lets `change` alter the copy in place, and writes it back.
+
+        Raises:
+          StatusError: 404 or 422.
+        """
+        obj = self.get(resource, namespace, name)
+        change(obj)
+        return self.update(resource, obj, subresource=subresource)
+
+    def patch(
+        self,
+        resource: ResourceType,
+        namespace: str,
+        name: str,
+        patch: Any,
+        kind: PatchKind = PatchKind.MERGE,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Object:
+        """Patches an object.
+
+        Raises:
+          StatusError: 400 (malformed patch), 404, 409 (the patch names another resourceVersion), 422.
+        """
+        old = self.record(resource, namespace, name).object
+        new = apply_patch(old, patch, kind)
+        if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
+            raise status.bad_request("the patched object is not an object with metadata")
+        metadata = new["metadata"]
+        if metadata.get("name") != name or metadata.get("namespace", "") != old["metadata"].get("namespace", ""):
+            raise status.bad_request("the name or the namespace of an object cannot be changed")
+        return self.update(resource, new, subresource=subresource, dry_run=dry_run)
+
+    def delete(
+        self,
+        resource: ResourceType,
+        namespace: str,
+        name: str,
+        *,
+        grace: int | None = None,
+        propagation: str = "",
+        uid: str = "",
+        revision: str = "",
+        dry_run: bool = False,
+    ) -> Object:
+        """Deletes an object, or marks it for deletion while a finalizer or a running pod holds it.
+
+        Args:
+          grace: Seconds that a pod's processes get to end; None for what the pod says. 0 removes it now.
+          propagation: ``Background``, ``Foreground`` or ``Orphan``; empty for the type's own default.
+          uid: Delete only the object with this uid.
+          revision: Delete only at this resourceVersion.
+
+        Raises:
+          StatusError: 404, or 409 when a precondition does not hold.
+        """
+        old = self.record(resource, namespace, name).object
+        metadata = old["metadata"]
+        for what, wanted, have in (("UID", uid, metadata["uid"]), ("", revision, metadata["resourceVersion"])):
+            if wanted and wanted != have:
+                what = what or "ResourceVersion"
+                raise status.conflict(
+                    resource,
+                    name,
+                    f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {have}",
+                )
+        new: Object = clone(old)
+        self._mark(resource, new, grace, propagation)
+        if resource.key == NAMESPACES.key:
+            return self._delete_namespace(new, old, dry_run)
+        if not new["metadata"].get("finalizers") and not _graceful(new):
+            return self._remove(resource, new, dry_run)
+        if new == old:
+            return new
+        return self._put(resource, new, old, dry_run)
+
+    def close(self) -> None:
+        """Ends every watch and lets go of the file."""
+        for table in self._tables.values():
+            table.close()
+        if self._journal is not None:
+            self._journal.close()
+
+    # Inside.
+
+    def _table(self, resource: ResourceType) -> Table:
+        table = self._tables.get(resource.key)
+        if table is None:
+            table = self._tables[resource.key] = Table(oldest=self._base)
+        return table
+
+    def _name(self, resource: ResourceType, metadata: Object, namespace: str) -> None:
+        metadata["name"] = name = naming.name_of(resource, metadata)
+        naming.check_labels(resource, metadata)
+        if not resource.namespaced:
+            metadata.pop("namespace", None)
+            return
+        metadata["namespace"] = where = metadata.get("namespace") or namespace or "default"
+        home = self._table(NAMESPACES).get("", where)
+        if home is None:
+            raise status.not_found(NAMESPACES, where)
+        if home.object["metadata"].get("deletionTimestamp"):
+            raise status.forbidden(
+                f'{resource.qualified} "{name}" is forbidden: unable to create new content in namespace {where}'
+                " because it is being terminated",
+                resource,
+                name,
+            )
+
+    def _merged(self, resource: ResourceType, new: Object, old: Object, subresource: str) -> Object:
+        """What becomes of `old` when a caller sends `new`."""
+        if subresource == "status":
+            state = new.get("status")
+            new = {**clone(old), "status": state} if state is not None else clone(old)
+            return new
+        new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
+        metadata, current = new["metadata"], old["metadata"]
+        for field in _SYSTEM_FIELDS:
+            metadata.pop(field, None)
+            if field in current:
+                metadata[field] = current[field]
+        if resource.has_status:
+            new.pop("status", None)
+            if "status" in old:
+                new["status"] = clone(old["status"])
+        naming.check_labels(resource, metadata)
+        strategy.prepare_update(resource, new, old)
+        beside = ("metadata", "status")
+        if {k: v for k, v in new.items() if k not in beside} != {k: v for k, v in old.items() if k not in beside}:
+            metadata["generation"] = current.get("generation", 1) + 1
+        return new
+
+    def _mark(self, resource: ResourceType, obj: Object, grace: int | None, propagation: str) -> None:
+        metadata = obj["metadata"]
+        seconds = 0
+        if resource.key == PODS.key:
+            phase = obj.get("status", {}).get("phase")
+            idle = not obj["spec"].get("nodeName") or phase in ("Succeeded", "Failed")
+            wish = obj["spec"].get("terminationGracePeriodSeconds", 30) if grace is None else grace
+            seconds = 0 if idle else max(0, wish)
+        before = metadata.get("deletionGracePeriodSeconds")
+        if "deletionTimestamp" not in metadata:
+            metadata["deletionTimestamp"] = strategy.now()
+            metadata["deletionGracePeriodSeconds"] = seconds
+            finalizer = _PROPAGATION_FINALIZERS.get(propagation or resource.default_propagation)
+            kept = [each for each in metadata.get("finalizers", ()) if each not in _PROPAGATION_FINALIZERS.values()]
+            metadata["finalizers"] = [*kept, finalizer] if finalizer and self._dependents.get(metadata["uid"]) else kept
+            if not metadata["finalizers"]:
+                del metadata["finalizers"]
+        elif before is None or seconds < before:
+            metadata["deletionGracePeriodSeconds"] = seconds
+
+    def _delete_namespace(self, new: Object, old: Object, dry_run: bool) -> Object:
+        name = new["metadata"]["name"]
+        new["status"] = {**new.get("status", {}), "phase": "Terminating"}
+        result = self._put(NAMESPACES, new, old, dry_run) if new != old else new
+        if not dry_run:
+            for resource in list(self.resources):
+                for obj in self.list(resource, name) if resource.namespaced else ():
+                    self.delete(resource, name, obj["metadata"]["name"], propagation="Background")
+            self._empty_namespace(name)
+        return result
+
+    def _empty_namespace(self, name: str) -> None:
+        """Removes a namespace that is marked for deletion once nothing is in it."""
+        home = self._table(NAMESPACES).get("", name)
+        if home is None or not home.object["metadata"].get("deletionTimestamp"):
+            return
+        if not any(table.holds(name) for key, table in self._tables.items() if key != NAMESPACES.key):
+            self._remove(NAMESPACES, clone(home.object), False)
+
+    def _put(self, resource: ResourceType, new: Object, old: Object | None, dry_run: bool) -> Object:
+        if dry_run:
+            return new
+        kind = ChangeType.ADDED if old is None else ChangeType.MODIFIED
+        self._commit(resource, new, kind)
+        if resource.key == CRDS.key:
+            self.resources.define(new)
+        copy: Object = clone(new)
+        return copy
+
+    def _remove(self, resource: ResourceType, obj: Object, dry_run: bool) -> Object:
+        if dry_run:
+            return obj
+        self._commit(resource, obj, ChangeType.DELETED)
+        if resource.key == CRDS.key:
+            self._remove_custom(obj)
+        if resource.namespaced:
+            self._empty_namespace(obj["metadata"]["namespace"])
+        copy: Object = clone(obj)
+        return copy
+
+    def _remove_custom(self, definition: Object) -> None:
+        key = (definition["spec"]["group"], definition["spec"]["names"]["plural"])
+        resource = self.resources.stored(key)
+        if resource is not None:
+            for obj in self.list(resource):
+                self._remove(resource, clone(obj), False)
+        self.resources.forget(definition)
+        if key in self._tables:
+            self._tables[key].close()
+
+    def _commit(self, resource: ResourceType, obj: Object, kind: ChangeType) -> None:
+        self.revision += 1
+        metadata = obj["metadata"]
+        metadata["resourceVersion"] = str(self.revision)
+        place: Place = (resource.key, metadata.get("namespace", ""), metadata["name"])
+        record = Record(obj)
+        deleted = kind is ChangeType.DELETED
+        if self._journal is not None:
+            self._journal.append(self.revision, place, record, deleted=deleted)
+        table = self._table(resource)
+        previous = self._place(table, place, record, deleted)
+        table.tell(Change(kind, record, previous, self.revision))
+        if self._journal is not None and self._journal.lines > 5_000 + 3 * sum(map(len, self._tables.values())):
+            self._journal.rewrite(self.revision, self._everything())
+
+    def _place(self, table: Table, place: Place, record: Record, deleted: bool) -> Record | None:
+        _, namespace, name = place
+        previous = table.take(namespace, name) if deleted else table.put(namespace, name, record)
+        for uid in _owners(previous) - (set() if deleted else _owners(record)):
+            self._dependents[uid].discard(place)
+            if not self._dependents[uid]:
+                del self._dependents[uid]
+        if not deleted:
+            for uid in _owners(record):
+                self._dependents.setdefault(uid, set()).add(place)
+        return previous
+
+    def _everything(self) -> Iterator[tuple[Place, Record]]:
+        for key, table in self._tables.items():
+            for record in table.select("", None):
+                metadata = record.object["metadata"]
+                yield (key, metadata.get("namespace", ""), metadata["name"]), record
+
+    def _load(self) -> None:
+        self._base = 0
+        if self._journal is None:
+            return
+        self._base, entries = self._journal.read()
+        self.revision = self._base
+        for entry in entries:
+            self.revision = max(self.revision, entry.revision)
+            table = self._tables.setdefault(entry.place[0], Table(oldest=self._base))
+            record = Record(entry.object)
+            previous = self._place(table, entry.place, record, entry.deleted)
+            if entry.revision > self._base:
+                kind = ChangeType.MODIFIED if previous else ChangeType.ADDED
+                table.tell(Change(ChangeType.DELETED if entry.deleted else kind, record, previous, entry.revision))
+        for definition in self.list(CRDS):
+            self.resources.define(definition)
+
+
+def _owners(record: Record | None) -> set[str]:
+    if record is None:
+        return set()
+    return {each["uid"] for each in record.object["metadata"].get("ownerReferences") or ()}
+
+
+def _graceful(obj: Object) -> bool:
+    """Whether a deleted object waits for its processes to end."""
+    return bool(obj["metadata"].get("deletionGracePeriodSeconds"))

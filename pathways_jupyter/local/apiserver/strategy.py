@@ -1,0 +1,280 @@
+"""What each kind gets when it is created or changed: the defaults and immutabilities that clients count on."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pathways_jupyter.local.apiserver import resources as kinds
+from pathways_jupyter.local.apiserver.resources import Object, ResourceType
+from pathways_jupyter.local.apiserver.status import invalid
+
+_MUTABLE_POD_FIELDS = {"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"}
+
+
+def now() -> str:
+    """The time as objects carry it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def prepare_create(resource: ResourceType, obj: Object) -> None:
+    """Fills in what a new object of this type gets, in place. Its uid is already there.
+
+    Raises:
+      StatusError: 422, the object breaks a rule of its kind.
+    """
+    if resource.has_status:
+        obj.pop("status", None)
+    prepare = _CREATE.get(resource.qualified)
+    if prepare is not None:
+        prepare(obj)
+
+
+def prepare_update(resource: ResourceType, obj: Object, old: Object) -> None:
+    """Fills in and checks a changed object, in place.
+
+    Raises:
+      StatusError: 422, it changes what must not change.
+    """
+    check = _UPDATE.get(resource.qualified)
+    if check is not None:
+        check(obj, old)
+
+
+def _pod(pod: Object) -> None:
+    spec = pod.setdefault("spec", {})
+    default_pod_spec(spec)
+    causes = pod_spec_causes(spec, "spec")
+    if causes:
+        raise invalid(kinds.PODS, pod["metadata"]["name"], causes)
+    pod["status"] = {"phase": "Pending", "qosClass": _qos(spec)}
+
+
+def default_pod_spec(spec: Object) -> None:
+    """Gives a pod's spec, or a template's, the defaults of the real API."""
+    defaults: Mapping[str, Any] = {
+        "restartPolicy": "Always",
+        "dnsPolicy": "ClusterFirst",
+        "schedulerName": "default-scheduler",
+        "terminationGracePeriodSeconds": 30,
+    }
+    for key, value in defaults.items():
+        if spec.get(key) is None:
+            spec[key] = value
+    spec.setdefault("securityContext", {})
+    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+        if not isinstance(container, dict):
+            continue
+        image = str(container.get("image", ""))
+        tag = image.rpartition("/")[2].partition(":")[2]
+        container.setdefault("imagePullPolicy", "Always" if tag in ("", "latest") else "IfNotPresent")
+        container.setdefault("resources", {})
+        container.setdefault("terminationMessagePath", "/dev/termination-log")
+        container.setdefault("terminationMessagePolicy", "File")
+        for port in container.get("ports") or ():
+            port.setdefault("protocol", "TCP")
+
+
+def pod_spec_causes(spec: Object, path: str) -> list[tuple[str, str]]:
+    """What is wrong with a pod's spec."""
+    containers = spec.get("containers")
+    if not isinstance(containers, list) or not containers:
+        return [(f"{path}.containers", "Required value")]
+    causes, names = [], set()
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            where = f"{path}.{field}[{index}]"
+            name = container.get("name")
+            if not name:
+                causes.append((f"{where}.name", "Required value"))
+            elif name in names:
+                causes.append((f"{where}.name", f'Duplicate value: "{name}"'))
+            names.add(name)
+            if not container.get("image"):
+                causes.append((f"{where}.image", "Required value"))
+    if spec.get("restartPolicy") not in ("Always", "OnFailure", "Never"):
+        causes.append(
+            (f"{path}.restartPolicy", _unsupported(spec.get("restartPolicy"), "Always", "OnFailure", "Never"))
+        )
+    return causes
+
+
+def _qos(spec: Object) -> str:
+    limits = [each.get("resources", {}) for each in spec.get("containers", ())]
+    if not any(each.get("limits") or each.get("requests") for each in limits):
+        return "BestEffort"
+    guaranteed = all(
+        {"cpu", "memory"} <= set(each.get("limits") or ())
+        and (each.get("requests") or each["limits"]).items()
+        >= {k: each["limits"][k] for k in ("cpu", "memory")}.items()
+        for each in limits
+    )
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _pod_update(pod: Object, old: Object) -> None:
+    new_spec, old_spec = _fixed_part(pod["spec"]), _fixed_part(old["spec"])
+    if not old["spec"].get("nodeName"):
+        new_spec.pop("nodeName", None)
+        old_spec.pop("nodeName", None)
+    if new_spec != old_spec:
+        raise invalid(
+            kinds.PODS,
+            pod["metadata"]["name"],
+            [("spec", "Forbidden: pod updates may not change fields other than images, deadlines and tolerations")],
+        )
+
+
+def _fixed_part(spec: Object) -> Object:
+    fixed = {key: value for key, value in spec.items() if key not in _MUTABLE_POD_FIELDS}
+    for field in ("containers", "initContainers"):
+        if field in fixed:
+            fixed[field] = [
+                {key: value for key, value in each.items() if key not in ("image", "resources")}
+                for each in fixed[field]
+            ]
+    return fixed
+
+
+def _job(job: Object) -> None:
+    metadata, spec = job["metadata"], job.setdefault("spec", {})
+    name, uid = metadata["name"], metadata["uid"]
+    template = spec.setdefault("template", {})
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    defaults: Mapping[str, Any] = {
+        "parallelism": 1,
+        "backoffLimit": 6,
+        "completionMode": "NonIndexed",
+        "suspend": False,
+        "podReplacementPolicy": "TerminatingOrFailed",
+    }
+    for key, value in defaults.items():
+        if spec.get(key) is None:
+            spec[key] = value
+    if not spec.get("manualSelector"):
+        own = {
+            "batch.kubernetes.io/controller-uid": uid,
+            "batch.kubernetes.io/job-name": name,
+            "controller-uid": uid,
+            "job-name": name,
+        }
+        labels = template.setdefault("metadata", {}).setdefault("labels", {})
+        labels.update(own)
+        spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+        for key, value in own.items():
+            metadata.setdefault("labels", {}).setdefault(key, value)
+    pod_spec = template.setdefault("spec", {})
+    restart_policy = pod_spec.get("restartPolicy")
+    default_pod_spec(pod_spec)
+    causes = pod_spec_causes(pod_spec, "spec.template.spec")
+    if restart_policy not in ("OnFailure", "Never"):
+        causes.append(
+            (
+                "spec.template.spec.restartPolicy",
+                f"Required value: valid values: {chr(34)}OnFailure{chr(34)}, {chr(34)}Never{chr(34)}"
+                if restart_policy is None
+                else _unsupported(restart_policy, "OnFailure", "Never"),
+            )
+        )
+    causes += [
+        (f"spec.{key}", f"Invalid value: {spec[key]}: must be greater than or equal to 0")
+        for key in ("parallelism", "completions", "backoffLimit", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
+        if isinstance(spec.get(key), int) and spec[key] < 0
+    ]
+    if causes:
+        raise invalid(kinds.JOBS, name, causes)
+
+
+def _job_update(job: Object, old: Object) -> None:
+    causes = [
+        (f"spec.{key}", "Invalid value: field is immutable")
+        for key in ("selector", "template", "completionMode")
+        if job["spec"].get(key) != old["spec"].get(key) and not (key == "template" and old["spec"].get("suspend"))
+    ]
+    if causes:
+        raise invalid(kinds.JOBS, job["metadata"]["name"], causes)
+
+
+def _namespace(namespace: Object) -> None:
+    namespace["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = namespace["metadata"]["name"]
+    namespace["spec"] = {"finalizers": ["kubernetes"]}
+    namespace["status"] = {"phase": "Active"}
+
+
+def _service(service: Object) -> None:
+    spec = service.setdefault("spec", {})
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    for port in spec.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port.get("port"))
+    service["status"] = {"loadBalancer": {}}
+
+
+def _secret(secret: Object) -> None:
+    secret.setdefault("type", "Opaque")
+    plain = secret.pop("stringData", None) or {}
+    for key, value in plain.items():
+        secret.setdefault("data", {})[key] = base64.b64encode(str(value).encode()).decode()
+
+
+def _definition(definition: Object) -> None:
+    name, spec = definition["metadata"]["name"], definition.setdefault("spec", {})
+    names, versions = spec.get("names") or {}, spec.get("versions") or []
+    causes = [
+        (f"spec.{field}", "Required value")
+        for field, value in (
+            ("group", spec.get("group")),
+            ("names.plural", names.get("plural")),
+            ("names.kind", names.get("kind")),
+            ("versions", versions),
+        )
+        if not value
+    ]
+    if not causes and name != f"{names['plural']}.{spec['group']}":
+        causes.append(("metadata.name", f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group'))
+    if not causes and sum(bool(each.get("storage")) for each in versions) != 1:
+        causes.append(("spec.versions", "Invalid value: must have exactly one version marked as storage version"))
+    if causes:
+        raise invalid(kinds.CRDS, name, causes)
+    names.setdefault("singular", names["kind"].lower())
+    names.setdefault("listKind", f"{names['kind']}List")
+    spec.setdefault("scope", "Namespaced")
+    spec.setdefault("conversion", {"strategy": "None"})
+    moment = now()
+    definition["status"] = {
+        "acceptedNames": dict(names),
+        "storedVersions": [each["name"] for each in versions if each.get("storage")],
+        "conditions": [
+            {
+                "type": kind,
+                "status": "True",
+                "reason": reason,
+                "message": message,
+                "lastTransitionTime": moment,
+            }
+            for kind, reason, message in (
+                ("NamesAccepted", "NoConflicts", "no conflicts found"),
+                ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+            )
+        ],
+    }
+
+
+def _unsupported(value: Any, *supported: str) -> str:
+    listed = ", ".join(f'"{each}"' for each in supported)
+    return f'Unsupported value: "{value}": supported values: {listed}'
+
+
+_CREATE: Mapping[str, Callable[[Object], None]] = {
+    "pods": _pod,
+    "jobs.batch": _job,
+    "namespaces": _namespace,
+    "services": _service,
+    "secrets": _secret,
+    "customresourcedefinitions.apiextensions.k8s.io": _definition,
+}
+_UPDATE: Mapping[str, Callable[[Object, Object], None]] = {"pods": _pod_update, "jobs.batch": _job_update}

@@ -1,0 +1,147 @@
+"""Changes on their way to those who wait for them.
+
+A change is made once, however many watch: its JSON is encoded at most once, and each watcher only keeps a reference in
+its queue. A watcher that does not keep up is cut off rather than allowed to grow without bound; clients list again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+
+from pathways_jupyter.local.apiserver.resources import Object
+from pathways_jupyter.local.apiserver.selectors import Test
+from pathways_jupyter.local.apiserver.status import gone
+
+BACKLOG = 50_000
+"""Changes that a watcher may lag behind before it is cut off."""
+
+
+class ChangeType(StrEnum):
+    """What happened to an object, as watchers are told."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+class Record:
+    """One state of one object; never changed once made."""
+
+    __slots__ = ("_encoded", "object")
+
+    def __init__(self, obj: Object, encoded: bytes | None = None) -> None:
+        self.object = obj
+        self._encoded = encoded
+
+    @property
+    def encoded(self) -> bytes:
+        """The object as JSON."""
+        if self._encoded is None:
+            self._encoded = json.dumps(self.object, separators=(",", ":"), ensure_ascii=False).encode(
+                "utf-8", "surrogatepass"
+            )
+        return self._encoded
+
+
+class Change:
+    """One change of one object. Its objects are shared by all who see it: read them only."""
+
+    __slots__ = ("previous", "record", "revision", "type")
+
+    def __init__(self, type: ChangeType, record: Record, previous: Record | None, revision: int) -> None:
+        self.type = type
+        self.record = record
+        self.previous = previous
+        self.revision = revision
+
+    @property
+    def object(self) -> Object:
+        """The object after the change; for a deletion, as it was last."""
+        return self.record.object
+
+    def seen_through(self, test: Test | None) -> Change | None:
+        """This change as seen by one who only sees objects that pass `test`; None when there is nothing to see."""
+        if test is None:
+            return self
+        before = self.previous is not None and test(self.previous.object)
+        if self.type is ChangeType.DELETED:
+            return self if before else None
+        if test(self.object):
+            kind = ChangeType.MODIFIED if before else ChangeType.ADDED
+        elif before:
+            kind = ChangeType.DELETED
+        else:
+            return None
+        return self if kind is self.type else Change(kind, self.record, self.previous, self.revision)
+
+
+class Watch:
+    """The changes that one watcher has yet to see. Iterate over it, or take what has gathered with :meth:`batch`."""
+
+    def __init__(self, test: Test | None, backlog: Iterable[Change], on_close: Callable[[Watch], None]) -> None:
+        self._test = test
+        self._queue: deque[Change] = deque(backlog)
+        self._on_close = on_close
+        self._waiter: asyncio.Future[None] | None = None
+        self._closed = False
+        self._lagged = 0
+
+    def __aiter__(self) -> Watch:
+        return self
+
+    async def __anext__(self) -> Change:
+        await self._wait()
+        if not self._queue:
+            raise StopAsyncIteration
+        return self._queue.popleft()
+
+    async def batch(self) -> list[Change]:
+        """Waits for at least one change and gives all that have gathered; empty once the watch is closed.
+
+        Raises:
+          StatusError: 410, the watcher lagged too far behind.
+        """
+        await self._wait()
+        changes = list(self._queue)
+        self._queue.clear()
+        return changes
+
+    def offer(self, change: Change) -> None:
+        """Adds a change that has just happened."""
+        seen = change.seen_through(self._test)
+        if seen is None or self._closed:
+            return
+        if len(self._queue) >= BACKLOG:
+            self._lagged = change.revision
+            self._queue.clear()
+            self.close()
+            return
+        self._queue.append(seen)
+        self._wake()
+
+    def close(self) -> None:
+        """Ends the watch; what has gathered can still be taken."""
+        if not self._closed:
+            self._closed = True
+            self._on_close(self)
+            self._wake()
+
+    async def _wait(self) -> None:
+        while not self._queue:
+            if self._lagged:
+                raise gone(self._lagged - BACKLOG, self._lagged)
+            if self._closed:
+                return
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
