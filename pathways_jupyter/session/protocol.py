@@ -1,0 +1,130 @@
+"""What a supervisor and its clients say to each other: one JSON object a line, over a unix socket.
+
+The same protocol runs on two kinds of connection. The *owner's* is the socket pair that a kernel hands to the
+supervisor it starts: it opens with ``start``, carries events for as long as the session lives, and its end is the
+kernel's end. Everybody else (command line, server extension) connects to the session's control socket.
+
+A request is ``{"id", "method", "params"}``; its answer ``{"id", "result"}`` or ``{"id", "error"}``; an event arrives
+unasked as ``{"event"}``. Errors keep their class, so that a refusal from the API server reads the same in the kernel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from pathways_jupyter import errors
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.errors import ApiError, PathwaysError, SessionError
+from pathways_jupyter.events import Event
+
+MAX_LINE = 1 << 20
+"""Bytes in the longest line that either side accepts."""
+
+
+class Method(StrEnum):
+    """What a client may ask of a supervisor."""
+
+    START = "start"
+    """Owner only, and first: connect as ``params["config"]`` says. Answers with the record once connected."""
+    ATTACH = "attach"
+    """Become the owner of a session that lingers, e.g. after a kernel's restart. Answers with the record."""
+    STATUS = "status"
+    """Answers with the session's record."""
+    EVENTS = "events"
+    """Answers at once; from then on the connection carries every event, the remembered ones first."""
+    RECONNECT = "reconnect"
+    """Replace the proxy by a new one. Answers with the record once connected."""
+    DISCONNECT = "disconnect"
+    """End the session. Answers when nothing of it is left in the cluster, or with what could not be removed."""
+    PING = "ping"
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One question to a supervisor."""
+
+    id: int
+    method: Method
+    params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """The answer to the request of the same id: a result, or the error that it ended in."""
+
+    id: int
+    result: Any = None
+    error: PathwaysError | None = None
+
+
+Message = Request | Answer | Event
+
+
+def encode(message: Message) -> bytes:
+    """One line, with its newline."""
+    if isinstance(message, Event):
+        value: dict[str, Any] = {"event": message.to_json()}
+    elif isinstance(message, Request):
+        value = {"id": message.id, "method": message.method, "params": dict(message.params)}
+    elif message.error is not None:
+        value = {"id": message.id, "error": error_to_json(message.error)}
+    else:
+        value = {"id": message.id, "result": message.result}
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """The inverse of :func:`encode`.
+
+    Raises:
+      SessionError: The line is not a message of this protocol.
+    """
+    try:
+        value = json.loads(line)
+        if "event" in value:
+            return Event.from_json(value["event"])
+        if "method" in value:
+            return Request(int(value["id"]), Method(value["method"]), dict(value.get("params") or {}))
+        if "error" in value:
+            return Answer(int(value["id"]), error=error_from_json(value["error"]))
+        return Answer(int(value["id"]), result=value["result"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise SessionError(
+            f"Not a message of the session protocol: {line[:80]!r}.",
+            hint="Kernel and supervisor may run different versions of pathways_jupyter: restart the kernel.",
+        ) from error
+
+
+def error_to_json(error: PathwaysError) -> dict[str, Any]:
+    """An error's class, message and hint as JSON values."""
+    value: dict[str, Any] = {"type": type(error).__name__, "message": str(error), "hint": error.hint}
+    if isinstance(error, ApiError):
+        value |= {"status": error.status, "reason": error.reason}
+    return value
+
+
+def error_from_json(value: Mapping[str, Any]) -> PathwaysError:
+    """The inverse of :func:`error_to_json`; a class that this version does not know becomes its nearest parent."""
+    kind = getattr(errors, str(value["type"]), PathwaysError)
+    message, hint = str(value["message"]), str(value.get("hint", ""))
+    if isinstance(kind, type) and issubclass(kind, ApiError):
+        return kind(message, status=int(value.get("status", 0)), reason=str(value.get("reason", "")), hint=hint)
+    if isinstance(kind, type) and issubclass(kind, PathwaysError):
+        return kind(message, hint=hint)
+    return PathwaysError(message, hint=hint)
+
+
+def config_to_json(config: ConnectConfig) -> dict[str, Any]:
+    """`config` as JSON values; an endless wait is written as ``Infinity``, which both sides read."""
+    return {**dataclasses.asdict(config), "instances": dict(config.instances)}
+
+
+def config_from_json(value: Mapping[str, Any]) -> ConnectConfig:
+    """The inverse of :func:`config_to_json`; settings that this version does not know are dropped."""
+    known = {each.name for each in dataclasses.fields(ConnectConfig)}
+    given = {name: item for name, item in value.items() if name in known}
+    return ConnectConfig(**{**given, "proxy_options": tuple(given.get("proxy_options", ()))})

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+import stat
+
+import pytest
+
+from pathways_jupyter.config import runtime_dir
+from pathways_jupyter.events import SessionState
+from pathways_jupyter.session import registry
+from pathways_jupyter.session.registry import SessionRecord
+
+
+@pytest.fixture(autouse=True)
+def own_runtime_dir(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+
+
+def make(**changes) -> SessionRecord:
+    session = registry.new_session_id()
+    control, tunnel = registry.socket_paths(session)
+    record = SessionRecord(
+        id=session,
+        pid=os.getpid(),
+        kernel_pid=os.getpid(),
+        kernel_id="",
+        notebook="",
+        user=registry.current_user(),
+        created=0.0,
+        socket=str(control),
+        tunnel=str(tunnel),
+        log=str(registry.log_path(session)),
+        config={},
+    )
+    return dataclasses.replace(record, **changes)
+
+
+def listening(record: SessionRecord) -> socket.socket:
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(record.socket)
+    server.listen()
+    return server
+
+
+def test_a_record_is_found_as_it_was_written_and_only_its_owner_may_read_it():
+    record = make(instances={"tpuv6e:2x2": 2}, state=SessionState.CONNECTED, job="proxy-1")
+    registry.write(record)
+    assert registry.read(record.id) == record
+    assert registry.sessions() == [record]
+    assert stat.S_IMODE(registry.record_path(record.id).stat().st_mode) == 0o600
+    assert record.target == f"grpc://unix:{record.tunnel}"
+
+
+def test_sessions_are_listed_oldest_first_and_broken_files_are_no_sessions():
+    old, young = make(created=1.0), make(created=2.0)
+    registry.write(young)
+    registry.write(old)
+    (runtime_dir() / "broken.json").write_text("{")
+    (runtime_dir() / "other.json").write_text("[1]")
+    (runtime_dir() / "half.json").write_text('{"id": "x", "state": "starting"}')
+    assert [record.id for record in registry.sessions()] == [old.id, young.id]
+
+
+def test_a_session_lives_as_long_as_somebody_listens_on_its_socket():
+    record = make()
+    assert not registry.is_alive(record)
+    with listening(record):
+        assert registry.is_alive(record)
+    assert os.path.exists(record.socket)
+    assert not registry.is_alive(record)
+
+
+def test_a_living_session_is_found_by_its_kernel_and_then_by_its_notebook():
+    by_kernel, by_notebook, dead = make(kernel_id="k1"), make(notebook="a.ipynb"), make(kernel_id="k2")
+    for record in (by_kernel, by_notebook, dead):
+        registry.write(record)
+    with listening(by_kernel), listening(by_notebook):
+        assert registry.find(kernel_id="k1", notebook="a.ipynb") == by_kernel
+        assert registry.find(kernel_id="gone", notebook="a.ipynb") == by_notebook
+        assert registry.find(kernel_id="k2") is None
+        assert registry.find() is None
+
+
+def test_removing_a_session_leaves_no_file_behind():
+    record = make()
+    registry.write(record)
+    registry.log_path(record.id).write_text("log")
+    with listening(record):
+        pass
+    registry.remove(record)
+    registry.remove(record)
+    assert list(runtime_dir().iterdir()) == []
+
+
+def test_sockets_move_to_a_short_private_directory_when_the_runtime_dir_is_too_deep(tmp_path, monkeypatch):
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(deep))
+    record = make()
+    directory = os.path.dirname(record.socket)
+    assert directory != str(runtime_dir())
+    assert stat.S_IMODE(os.stat(directory).st_mode) == 0o700
+    with listening(record):
+        assert registry.is_alive(record)
+    registry.write(record)
+    registry.remove(record)
+    assert not os.path.exists(directory)
