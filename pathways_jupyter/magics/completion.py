@@ -1,0 +1,165 @@
+"""Tab completion of a magic's line: commands, options, and the values that are cheap to know.
+
+It runs on every press of Tab, so it reads files of this machine only and asks no cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pathways_jupyter import tpu
+from pathways_jupyter.commands import Command, Kind, Option, Source
+from pathways_jupyter.errors import PathwaysError
+
+
+def complete(text: str, commands: Mapping[str, Command]) -> tuple[str, list[str]]:
+    """What may follow `text`, the part of the line before the cursor and after the magic's name.
+
+    Returns:
+      The fragment that would be replaced, and what may replace it.
+    """
+    *words, fragment = text.split(" ")
+    words = [word for word in words if word]
+    if not words:
+        return fragment, _beginning(fragment, commands)
+    command = commands.get(words[0])
+    if command is None:
+        return fragment, []
+    option = _awaiting(command, words[1:])
+    if option is None and fragment.startswith("-") and "=" in fragment:
+        flag, _, value = fragment.partition("=")
+        option, fragment = _option(command, flag), value
+    if option is not None:
+        return _values(option.source, fragment, words)
+    place = len(_places(command, words[1:]))
+    offered: list[str] = []
+    if place < len(command.words) and not fragment.startswith("-"):
+        word = command.words[place]
+        offered = list(word.choices) or _values(word.source, fragment, words)[1]
+    used = {word.partition("=")[0] for word in words}
+    flags = [each.flag for each in command.options if each.kind is Kind.LIST or not {each.flag, each.short} & used]
+    return fragment, _beginning(fragment, [*offered, *flags, "--help"])
+
+
+def _awaiting(command: Command, words: list[str]) -> Option | None:
+    """The option whose value comes next."""
+    option = _option(command, words[-1]) if words else None
+    return None if option is None or option.kind in {Kind.FLAG, Kind.SECONDS} else option
+
+
+def _places(command: Command, words: list[str]) -> list[str]:
+    """The words of a line that are not options nor their values."""
+    return [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if not word.startswith("-") and _awaiting(command, [before]) is None
+    ]
+
+
+def _option(command: Command, word: str) -> Option | None:
+    return next((option for option in command.options if word and word in {option.flag, option.short}), None)
+
+
+def _beginning(fragment: str, offered: Iterable[str]) -> list[str]:
+    return [each for each in offered if each.startswith(fragment)]
+
+
+def _values(source: Source, fragment: str, words: list[str]) -> tuple[str, list[str]]:
+    if source is Source.INSTANCES:
+        # Only the part after the last comma is being written.
+        fragment = fragment.rpartition(",")[2]
+        return fragment, _beginning(fragment, _instances(fragment))
+    find = _SOURCES.get(source)
+    if find is None:
+        return fragment, []
+    found: list[str] = []
+    # A broken file is told by the command itself; Tab offers nothing.
+    with contextlib.suppress(PathwaysError, OSError):
+        found = find(words)
+    return fragment, _beginning(fragment, found)
+
+
+def _instances(fragment: str) -> list[str]:
+    """Versions first, then the topologies of the one that was chosen."""
+    version, separator, _ = fragment.partition(":")
+    if not separator:
+        return [f"{machine.version}:" for machine in tpu.MACHINES]
+    return [
+        f"{version}:{topology}="
+        for machine in tpu.MACHINES
+        if version in {machine.version, machine.name}
+        for topology in machine.topologies
+    ]
+
+
+def _contexts(words: list[str]) -> list[str]:
+    from pathways_jupyter.kube import kubeconfig
+
+    return sorted(kubeconfig.read(kubeconfig.paths(_given(words, "--kubeconfig"))).contexts)
+
+
+def _profiles(words: list[str]) -> list[str]:
+    from pathways_jupyter import config
+
+    return sorted(config.profiles())
+
+
+def _services(words: list[str]) -> list[str]:
+    """Services that were used: by profiles, and by sessions of this machine."""
+    from pathways_jupyter import config
+    from pathways_jupyter.service import names
+    from pathways_jupyter.session import registry
+
+    used = {str(profile.get("pathways_service", "")) for profile in config.profiles().values()}
+    used |= {record.service for record in registry.sessions()}
+    if "--local" in words:
+        used.add(names.DEFAULT_SERVICE)
+    return sorted(used - {""})
+
+
+def _sessions(words: list[str]) -> list[str]:
+    from pathways_jupyter.session import registry
+
+    return [record.id for record in registry.sessions()]
+
+
+def _commands(words: list[str]) -> list[str]:
+    from pathways_jupyter.commands import MAGIC
+
+    return list(MAGIC)
+
+
+def _given(words: list[str], flag: str) -> str:
+    return dict(itertools.pairwise(words)).get(flag, "")
+
+
+_SOURCES: Mapping[Source, Callable[[list[str]], list[str]]] = {
+    Source.CONTEXTS: _contexts,
+    Source.PROFILES: _profiles,
+    Source.SERVICES: _services,
+    Source.SESSIONS: _sessions,
+    Source.COMMANDS: _commands,
+}
+
+
+def matcher(magic: str, commands: Mapping[str, Command]) -> Any:
+    """A matcher for IPython's completer that answers for lines beginning with `magic`, e.g. ``%pathways``."""
+    from IPython.core.completer import SimpleCompletion, context_matcher
+
+    def match(context: Any) -> dict[str, Any]:
+        head, separator, text = context.text_until_cursor.lstrip().partition(" ")
+        if head not in {magic, magic.lstrip("%")} or not separator:
+            return {"completions": [], "matched_fragment": "", "suppress": False}
+        fragment, found = complete(text.lstrip(), commands)
+        return {
+            "completions": [SimpleCompletion(each, type="magic") for each in found],
+            "matched_fragment": fragment,
+            "ordered": True,
+            # On such a line Python's own names are never meant; files are, where nothing better is known.
+            "suppress": bool(found),
+        }
+
+    return context_matcher(identifier=f"{magic}-completer")(match)

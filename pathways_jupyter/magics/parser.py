@@ -1,0 +1,117 @@
+"""Reads a magic's line with argparse, without argparse's habit of ending the process.
+
+The commands are declared in :mod:`pathways_jupyter.commands`; this turns a declaration into a parser whose mistakes
+are :class:`~pathways_jupyter.errors.ConfigError` with the nearest right spelling as the hint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from pathways_jupyter.commands import Command, Kind, Option
+from pathways_jupyter.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Call:
+    """A line that was understood.
+
+    Attributes:
+      command: What was asked for.
+      values: Its options and words by name; only those that were given.
+      help: Whether only the command's help was asked for.
+    """
+
+    command: Command
+    values: Mapping[str, Any]
+    help: bool = False
+
+
+def parse(line: str, commands: Mapping[str, Command]) -> Call:
+    """Reads `line`, which begins with a command's name; an empty line means ``help``.
+
+    Raises:
+      ConfigError: The line cannot be read; nothing was done.
+    """
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise ConfigError(f"The line cannot be read: {error}.", hint="Close the quotation mark.") from error
+    name, *rest = words or ["help"]
+    if name in {"-h", "--help"}:
+        name, rest = "help", []
+    if name not in commands:
+        raise ConfigError(f"There is no command {name!r}.", hint=_nearest(name, commands))
+    command = commands[name]
+    if {"-h", "--help"} & set(rest):
+        return Call(command, {}, help=True)
+    return Call(command, vars(_parser(command).parse_args(rest)))
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises what argparse would print."""
+
+    def __init__(self, command: Command) -> None:
+        # Abbreviations would make tomorrow's new option break today's notebook.
+        super().__init__(
+            prog=command.name,
+            add_help=False,
+            allow_abbrev=False,
+            argument_default=argparse.SUPPRESS,
+            exit_on_error=False,
+        )
+        self._command = command
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        try:
+            parsed, extra = self.parse_known_args(args, namespace)
+        except argparse.ArgumentError as error:
+            where = f"{error.argument_name}: " if error.argument_name else ""
+            raise self._mistake(f"{where}{error.message}.") from error
+        if extra:
+            flags = [option.flag for option in self._command.options]
+            raise ConfigError(
+                f"{self._command.name} does not take {extra[0]!r}.", hint=_nearest(extra[0], flags, self._command.name)
+            )
+        return parsed
+
+    def error(self, message: str) -> NoReturn:
+        raise self._mistake(f"{message[:1].upper()}{message[1:]}.")
+
+    def _mistake(self, message: str) -> ConfigError:
+        return ConfigError(message, hint=f"See {self._command.name} --help.")
+
+
+def _parser(command: Command) -> _Parser:
+    parser = _Parser(command)
+    for word in command.words:
+        parser.add_argument(
+            word.name,
+            nargs=None if word.required else "?",
+            choices=word.choices or None,
+            metavar=None if word.choices else word.name,
+        )
+    for option in command.options:
+        parser.add_argument(*filter(None, (option.short, option.flag)), dest=option.name, **_shape(option))
+    return parser
+
+
+def _shape(option: Option) -> dict[str, Any]:
+    if option.kind is Kind.FLAG:
+        return {"action": "store_true"}
+    if option.kind is Kind.LIST:
+        return {"action": "append"}
+    if option.kind is Kind.SECONDS:
+        return {"nargs": "?", "const": option.implied}
+    return {}
+
+
+def _nearest(word: str, known: Mapping[str, Any] | list[str], command: str = "") -> str:
+    close = difflib.get_close_matches(word.partition("=")[0], list(known), n=1)
+    see = f"See {command} --help." if command else f"Commands: {', '.join(known)}."
+    return f"Did you mean {close[0]}? {see}" if close else see

@@ -1,0 +1,68 @@
+"""What Tab offers on a line of %pathways."""
+
+import json
+
+import pytest
+from IPython.core.completer import IPCompleter, provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
+
+from pathways_jupyter.commands import MAGIC
+from pathways_jupyter.magics.completion import complete, matcher
+
+
+def offered(text):
+    return complete(text, MAGIC)[1]
+
+
+def test_commands_come_first():
+    assert offered("") == list(MAGIC)
+    assert offered("dis") == ["disconnect"]
+
+
+def test_options_of_the_command_are_offered_once():
+    assert "--tpu" in offered("connect ")
+    assert "--tpu" not in offered("connect --tpu tpuv6e:2x2=2 ")
+    assert "--proxy-option" in offered("connect --proxy-option a ")
+    assert offered("connect --pro") == ["--project", "--profile", "--proxy-image", "--proxy-option"]
+
+
+def test_instance_types_are_offered_version_first():
+    assert "tpuv6e:" in offered("connect --tpu ")
+    assert offered("connect --tpu tpuv6e:4x") == ["tpuv6e:4x4=", "tpuv6e:4x8="]
+    assert complete("connect --tpu=tpuv6e:2x2=2,tpuv6e:2x4", MAGIC) == ("tpuv6e:2x4", ["tpuv6e:2x4="])
+
+
+def test_contexts_come_from_the_kubeconfig_that_the_line_names(tmp_path):
+    file = tmp_path / "config"
+    file.write_text(json.dumps({"contexts": [{"name": "gke-a", "context": {}}, {"name": "kind", "context": {}}]}))
+    assert offered(f"connect --kubeconfig {file} --context g") == ["gke-a"]
+
+
+def test_profiles_come_from_the_settings(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
+    (tmp_path / "pathways.toml").write_text('[profiles.team]\npathways_service = "shared"\n')
+    assert offered("connect --profile ") == ["team"]
+    assert offered("connect --service ") == ["shared"]
+
+
+def test_words_are_offered_by_their_place():
+    assert offered("logs w") == ["worker"]
+    assert offered("help sess") == ["sessions"]
+    assert "rm" not in offered("logs worker ")
+
+
+@pytest.mark.parametrize("text", ["nonsense ", "connect --profile ", "connect --kubeconfig /nowhere --context "])
+def test_nothing_known_offers_nothing(text, tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
+    assert offered(text) == []
+
+
+def test_ipython_completes_the_line_in_place():
+    completer = IPCompleter(shell=InteractiveShell())
+    completer.custom_matchers.append(matcher("%pathways", MAGIC))
+    line = "x = 1\n%pathways connect --tpu tpuv6e:2x2=1,tpuv5e:4x"
+    with provisionalcompleter():
+        found = list(completer.completions(line, len(line)))
+    assert [line[: each.start] + each.text for each in found] == [
+        f"x = 1\n%pathways connect --tpu tpuv6e:2x2=1,{each}" for each in ("tpuv5e:4x4=", "tpuv5e:4x8=")
+    ]

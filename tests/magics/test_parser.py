@@ -1,0 +1,58 @@
+"""Reading a magic's line: what is meant, and what a mistake is told."""
+
+import math
+
+import pytest
+
+from pathways_jupyter.commands import MAGIC
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.magics.parser import parse
+
+
+def test_a_line_becomes_a_command_with_only_what_was_given():
+    call = parse("connect --tpu tpuv6e:2x2=2 --local --wait", MAGIC)
+    assert call.command.name == "connect"
+    assert call.values == {"tpu": "tpuv6e:2x2=2", "local": True, "wait": math.inf}
+
+
+def test_words_and_short_options_are_read():
+    assert parse("logs worker 1 -f --tail=5", MAGIC).values == {
+        "program": "worker",
+        "slice": "1",
+        "follow": True,
+        "tail": "5",
+    }
+
+
+def test_a_repeated_option_is_a_list():
+    line = "connect --proxy-option=--xla_a=1 --proxy-option=--xla_b=2"
+    assert parse(line, MAGIC).values["proxy_options"] == ["--xla_a=1", "--xla_b=2"]
+
+
+def test_an_empty_line_asks_for_help():
+    assert parse("", MAGIC).command.name == "help"
+
+
+@pytest.mark.parametrize("name", MAGIC)
+def test_every_command_has_help(name):
+    assert parse(f"{name} --help", MAGIC).help
+
+
+@pytest.mark.parametrize(
+    ("line", "word", "hint"),
+    [
+        ("conect", "no command 'conect'", "connect"),
+        ("connect --tpx 1", "'--tpx'", "--tpu"),
+        ("connect --cont my-gke", "'--cont'", "--context"),
+        ("connect --tpu", "--tpu", "connect --help"),
+        ("connect 'open", "quotation", "Close"),
+        ("connect stray", "'stray'", "connect --help"),
+        ("logs wroker", "wroker", "logs --help"),
+    ],
+)
+def test_a_mistake_is_one_line_with_a_way_out(line, word, hint):
+    with pytest.raises(ConfigError) as caught:
+        parse(line, MAGIC)
+    assert word in str(caught.value)
+    assert hint in caught.value.hint
+    assert "\n" not in str(caught.value) + caught.value.hint
