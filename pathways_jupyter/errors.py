@@ -18,6 +18,18 @@ class PathwaysError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        if hint:
+            # A script that does not catch it shows the hint below the traceback.
+            self.add_note(hint)
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in place of the traceback, in a notebook and in a terminal."""
+        lines = [f"\x1b[1;31m{type(self).__name__}\x1b[0m: {self}"]
+        if self.hint:
+            lines.append(f"  {self.hint}")
+        if self.__cause__ is not None:
+            lines.append("  \x1b[2mWhat led to it: %pathways traceback\x1b[0m")
+        return lines
 
 
 class ConfigError(PathwaysError):
