@@ -1,0 +1,325 @@
+"""Requests to one Kubernetes API server, on plain JSON.
+
+Connections are kept and used again. What may be repeated is repeated: a request that never left, one that only reads
+or that leads to the same end when done twice, and any that the server turned away because it was busy. A server that
+never answered is not waited for, so that a wrong address is told at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.kube import http, problems
+from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
+from pathways_jupyter.kube.websocket import Messages, Receiver, Refused, WebSocket
+
+if TYPE_CHECKING:
+    from pathways_jupyter.kube.auth import Cluster
+
+Json = dict[str, Any]
+Query = Mapping[str, str]
+
+ANSWER_SECONDS = 30.0
+PATIENCE_SECONDS = 15.0
+MAX_IDLE = 8
+MAX_ANSWER_BYTES = 512 * 1024 * 1024
+
+_REPEATABLE = {"GET", "PUT", "PATCH", "DELETE"}
+_BUSY = {429, 503}
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 2.0
+
+_T = TypeVar("_T")
+
+
+class Client:
+    """An API server's client; use it as an async context manager, in one event loop.
+
+    Args:
+      cluster: Whom to talk to, from :func:`pathways_jupyter.kube.auth.load`.
+      patience: Seconds for which a request is repeated while the server is away, after it has answered at least once.
+    """
+
+    def __init__(self, cluster: Cluster, *, patience: float = PATIENCE_SECONDS) -> None:
+        self.cluster = cluster
+        self._patience = patience
+        self._idle: deque[http.Connection] = deque()
+        self._base = urlsplit(cluster.server)
+        self._closed = False
+        self._known = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that the context prefers."""
+        return self.cluster.namespace
+
+    def close(self) -> None:
+        """Ends all idle connections; requests under way end with their own callers."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: Mapping[str, Any] | list[Any] | None = None,
+        content_type: str = "application/json",
+        repeat: bool | None = None,
+    ) -> Json:
+        """Sends a request and returns its answer.
+
+        Args:
+          path: Below the server's URL, e.g. ``/api/v1/namespaces``.
+          repeat: Whether an attempt whose answer was lost is made again; by default unless `method` is POST.
+
+        Raises:
+          ApiError: The server answered with an error.
+          ClusterError: It could not be reached, or the connection was lost.
+        """
+        answer = await self.raw(method, path, query=query, body=body, content_type=content_type, repeat=repeat)
+        try:
+            decoded = json.loads(answer) if answer else {}
+        except ValueError as error:
+            raise _nonsense(self.cluster.server) from error
+        if not isinstance(decoded, dict):
+            raise _nonsense(self.cluster.server)
+        return decoded
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: Mapping[str, Any] | list[Any] | None = None,
+        content_type: str = "application/json",
+        repeat: bool | None = None,
+    ) -> bytes:
+        """Like :meth:`request`, for answers that are not JSON."""
+        payload = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
+        again = method in _REPEATABLE if repeat is None else repeat
+
+        async def attempt() -> bytes:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                response = await self._send(method, path, query, payload, content_type)
+                answer = await self._finish(response)
+            if response.status >= 400:
+                raise self._refused(response.status, answer, method, path, query)
+            return answer
+
+        return await self._persist(attempt, again=again)
+
+    async def get(self, path: str, *, query: Query | None = None) -> Json:
+        """GETs an object or a list."""
+        return await self.request("GET", path, query=query)
+
+    async def post(self, path: str, body: Mapping[str, Any], *, query: Query | None = None) -> Json:
+        """POSTs an object."""
+        return await self.request("POST", path, query=query, body=body)
+
+    async def put(self, path: str, body: Mapping[str, Any], *, query: Query | None = None) -> Json:
+        """PUTs an object."""
+        return await self.request("PUT", path, query=query, body=body)
+
+    async def patch(
+        self, path: str, body: Mapping[str, Any] | list[Any], *, content_type: str, query: Query | None = None
+    ) -> Json:
+        """PATCHes an object; `content_type` says how `body` is meant."""
+        return await self.request("PATCH", path, query=query, body=body, content_type=content_type)
+
+    async def delete(self, path: str, *, body: Mapping[str, Any] | None = None, query: Query | None = None) -> Json:
+        """DELETEs an object; `body` is its DeleteOptions."""
+        return await self.request("DELETE", path, query=query, body=body)
+
+    @asynccontextmanager
+    async def stream(self, path: str, *, query: Query | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+        """GETs something that does not end by itself, such as a watch or a followed log.
+
+        Yields:
+          The body's pieces as they come. Iterating raises `ConnectionLost` when they stop too early.
+
+        Raises:
+          ApiError: The server answered with an error.
+          ClusterError: It could not be reached.
+        """
+
+        async def attempt() -> http.Response:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                response = await self._send("GET", path, query, b"", "", fresh=True)
+                if response.status < 400:
+                    return response
+                body = await self._finish(response)
+            raise self._refused(response.status, body, "GET", path, query)
+
+        response = await self._persist(attempt, again=True)
+        try:
+            yield response.chunks()
+        finally:
+            response.close()
+
+    async def websocket(self, path: str, *, protocols: tuple[str, ...], query: Query | None = None) -> Messages:
+        """Opens a WebSocket for whole messages.
+
+        Raises:
+          ApiError: The server refused to.
+          ClusterError: It could not be reached.
+        """
+        messages = Messages()
+        messages.socket = await self.open_websocket(path, messages, protocols=protocols, query=query)
+        return messages
+
+    async def open_websocket(
+        self, path: str, receiver: Receiver, *, protocols: tuple[str, ...], query: Query | None = None
+    ) -> WebSocket:
+        """Opens a WebSocket that hands what arrives to `receiver`; :attr:`WebSocket.subprotocol` says what was agreed.
+
+        Raises:
+          ApiError: The server refused to.
+          ClusterError: It could not be reached.
+        """
+
+        async def attempt() -> WebSocket:
+            encrypted = self.cluster.ssl is not None
+            headers = await self._headers()
+            async with asyncio.timeout(ANSWER_SECONDS):
+                _, socket = await http.dial(self.cluster, lambda: WebSocket(receiver, encrypted=encrypted))
+                headers |= {
+                    "Connection": "Upgrade",
+                    "Upgrade": "websocket",
+                    "Sec-WebSocket-Version": "13",
+                    "Sec-WebSocket-Key": socket.key,
+                    "Sec-WebSocket-Protocol": ", ".join(protocols),
+                }
+                try:
+                    await socket.upgrade(http.request_bytes("GET", self._target(path, query), headers))
+                except Refused as refusal:
+                    # The upgrade is a GET, but what it asks for counts as creating a stream.
+                    raise self._refused(refusal.status, refusal.body, "POST", path, query) from None
+            self._known = True
+            if socket.subprotocol not in protocols:
+                socket.close()
+                raise ClusterError(
+                    f"The API server speaks none of {', '.join(protocols)}.", hint="Check the cluster's version."
+                )
+            return socket
+
+        return await self._persist(attempt, again=True)
+
+    # One attempt.
+
+    async def _send(
+        self, method: str, path: str, query: Query | None, payload: bytes, content_type: str, *, fresh: bool = False
+    ) -> http.Response:
+        headers = await self._headers()
+        if payload:
+            headers["Content-Type"] = content_type
+        request = http.request_bytes(method, self._target(path, query), headers, payload)
+        connection = None if fresh else self._take()
+        if connection is None:
+            connection = await http.connect(self.cluster)
+        response = await connection.exchange(request)
+        self._known = True
+        return response
+
+    async def _finish(self, response: http.Response) -> bytes:
+        body = bytearray()
+        async for chunk in response.chunks():
+            body += chunk
+            if len(body) > MAX_ANSWER_BYTES:
+                response.close()
+                raise ClusterError("The API server's answer is far too long.", hint="Ask for less, e.g. by labels.")
+        connection = response.connection
+        if connection.usable and not self._closed and len(self._idle) < MAX_IDLE:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        return bytes(body)
+
+    def _take(self) -> http.Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable:
+                return connection
+            connection.close()
+        return None
+
+    async def _headers(self) -> dict[str, str]:
+        headers = {
+            "Host": self._base.netloc.rpartition("@")[2],
+            "Accept": "application/json, */*",
+            "User-Agent": "pathways-jupyter",
+            **self.cluster.headers,
+        }
+        if authorization := await self.cluster.credentials.authorization():
+            headers["Authorization"] = authorization
+        return headers
+
+    def _target(self, path: str, query: Query | None) -> str:
+        return self._base.path.rstrip("/") + path + (f"?{urlencode(query)}" if query else "")
+
+    def _refused(self, status: int, body: bytes, method: str, path: str, query: Query | None) -> ApiError:
+        try:
+            answer = json.loads(body)
+        except ValueError:
+            # Something before the API server answered; its words are better than none.
+            answer = {"message": " ".join(body[:300].decode(errors="replace").split())}
+        known = answer if isinstance(answer, dict) else {}
+        return problems.refused(
+            status, known, method=method, path=path, query=query, hint=self.cluster.credentials.hint
+        )
+
+    # Several attempts.
+
+    async def _persist(self, attempt: Callable[[], Awaitable[_T]], *, again: bool) -> _T:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience
+        pause = _FIRST_PAUSE_SECONDS
+        renewed = False
+        while True:
+            try:
+                return await attempt()
+            except TimeoutError as error:
+                if not again or not self._known or loop.time() > deadline:
+                    raise problems.unreachable(error, self.cluster.server) from error
+            except Unreachable:
+                # Nothing was sent, so anything may be sent again; but only to a server that is known to exist.
+                if not self._known or loop.time() > deadline:
+                    raise
+            except ConnectionLost:
+                if not again or loop.time() > deadline:
+                    raise
+            except ApiError as error:
+                if error.status == 401 and not renewed and await self.cluster.credentials.renew():
+                    renewed = True
+                    continue
+                if error.status not in _BUSY or loop.time() > deadline:
+                    raise
+            await asyncio.sleep(pause * random.uniform(0.75, 1.25))
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+def _nonsense(server: str) -> ClusterError:
+    return ClusterError(
+        f"{server} answered with something that is not a Kubernetes object.",
+        hint="Check that the kubeconfig's server is an API server.",
+    )

@@ -1,0 +1,247 @@
+"""Where the credential of a request comes from, and how a refused one is renewed.
+
+A source is asked before each request and must answer from memory almost always. Only after the API server refused a
+credential, or when it is about to expire, may it run a program or talk to somebody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import ssl
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from pathways_jupyter.errors import ClusterError, ConfigError
+
+# A credential this close to its end is renewed before use, so that it does not expire on the way.
+MARGIN_SECONDS = 60.0
+_EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+
+
+class Credentials(Protocol):
+    """A source of the ``Authorization`` header."""
+
+    hint: str
+    """What a person can do when the API server refuses these credentials for good."""
+
+    async def authorization(self) -> str:
+        """The header's value; empty when the connection itself is the credential."""
+
+    async def renew(self) -> bool:
+        """Drops what was refused; False when there can be nothing newer."""
+
+
+class Fixed:
+    """A credential that never changes: a token, a password, or a client certificate in the TLS layer."""
+
+    def __init__(self, authorization: str = "", *, hint: str) -> None:
+        self._authorization = authorization
+        self.hint = hint
+
+    async def authorization(self) -> str:
+        """See :class:`Credentials`."""
+        return self._authorization
+
+    async def renew(self) -> bool:
+        """See :class:`Credentials`."""
+        return False
+
+
+class TokenFile:
+    """A token in a file that somebody else rotates, as in pods."""
+
+    hint = "The token file was refused: check the service account that it belongs to."
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def authorization(self) -> str:
+        """See :class:`Credentials`."""
+        try:
+            return f"Bearer {self._path.read_text(encoding='utf-8').strip()}"
+        except OSError as error:
+            raise ClusterError(
+                f"The token file {self._path} cannot be read: {error.strerror}.",
+                hint="Check the kubeconfig's tokenFile, or fetch the credentials again.",
+            ) from error
+
+    async def renew(self) -> bool:
+        """See :class:`Credentials`."""
+        return True
+
+
+class Renewable:
+    """A token from a blocking function, kept until shortly before it expires.
+
+    Args:
+      fetch: Blocks, and returns a token and its expiry in seconds since the epoch (``inf`` when it has none).
+    """
+
+    def __init__(self, fetch: Callable[[], tuple[str, float]], *, hint: str) -> None:
+        self._fetch = fetch
+        self._lock = asyncio.Lock()
+        self._token = ""
+        self._expires = 0.0
+        self.hint = hint
+
+    async def authorization(self) -> str:
+        """See :class:`Credentials`."""
+        async with self._lock:
+            if time.time() > self._expires - MARGIN_SECONDS:
+                self._token, self._expires = await asyncio.to_thread(self._fetch)
+            return f"Bearer {self._token}"
+
+    async def renew(self) -> bool:
+        """See :class:`Credentials`."""
+        self._expires = 0.0
+        return True
+
+
+class ExecPlugin:
+    """A program that prints an ExecCredential, such as ``gke-gcloud-auth-plugin``.
+
+    Args:
+      config: The ``exec`` entry of a kubeconfig user.
+      directory: Where relative commands are looked for.
+      cluster: The cluster's entry, for plugins that ask for it.
+      context: TLS settings that take up a client certificate when the plugin answers with one.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any], *, directory: Path, cluster: Mapping[str, Any], context: ssl.SSLContext | None
+    ) -> None:
+        version = str(config.get("apiVersion", ""))
+        if not config.get("command") or version not in _EXEC_VERSIONS:
+            raise ConfigError(
+                f"The kubeconfig's exec entry has no command, or an unknown apiVersion ({version or 'none'}).",
+                hint=f"Known: {', '.join(_EXEC_VERSIONS)}. Fetch the credentials of the cluster again.",
+            )
+        if config.get("interactiveMode") == "Always":
+            raise ConfigError(
+                f"The credential plugin {config['command']} wants a terminal, and a notebook has none.",
+                hint="Log in from a terminal first, or use a context whose plugin does not ask.",
+            )
+        self._config = config
+        self._version = version
+        self._directory = directory
+        self._cluster = cluster
+        self._context = context
+        self._lock = asyncio.Lock()
+        self._authorization = ""
+        self._expires = 0.0
+        self.hint = f"Log in again with the tool behind {Path(str(config['command'])).name}, e.g. gcloud auth login."
+
+    async def authorization(self) -> str:
+        """See :class:`Credentials`."""
+        async with self._lock:
+            if time.time() > self._expires - MARGIN_SECONDS:
+                self._take(await self._run())
+            return self._authorization
+
+    async def renew(self) -> bool:
+        """See :class:`Credentials`."""
+        self._expires = 0.0
+        return True
+
+    def _take(self, status: Mapping[str, Any]) -> None:
+        token = status.get("token")
+        certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
+        if not token and not (certificate and key):
+            raise self._failed("it printed neither a token nor a client certificate")
+        if certificate and key and self._context:
+            load_certificate(self._context, str(certificate).encode(), str(key).encode())
+        self._authorization = f"Bearer {token}" if token else ""
+        expiry = status.get("expirationTimestamp")
+        self._expires = parse_time(str(expiry)) if expiry else float("inf")
+
+    async def _run(self) -> Mapping[str, Any]:
+        command = str(self._config["command"])
+        if os.sep in command:
+            command = str(self._directory / command)
+        environment = {str(each["name"]): str(each["value"]) for each in self._config.get("env") or ()}
+        try:
+            process = await asyncio.create_subprocess_exec(
+                command,
+                *(str(each) for each in self._config.get("args") or ()),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env={**os.environ, **environment, "KUBERNETES_EXEC_INFO": json.dumps(self._request())},
+            )
+        except OSError as error:
+            told = " ".join(str(self._config.get("installHint") or "").split())
+            raise ClusterError(
+                f"The credential plugin {command} cannot be run: {error.strerror}.",
+                hint=told or "Install it, or give --cluster, --project and --region, which need no plugin on GKE.",
+            ) from error
+        try:
+            output, complaint = await process.communicate()
+        except BaseException:
+            process.kill()
+            await process.wait()
+            raise
+        if process.returncode:
+            lines = complaint.decode(errors="replace").strip().splitlines() or ["no message"]
+            raise self._failed(f"exit code {process.returncode}: {lines[-1]}")
+        try:
+            credential = json.loads(output)
+            return dict(credential["status"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._failed("it did not print an ExecCredential") from error
+
+    def _request(self) -> Mapping[str, Any]:
+        spec: dict[str, Any] = {"interactive": False}
+        if self._config.get("provideClusterInfo"):
+            known = ("server", "certificate-authority-data", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
+            spec["cluster"] = {key: self._cluster[key] for key in known if key in self._cluster}
+        return {"apiVersion": self._version, "kind": "ExecCredential", "spec": spec}
+
+    def _failed(self, problem: str) -> ClusterError:
+        return ClusterError(f"The credential plugin {self._config['command']} failed: {problem}.", hint=self.hint)
+
+
+def basic(user: str, password: str) -> str:
+    """The ``Authorization`` of a user with a password."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Gives `context` a client certificate that is in memory (PEM).
+
+    Raises:
+      ConfigError: The two do not belong together, or are no PEM.
+    """
+    # OpenSSL reads certificates from files only; the file is private, and gone before this returns.
+    descriptor, path = tempfile.mkstemp(prefix="pathways-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(certificate + b"\n" + key)
+        context.load_cert_chain(path)
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"The client certificate cannot be used: {error.reason or error}.",
+            hint="Fetch the credentials of the cluster again.",
+        ) from error
+    finally:
+        os.unlink(path)
+
+
+def parse_time(text: str) -> float:
+    """Seconds since the epoch of a Kubernetes timestamp, e.g. ``2026-01-31T12:00:00Z``.
+
+    Raises:
+      ClusterError: It is not one.
+    """
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError as error:
+        raise ClusterError(
+            f"{text!r} is not a timestamp.", hint="Check the clock and version of what wrote it."
+        ) from error

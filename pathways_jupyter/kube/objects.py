@@ -1,0 +1,306 @@
+"""Kubernetes objects: where each kind lives, and the verbs on them.
+
+An object is the plain JSON that the API server sends. Typed models cost more than a second on first use, and every
+one of them would have to be taken apart again for the browser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from pathways_jupyter.errors import ApiError
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.problems import ConnectionLost
+
+Object = dict[str, Any]
+
+PAGE = 500
+FIELD_MANAGER = "pathways-jupyter"
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A kind of objects.
+
+    Attributes:
+      group: API group; empty for the core group.
+      plural: Its name in paths, e.g. ``pods``.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """As objects spell it, e.g. ``batch/v1``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Path of the collection (of all namespaces, when `namespace` is empty), of an object, or of a part of one."""
+        parts = ["apis", self.group] if self.group else ["api"]
+        parts.append(self.version)
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        return "/" + "/".join(part for part in (*parts, self.plural, name, subresource) if part)
+
+
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+PODS = Resource("", "v1", "pods", "Pod")
+SERVICES = Resource("", "v1", "services", "Service")
+EVENTS = Resource("", "v1", "events", "Event")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+JOBS = Resource("batch", "v1", "jobs", "Job")
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+JOBSETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
+ACCESS_REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
+
+
+class PatchType(StrEnum):
+    """How the body of a patch is meant."""
+
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    JSON = "application/json-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Propagation(StrEnum):
+    """What happens to what a deleted object owns."""
+
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A list as it was at one moment; a watch can go on from its `resource_version`."""
+
+    items: tuple[Object, ...]
+    resource_version: str
+
+
+async def create(client: Client, resource: Resource, body: Object, *, namespace: str = "") -> Object:
+    """Creates an object, and returns it as the server made it.
+
+    When the answer is lost, the object is asked for again: a name that was free before and is taken now is this one.
+
+    Raises:
+      ApiError: It exists already (409), is invalid (422), or creating it is forbidden (403).
+      ClusterError: The server could not be reached.
+    """
+    path = resource.path(namespace or _namespace(body))
+    name = str(body["metadata"].get("name") or "")
+    try:
+        return await client.post(path, body)
+    except ConnectionLost:
+        if not name:
+            raise
+    try:
+        return await client.post(path, body)
+    except ApiError as error:
+        if error.status != 409:
+            raise
+    return await get(client, resource, name, namespace=namespace or _namespace(body))
+
+
+async def get(client: Client, resource: Resource, name: str, *, namespace: str = "") -> Object:
+    """Returns an object.
+
+    Raises:
+      ApiError: There is none (404), or reading it is forbidden (403).
+      ClusterError: The server could not be reached.
+    """
+    return await client.get(resource.path(namespace, name))
+
+
+async def find(client: Client, resource: Resource, name: str, *, namespace: str = "") -> Object | None:
+    """Like :func:`get`; None where there is no such object."""
+    try:
+        return await get(client, resource, name, namespace=namespace)
+    except ApiError as error:
+        if error.status == 404:
+            return None
+        raise
+
+
+async def list_(
+    client: Client, resource: Resource, *, namespace: str = "", labels: str = "", fields: str = ""
+) -> Listing:
+    """Returns all objects of a namespace (or of all of them), page by page where there are many.
+
+    Args:
+      labels: A label selector, e.g. ``app=x,tier in (a,b)``.
+      fields: A field selector, e.g. ``metadata.name=x``.
+
+    Raises:
+      ApiError: The kind does not exist (404), or listing is forbidden (403).
+      ClusterError: The server could not be reached.
+    """
+    selectors = selection(labels, fields)
+    path = resource.path(namespace)
+    for _ in range(2):
+        query = {**selectors, "limit": str(PAGE)}
+        items: list[Object] = []
+        try:
+            while True:
+                page = await client.get(path, query=query)
+                items.extend(page.get("items") or ())
+                metadata = page.get("metadata") or {}
+                if not metadata.get("continue"):
+                    return _listing(resource, items, metadata)
+                query["continue"] = str(metadata["continue"])
+        except ApiError as error:
+            # The pages of an old list are thrown away after some minutes.
+            if error.status != 410:
+                raise
+    page = await client.get(path, query=selectors)
+    return _listing(resource, page.get("items") or [], page.get("metadata") or {})
+
+
+async def replace(client: Client, resource: Resource, body: Object, *, namespace: str = "") -> Object:
+    """Writes an object over the one that it was read from.
+
+    Raises:
+      ApiError: It was changed in between (409), or is gone (404).
+      ClusterError: The server could not be reached.
+    """
+    name = str(body["metadata"]["name"])
+    return await client.put(resource.path(namespace or _namespace(body), name), body)
+
+
+async def patch(
+    client: Client,
+    resource: Resource,
+    name: str,
+    body: Mapping[str, Any] | list[Any],
+    *,
+    namespace: str = "",
+    kind: PatchType = PatchType.MERGE,
+    subresource: str = "",
+) -> Object:
+    """Changes parts of an object, and returns all of it.
+
+    Raises:
+      ApiError: There is none (404), or a ``resourceVersion`` in `body` is not its own (409).
+      ClusterError: The server could not be reached.
+    """
+    return await client.request(
+        "PATCH",
+        resource.path(namespace, name, subresource),
+        body=body,
+        content_type=kind.value,
+        repeat=kind is not PatchType.JSON,
+    )
+
+
+async def apply(
+    client: Client, resource: Resource, body: Object, *, namespace: str = "", force: bool = False
+) -> Object:
+    """Makes an object as `body` says, new or not (server-side apply).
+
+    Args:
+      force: Take fields that others set.
+
+    Raises:
+      ApiError: Somebody else set one of the fields (409).
+      ClusterError: The server could not be reached.
+    """
+    query = {"fieldManager": FIELD_MANAGER, **({"force": "true"} if force else {})}
+    path = resource.path(namespace or _namespace(body), str(body["metadata"]["name"]))
+    return await client.patch(path, body, content_type=PatchType.APPLY.value, query=query)
+
+
+async def delete(
+    client: Client,
+    resource: Resource,
+    name: str,
+    *,
+    namespace: str = "",
+    propagation: Propagation = Propagation.BACKGROUND,
+    grace_seconds: int | None = None,
+    uid: str = "",
+    resource_version: str = "",
+) -> bool:
+    """Deletes an object; False when there was none any more.
+
+    Args:
+      uid: Delete only this very object, not a new one of the same name.
+      resource_version: Delete only if nobody changed it since.
+
+    Raises:
+      ApiError: `uid` or `resource_version` is not its own (409), or deleting is forbidden (403).
+      ClusterError: The server could not be reached.
+    """
+    options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.value}
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    preconditions = {"uid": uid, "resourceVersion": resource_version}
+    if stated := {key: value for key, value in preconditions.items() if value}:
+        options["preconditions"] = stated
+    try:
+        await client.delete(resource.path(namespace, name), body=options)
+    except ApiError as error:
+        if error.status == 404:
+            return False
+        raise
+    return True
+
+
+async def allowed(client: Client, verb: str, resource: Resource, *, namespace: str = "", subresource: str = "") -> bool:
+    """Whether these credentials may do `verb` on `resource`, as the API server itself judges.
+
+    Raises:
+      ApiError: The server does not answer such questions.
+      ClusterError: The server could not be reached.
+    """
+    attributes = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
+    if subresource:
+        attributes["subresource"] = subresource
+    review = {
+        "apiVersion": ACCESS_REVIEWS.api_version,
+        "kind": ACCESS_REVIEWS.kind,
+        "spec": {"resourceAttributes": attributes},
+    }
+    answer = await client.request("POST", ACCESS_REVIEWS.path(), body=review, repeat=True)
+    return bool((answer.get("status") or {}).get("allowed"))
+
+
+def selection(labels: str, fields: str) -> dict[str, str]:
+    """The query of a label and a field selector."""
+    return {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
+
+
+def owner(body: Object, *, controller: bool = False) -> Object:
+    """An ownerReference to an object that the server has made."""
+    return {
+        "apiVersion": body["apiVersion"],
+        "kind": body["kind"],
+        "name": body["metadata"]["name"],
+        "uid": body["metadata"]["uid"],
+        "controller": controller,
+        "blockOwnerDeletion": False,
+    }
+
+
+def _namespace(body: Object) -> str:
+    return str(body["metadata"].get("namespace") or "")
+
+
+def _listing(resource: Resource, items: list[Object], metadata: Mapping[str, Any]) -> Listing:
+    for item in items:
+        # Lists say these once for all of their items.
+        item.setdefault("apiVersion", resource.api_version)
+        item.setdefault("kind", resource.kind)
+    return Listing(tuple(items), str(metadata.get("resourceVersion") or ""))

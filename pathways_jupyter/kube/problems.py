@@ -1,0 +1,126 @@
+"""What went wrong with a request, in words: which verb on which resource, and what to do about it."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pathways_jupyter.errors import ApiError, ClusterError
+
+
+class Unreachable(ClusterError):
+    """No connection to the API server could be made; nothing was sent."""
+
+
+class ConnectionLost(ClusterError):
+    """The connection ended before the answer was complete; the server may have acted on the request or not."""
+
+
+@dataclass(frozen=True)
+class Act:
+    """What a request would do, in Kubernetes' own words.
+
+    Attributes:
+      verb: As in RBAC rules, e.g. ``create``.
+      resource: With its subresource, e.g. ``pods/log``; empty for paths that are no resource.
+    """
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        where = f" in namespace {self.namespace}" if self.namespace else ""
+        what = f"{self.resource} {self.name}" if self.name else self.resource
+        return f"{self.verb} {what}{where}"
+
+
+def act(method: str, path: str, query: Mapping[str, str] | None = None) -> Act:
+    """Reads what a request does from its method, path and query."""
+    parts = [part for part in path.split("/") if part]
+    group = ""
+    if parts[:1] == ["api"]:
+        parts = parts[2:]
+    elif parts[:1] == ["apis"]:
+        group, parts = (parts[1] if len(parts) > 1 else ""), parts[3:]
+    else:
+        return Act(method.lower(), "", path, "", "")
+    namespace = ""
+    if len(parts) > 2 and parts[0] == "namespaces":
+        namespace, parts = parts[1], parts[2:]
+    resource, name, subresource = [*parts, "", "", ""][:3]
+    if subresource:
+        resource = f"{resource}/{subresource}"
+    verbs = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete" if name else "deletecollection"}
+    reading = "get" if name else "list"
+    if method == "GET" and (query or {}).get("watch"):
+        reading = "watch"
+    return Act(verbs.get(method, reading), group, resource, namespace, name)
+
+
+def refused(
+    status: int, answer: Mapping[str, Any], *, method: str, path: str, query: Mapping[str, str] | None, hint: str
+) -> ApiError:
+    """The error for an answer of 400 or above.
+
+    Args:
+      answer: The Status object, or an empty mapping when the body was none.
+      hint: What the credentials suggest when they are refused.
+    """
+    done = act(method, path, query)
+    reason = str(answer.get("reason") or "")
+    detail = str(answer.get("message") or f"HTTP {status}").strip()
+    if status == 401:
+        return ApiError("The API server does not accept these credentials.", status=status, reason=reason, hint=hint)
+    if status == 403:
+        return ApiError(
+            f"You are not allowed to {done}: {detail}", status=status, reason=reason, hint=_permission(done, detail)
+        )
+    hints = {
+        404: "Check the name and the namespace.",
+        409: "Somebody changed it at the same time; look at it and try again.",
+        422: "The API server found the object invalid; its message names the field.",
+        429: "The API server is overloaded; try again in a moment.",
+    }
+    return ApiError(detail, status=status, reason=reason, hint=hints.get(status, "Try again in a moment."))
+
+
+def unreachable(error: BaseException, server: str) -> Unreachable:
+    """The error for a connection that could not be made."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Unreachable(
+            f"{server} is not who the kubeconfig says: {error.verify_message or error}.",
+            hint="Fetch the credentials of the cluster again: it may have been made anew.",
+        )
+    if isinstance(error, ssl.SSLError):
+        return Unreachable(
+            f"TLS with {server} failed: {(error.reason or str(error)).replace('_', ' ').lower()}.",
+            hint="Check the server's address, and whether something between here and there breaks TLS.",
+        )
+    if isinstance(error, TimeoutError):
+        what = "it does not answer"
+    elif isinstance(error, ConnectionRefusedError):
+        what = "connection refused"
+    else:
+        what = str(getattr(error, "strerror", "") or error or type(error).__name__)
+    return Unreachable(
+        f"The API server {server} cannot be reached: {what}.",
+        hint="Check that the cluster runs, the context is the right one, and the network (VPN, private endpoint).",
+    )
+
+
+def _permission(done: Act, detail: str) -> str:
+    if "webhook" in detail or "exceeded quota" in detail:
+        return "A policy of the cluster says no; ask who runs it."
+    kind = "role" if done.namespace else "clusterrole"
+    resource, _, subresource = done.resource.partition("/")
+    full = (f"{resource}.{done.group}" if done.group else resource) + (f"/{subresource}" if subresource else "")
+    where = f" --namespace={done.namespace}" if done.namespace else ""
+    return (
+        f"Ask for a {kind.capitalize() if kind == 'role' else 'ClusterRole'} with verb {done.verb} on {full}: "
+        f"kubectl create {kind} pathways-user --verb={done.verb} --resource={full}{where}."
+    )

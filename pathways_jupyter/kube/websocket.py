@@ -1,0 +1,409 @@
+"""The client's half of RFC 6455, built for tunnels: what arrives is handed on at once, in whatever pieces it came.
+
+A library that assembles messages would hold each one until its last byte is there, and copy it on the way. A tunnel
+wants neither. Exec and attach do want messages, and get them from :class:`Messages`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import os
+import struct
+from collections import deque
+from collections.abc import AsyncIterator
+from enum import IntEnum
+from typing import Protocol
+
+from pathways_jupyter.errors import ClusterError
+from pathways_jupyter.kube.http import parse_head
+from pathways_jupyter.kube.problems import ConnectionLost
+
+PING_SECONDS = 20.0
+WRITE_BUFFER_BYTES = 512 * 1024
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_LONGEST_ANSWER = 64 * 1024
+_TEARDOWN_SECONDS = 2.0
+_NO_MASK = bytes(4)
+
+
+class Opcode(IntEnum):
+    """Kinds of frames."""
+
+    CONTINUATION = 0
+    TEXT = 1
+    BINARY = 2
+    CLOSE = 8
+    PING = 9
+    PONG = 10
+
+
+_OPCODES = frozenset(Opcode)
+
+
+class Receiver(Protocol):
+    """Who gets what arrives. Called from the event loop; must not block."""
+
+    def payload(self, data: memoryview, *, first: bool, last: bool) -> None:
+        """A piece of a message; the view is only valid during the call."""
+
+    def closed(self, error: ClusterError | None) -> None:
+        """Nothing more comes; called once. None when the server said goodbye properly."""
+
+    def pause(self) -> None:
+        """The way out is full."""
+
+    def resume(self) -> None:
+        """The way out has room again."""
+
+
+class Refused(Exception):
+    """The server answered the upgrade with an ordinary answer."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(status)
+        self.status = status
+        self.body = body
+
+
+class WebSocket(asyncio.Protocol):
+    """One connection.
+
+    Args:
+      receiver: Gets what arrives.
+      encrypted: Whether the bytes travel inside TLS.
+    """
+
+    def __init__(self, receiver: Receiver, *, encrypted: bool) -> None:
+        self.subprotocol = ""
+        self._receiver = receiver
+        self._encrypted = encrypted
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._key = base64.b64encode(os.urandom(16))
+        # What arrived of a head (of the answer, or of a frame) that is not complete yet.
+        self._head = b""
+        self._upgraded = False
+        self._finished = False
+        self._opcode = Opcode.BINARY
+        self._final = True
+        self._left = 0
+        self._first = True
+        self._control = b""
+        self._heard = True
+        self._reading = True
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def key(self) -> str:
+        """Value of the request's ``Sec-WebSocket-Key``."""
+        return self._key.decode()
+
+    async def upgrade(self, request: bytes) -> None:
+        """Sends the upgrade request and waits for the answer.
+
+        Raises:
+          Refused: The server answered, but not with an upgrade.
+          ConnectionLost: It did not answer.
+        """
+        self._write(request)
+        try:
+            await self._opened
+        except BaseException:
+            self.abort()
+            raise
+
+    def send(self, *parts: bytes | memoryview, opcode: Opcode = Opcode.BINARY) -> None:
+        """Sends one message made of `parts`; :meth:`Receiver.pause` tells when to stop."""
+        if self._finished or self._transport is None:
+            return
+        size = sum(len(part) for part in parts)
+        if size < 126:
+            head = struct.pack("!BB", 0x80 | opcode, 0x80 | size)
+        elif size < 0x10000:
+            head = struct.pack("!BBH", 0x80 | opcode, 0x80 | 126, size)
+        else:
+            head = struct.pack("!BBQ", 0x80 | opcode, 0x80 | 127, size)
+        # Masks protect caches that read plain HTTP from what scripts in browsers send. Nobody reads inside TLS, and
+        # no script sends here, so there the mask is zero, which leaves the payload as it is.
+        if self._encrypted:
+            self._write(b"".join((head, _NO_MASK, *parts)))
+        else:
+            mask = os.urandom(4)
+            self._write(b"".join((head, mask, _masked(b"".join(parts), mask))))
+
+    def close(self, code: int = 1000) -> None:
+        """Says goodbye, after everything sent before."""
+        if not self._finished and self._transport is not None:
+            self.send(struct.pack("!H", code), opcode=Opcode.CLOSE)
+            self._finish(None)
+            self._transport.close()
+            self._loop.call_later(_TEARDOWN_SECONDS, self._transport.abort)
+
+    def abort(self) -> None:
+        """Ends the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_reading(self) -> None:
+        """Tells the server to wait, once the buffers in between are full."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Takes the next bytes again."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._reading = self._heard = True
+            self._transport.resume_reading()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See :class:`asyncio.Protocol`."""
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._transport = transport
+        self._timer = self._loop.call_later(PING_SECONDS, self._ping)
+
+    def data_received(self, data: bytes) -> None:
+        """See :class:`asyncio.Protocol`."""
+        self._heard = True
+        if self._upgraded:
+            self._frames(memoryview(self._head + data if self._head else data))
+            return
+        self._head += data
+        try:
+            self._answered()
+        except ValueError as error:
+            self._fail(f"the answer to the upgrade makes no sense ({error})")
+
+    def eof_received(self) -> None:
+        """See :class:`asyncio.Protocol`."""
+        if not self._upgraded:
+            self._answered(complete=True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See :class:`asyncio.Protocol`."""
+        self._finish(_lost(str(exc) if exc and str(exc) else "it was cut"))
+
+    def pause_writing(self) -> None:
+        """See :class:`asyncio.Protocol`."""
+        self._receiver.pause()
+
+    def resume_writing(self) -> None:
+        """See :class:`asyncio.Protocol`."""
+        self._receiver.resume()
+
+    # What arrives.
+
+    def _answered(self, *, complete: bool = False) -> None:
+        head, separator, rest = self._head.partition(b"\r\n\r\n")
+        if not separator:
+            if len(head) > _LONGEST_ANSWER:
+                raise ValueError("it is too long")
+            return
+        status, headers = parse_head(head)
+        if status != 101:
+            expected = int(headers.get("content-length", _LONGEST_ANSWER))
+            whole = complete or len(rest) >= min(expected, _LONGEST_ANSWER) or rest.endswith(b"0\r\n\r\n")
+            if whole and not self._opened.done():
+                self._opened.set_exception(Refused(status, rest))
+            return
+        digest = base64.b64encode(hashlib.sha1(self._key + _GUID, usedforsecurity=False).digest()).decode()
+        if headers.get("sec-websocket-accept") != digest:
+            raise ValueError("it belongs to another request")
+        self.subprotocol = headers.get("sec-websocket-protocol", "")
+        self._upgraded, self._head = True, b""
+        if not self._opened.done():
+            self._opened.set_result(None)
+        if rest:
+            self._frames(memoryview(rest))
+
+    def _frames(self, view: memoryview) -> None:
+        self._head = b""
+        while len(view) and not self._finished:
+            if self._left:
+                piece, view = view[: self._left], view[self._left :]
+                self._left -= len(piece)
+                self._piece(piece)
+                continue
+            size = _head_size(view)
+            if len(view) < size:
+                self._head = bytes(view)
+                return
+            if view[1] & 0x80 or view[0] & 0x70 or view[0] & 0x0F not in _OPCODES:
+                self._fail("it sent a frame that servers may not send")
+                return
+            self._begin(view[0], _length(view))
+            view = view[size:]
+            if not self._left:
+                self._piece(memoryview(b""))
+
+    def _begin(self, first: int, length: int) -> None:
+        opcode = Opcode(first & 0x0F)
+        self._left = length
+        if opcode >= Opcode.CLOSE:
+            self._control = b""
+        else:
+            self._final = bool(first & 0x80)
+            self._first = opcode is not Opcode.CONTINUATION
+        self._opcode = opcode
+
+    def _piece(self, piece: memoryview) -> None:
+        if self._opcode < Opcode.CLOSE:
+            self._receiver.payload(piece, first=self._first, last=self._final and not self._left)
+            self._first = False
+            return
+        self._control += piece
+        if self._left:
+            return
+        if self._opcode is Opcode.PING:
+            self.send(self._control, opcode=Opcode.PONG)
+        elif self._opcode is Opcode.CLOSE:
+            self._goodbye(self._control)
+
+    def _goodbye(self, said: bytes) -> None:
+        code = int.from_bytes(said[:2], "big") if len(said) >= 2 else 1000
+        reason = said[2:].decode(errors="replace")
+        self.send(said[:2], opcode=Opcode.CLOSE)
+        proper = code in {1000, 1001}
+        self._finish(None if proper else _lost(f"the server closed it with code {code} {reason}".rstrip()))
+        if self._transport is not None:
+            self._transport.close()
+
+    def _ping(self) -> None:
+        if self._finished:
+            return
+        if not self._heard and self._reading:
+            self._fail("it stopped answering")
+            return
+        self._heard = False
+        if self._upgraded:
+            self.send(opcode=Opcode.PING)
+        self._timer = self._loop.call_later(PING_SECONDS, self._ping)
+
+    def _fail(self, problem: str) -> None:
+        self._finish(_lost(problem))
+        self.abort()
+
+    def _finish(self, error: ClusterError | None) -> None:
+        if self._finished:
+            return
+        self._finished = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._opened.done():
+            self._opened.set_exception(error or _lost("it was closed"))
+        elif self._upgraded:
+            self._receiver.closed(error)
+
+    def _write(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(data)
+
+
+class Messages:
+    """A receiver for those who want whole messages, and a sender that waits while the way out is full.
+
+    Args:
+      limit: Bytes held for a slow reader before the server is told to wait.
+    """
+
+    def __init__(self, *, limit: int = 1024 * 1024) -> None:
+        self.socket: WebSocket | None = None
+        self._limit = limit
+        self._messages: deque[bytes] = deque()
+        self._partial: list[bytes] = []
+        self._held = 0
+        self._arrived = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._ended = False
+        self._error: ClusterError | None = None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._iterate()
+
+    async def send(self, *parts: bytes) -> None:
+        """Sends one binary message.
+
+        Raises:
+          ConnectionLost: There is no connection any more.
+        """
+        await self._room.wait()
+        if self._ended:
+            raise self._error or _lost("the server closed it")
+        assert self.socket is not None
+        self.socket.send(*parts)
+
+    def close(self) -> None:
+        """Says goodbye."""
+        if self.socket is not None:
+            self.socket.close()
+
+    def payload(self, data: memoryview, *, first: bool, last: bool) -> None:
+        """See :class:`Receiver`."""
+        self._partial.append(bytes(data))
+        self._held += len(data)
+        if last:
+            self._messages.append(b"".join(self._partial))
+            self._partial = []
+            self._arrived.set()
+        # A message that is larger than the limit must still be able to become whole.
+        if self._held > self._limit and self._messages and self.socket is not None:
+            self.socket.pause_reading()
+
+    def closed(self, error: ClusterError | None) -> None:
+        """See :class:`Receiver`."""
+        self._ended, self._error = True, error
+        self._arrived.set()
+        self._room.set()
+
+    def pause(self) -> None:
+        """See :class:`Receiver`."""
+        self._room.clear()
+
+    def resume(self) -> None:
+        """See :class:`Receiver`."""
+        self._room.set()
+
+    async def _iterate(self) -> AsyncIterator[bytes]:
+        while True:
+            while self._messages:
+                message = self._messages.popleft()
+                self._held -= len(message)
+                if self._held <= self._limit and self.socket is not None:
+                    self.socket.resume_reading()
+                yield message
+            if self._ended:
+                if self._error is not None:
+                    raise self._error
+                return
+            self._arrived.clear()
+            await self._arrived.wait()
+
+
+def _head_size(view: memoryview) -> int:
+    if len(view) < 2:
+        return 2
+    return {126: 4, 127: 10}.get(view[1] & 0x7F, 2)
+
+
+def _length(view: memoryview) -> int:
+    short = view[1] & 0x7F
+    if short < 126:
+        return short
+    return int.from_bytes(view[2:4] if short == 126 else view[2:10], "big")
+
+
+def _masked(data: bytes, mask: bytes) -> bytes:
+    whole = mask * (len(data) // 4 + 1)
+    number = int.from_bytes(data, "little") ^ int.from_bytes(whole[: len(data)], "little")
+    return number.to_bytes(len(data), "little")
+
+
+def _lost(problem: str) -> ConnectionLost:
+    return ConnectionLost(f"The connection through the API server was lost: {problem}.", hint="Try again.")
