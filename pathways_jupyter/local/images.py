@@ -1,0 +1,83 @@
+"""Which program stands for which container image.
+
+There is no registry on a laptop. The images of Pathways stand for programs of this package; any other image only stands
+for the machine itself, and its container must say which command to run. As in a registry, an unknown tag is an error: a
+client that derives a wrong image learns it here, and not first on a real cluster.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+
+from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.service import names
+
+
+class ImageError(PathwaysError):
+    """The image does not exist here; the message is what the pod's status says."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a container runs.
+
+    Attributes:
+      entry: ``module:function``, called with the arguments in a fork; empty to run the arguments as a command.
+      warm: Fork from the process that has imported JAX.
+    """
+
+    entry: str = ""
+    warm: bool = False
+
+
+_RESOURCE_MANAGER = Program("pathways_jupyter.local.pathways.resource_manager:main")
+_WORKER = Program("pathways_jupyter.local.pathways.worker:main")
+_PROXY = Program("pathways_jupyter.local.pathways.proxy:main", warm=True)
+_SIDECAR = Program("pathways_jupyter.colocated.sidecar.server:main", warm=True)
+_OPERATOR = Program("pathways_jupyter.service.operator:main")
+_COMMAND = Program()
+
+OPERATOR_IMAGE = "operator"
+_SIDECAR_IMAGE = "sidecar"
+
+_PROGRAMS: Mapping[str, Program] = {
+    names.SERVER_IMAGE: _WORKER,
+    names.PROXY_IMAGE: _PROXY,
+    _SIDECAR_IMAGE: _SIDECAR,
+    OPERATOR_IMAGE: _OPERATOR,
+}
+
+
+def resolve(image: str, command: Sequence[str], args: Sequence[str]) -> tuple[Program, list[str]]:
+    """What to run for a container, and its arguments; for a command, the command itself is the first of them.
+
+    Raises:
+      ImageError: There is no such image.
+    """
+    repository, _, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
+    program = _PROGRAMS.get(repository)
+    if program is not None and ("@" in image or (tag or "latest") not in tags(repository)):
+        raise ImageError(f'failed to pull image "{image}": not found; tags here: {", ".join(tags(repository))}')
+    if command:
+        return _COMMAND, [*command, *args]
+    if program is None:
+        raise ImageError(f'failed to pull image "{image}": not found; a local cluster runs it only with a command')
+    if repository == names.SERVER_IMAGE and "--node_type=resource_manager" in args:
+        program = _RESOURCE_MANAGER
+    return program, list(args)
+
+
+def tags(repository: str) -> tuple[str, ...]:
+    """The tags that an image of Pathways has here."""
+    jax = metadata.version("jax")
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    released = (f"python_{python}-jax_{jax}",) if repository == _SIDECAR_IMAGE else ()
+    return (f"jax-{jax}", *released, "latest")
+
+
+def reference(name: str) -> str:
+    """The full name of an image of Pathways, with the tag that tells its JAX version."""
+    return f"{names.IMAGE_REPOSITORY}/{name}:{tags(name)[0]}"

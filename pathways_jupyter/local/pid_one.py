@@ -1,0 +1,89 @@
+"""What makes process id 1 mean the container's main process, as it does in a real container.
+
+Ordinary users cannot make process namespaces, and ``kubectl exec POD -- /bin/sh -c "kill -s SIGILL 1"`` is how people
+break a worker on purpose. So each container finds a ``kill`` on its PATH that knows the main process, and a shell that
+is started with ``-c`` gets it as a function, since shells have a ``kill`` of their own. Nothing else pretends: ``ps``
+shows the machine's processes.
+
+The ``kill`` is this very file, run as a program; it must import nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+_MAIN_PID = "PATHWAYS_LOCAL_MAIN_PID"
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
+
+
+def install(directory: Path) -> None:
+    """Writes the programs that every container has first on its PATH."""
+    directory.mkdir(mode=0o700, exist_ok=True)
+    python = [sys.executable]
+    for name, command in (
+        ("python", python),
+        ("python3", python),
+        ("kill", [*python, "-IS", str(Path(__file__).resolve())]),
+    ):
+        program = directory / name
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', encoding="utf-8")
+        program.chmod(0o700)
+
+
+def adapt(command: Sequence[str], directory: Path) -> list[str]:
+    """`command`, or with the ``kill`` of `directory` as a function where it is a shell that runs a script.
+
+    Args:
+      directory: Where :func:`install` wrote the programs.
+    """
+    adapted = list(command)
+    if len(adapted) > 2 and os.path.basename(adapted[0]) in _SHELLS and "c" in adapted[1] and adapted[1][0] == "-":
+        adapted[2] = f'kill() {{ {shlex.quote(str(directory / "kill"))} "$@"; }}; {adapted[2]}'
+    return adapted
+
+
+def main(argv: Sequence[str], main_pid: int) -> int:
+    """``kill [-s SIGNAL | -SIGNAL] PID...`` with 1 standing for `main_pid`; the exit code."""
+    words = list(argv)
+    number = signal.SIGTERM
+    try:
+        if words and words[0] in ("-l", "-L"):
+            print(" ".join(each.name.removeprefix("SIG") for each in sorted(signal.Signals)))
+            return 0
+        if words and words[0] in ("-s", "-n"):
+            number = _signal(words[1])
+            words = words[2:]
+        elif len(words) > 1 and words[0].startswith("-") and words[0] != "--":
+            number = _signal(words[0][1:])
+            words = words[1:]
+        pids = [int(word) for word in words if word != "--"]
+        if not pids:
+            raise ValueError("no process id")
+    except (ValueError, KeyError, IndexError):
+        print("kill: usage: kill [-s SIGNAL | -SIGNAL] PID...", file=sys.stderr)
+        return 2
+    # Every process that may be signalled (-1) must not mean those outside the container.
+    own = {1: main_pid, -1: -main_pid}
+    code = 0
+    for pid in pids:
+        try:
+            os.kill(own.get(pid, pid), number)
+        except OSError as error:
+            print(f"kill: {pid}: {error.strerror}", file=sys.stderr)
+            code = 1
+    return code
+
+
+def _signal(text: str) -> signal.Signals:
+    if text.isdecimal():
+        return signal.Signals(int(text))
+    return signal.Signals[f"SIG{text.upper().removeprefix('SIG')}"]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], int(os.environ[_MAIN_PID])))

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from importlib import metadata
+
+import pytest
+
+from pathways_jupyter.local import images
+from pathways_jupyter.local.images import ImageError, resolve
+from pathways_jupyter.service import names
+
+JAX = metadata.version("jax")
+SERVER = f"{names.IMAGE_REPOSITORY}/server"
+
+
+def test_the_server_image_is_a_worker_or_the_resource_manager():
+    worker, args = resolve(f"{SERVER}:jax-{JAX}", [], ["--server_port=29005"])
+    assert worker.entry.endswith("worker:main")
+    assert args == ["--server_port=29005"]
+    manager, _ = resolve(f"{SERVER}:latest", [], ["--node_type=resource_manager"])
+    assert manager.entry.endswith("resource_manager:main")
+
+
+def test_only_programs_that_need_jax_are_forked_from_the_process_that_has_it():
+    assert resolve(images.reference("proxy_server"), [], [])[0].warm
+    assert not resolve(SERVER, [], [])[0].warm
+
+
+def test_a_tag_nobody_pushed_does_not_exist():
+    with pytest.raises(ImageError, match=f'"{SERVER}:jax-0.0.1": not found; tags here: jax-{JAX}, latest'):
+        resolve(f"{SERVER}:jax-0.0.1", [], [])
+    with pytest.raises(ImageError):
+        resolve(f"{SERVER}@sha256:0000", [], [])
+
+
+def test_any_other_image_needs_a_command():
+    assert resolve("python:3.12", ["python", "-c"], ["pass"])[1] == ["python", "-c", "pass"]
+    with pytest.raises(ImageError, match="only with a command"):
+        resolve("registry.example:5000/python:3.12", [], ["pass"])
+
+
+def test_a_reference_resolves():
+    for name in ("server", "proxy_server", "sidecar", "operator"):
+        assert resolve(images.reference(name), [], [])[0].entry
