@@ -1,0 +1,272 @@
+"""Point a running kernel's JAX at a proxy, and put it back as it was found.
+
+JAX decides on its devices once, at first use. Switching later means emptying its caches and its table of clients; the
+clients that were there before are kept and stay in that table behind the proxy, so arrays on them remain usable while
+connected, and disconnecting puts back the very same objects.
+
+The table has no public way in. What is touched of JAX's inside is listed in `_INSIDE` and checked before anything
+changes, so a JAX that moved it gets an error and not half a switch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pathways_jupyter.errors import SessionError
+from pathways_jupyter.session.arrays import NamedArray, arrays_of
+
+PLATFORM = "proxy"
+INSECURE_CREDENTIALS = "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"
+
+_INSIDE = ("_backends", "_backend_errors", "_backend_factories", "_backend_lock", "_default_backend", "_init_backend")
+
+
+@dataclass(frozen=True)
+class Switched:
+    """What a switch of devices did to the user's arrays.
+
+    Attributes:
+      unusable: Their devices are gone.
+      left: They stay on the devices they are on, which are no longer the default ones: ``jax.device_put(x, device)``
+        moves one.
+    """
+
+    unusable: tuple[NamedArray, ...] = ()
+    left: tuple[NamedArray, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What JAX was before: the clients (none when it was not initialised), its settings, and its ``proxy`` factory."""
+
+    clients: Mapping[str, Any]
+    default: Any
+    errors: Mapping[str, str]
+    factory: Any
+    platforms: str | None
+    target: str | None
+
+
+class JaxSwitch:
+    """JAX pointed at one proxy after the other, until :meth:`deactivate`.
+
+    All methods belong to the thread that runs the user's code: another one would pull the devices from under a
+    running computation.
+    """
+
+    def __init__(self) -> None:
+        self._found: _Found | None = None
+        self._client: Any = None
+
+    @property
+    def active(self) -> bool:
+        """Whether JAX's default devices are the proxy's."""
+        return self._found is not None
+
+    def slices(self) -> dict[int, tuple[Any, ...]]:
+        """The proxy's devices by slice index; empty while inactive."""
+        by_slice: dict[int, list[Any]] = {}
+        for device in self._client.devices() if self._client is not None else ():
+            by_slice.setdefault(getattr(device, "slice_index", 0), []).append(device)
+        return {index: tuple(by_slice[index]) for index in sorted(by_slice)}
+
+    def activate(self, target: str, *, timeout: float = 60.0, namespace: Mapping[str, Any] | None = None) -> Switched:
+        """Makes the proxy at `target` JAX's default, in place of the one before if there is one.
+
+        Args:
+          target: ``grpc://unix:PATH`` of a socket that only this user can open.
+          timeout: Seconds to wait for the proxy's first answer.
+          namespace: The user's variables, to name those that are concerned.
+
+        Raises:
+          SessionError: The proxy does not answer, or this version of JAX cannot be switched; nothing was changed.
+        """
+        bridge = _bridge()
+        client = _make_client(target, timeout)
+        found = self._found or _look(bridge)
+        variables = namespace or {}
+        switched = Switched(
+            unusable=tuple(arrays_of([self._client], variables) if self._client is not None else ()),
+            left=tuple(arrays_of(found.clients.values(), variables, uncommitted=True) if not self._found else ()),
+        )
+        try:
+            _clear()
+            _point(bridge, client, found, target, timeout)
+        except BaseException:
+            _restore(bridge, found)
+            self._client = self._found = None
+            raise
+        self._client, self._found = client, found
+        return switched
+
+    def deactivate(self, namespace: Mapping[str, Any] | None = None) -> Switched:
+        """Puts JAX back as it was found.
+
+        Args:
+          namespace: The user's variables, to name those on the proxy's devices.
+        """
+        found = self._found
+        if found is None:
+            return Switched()
+        switched = Switched(unusable=tuple(arrays_of([self._client], namespace or {})))
+        self._client = self._found = None
+        _restore(_bridge(), found)
+        return switched
+
+
+class QuietClient:
+    """Keeps JAX's C++ side from logging warnings from :meth:`start` to :meth:`stop`.
+
+    Its proxy client logs one for plaintext credentials and, with a stack trace, one for every connection that ends:
+    lines that a notebook would show inside the user's cell. What they say, the session's own events say.
+    """
+
+    def __init__(self) -> None:
+        self._before: int | None = None
+
+    def start(self) -> None:
+        """Only errors from now on."""
+        import jax
+        from jaxlib import utils
+
+        if self._before is not None:
+            return
+        configured = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "")
+        started_with = int(configured) if configured.isdecimal() else _CPP_LEVELS["WARNING"]
+        self._before = _CPP_LEVELS.get(jax.config.jax_logging_level or "", started_with)
+        utils.absl_set_min_log_level(max(self._before, _CPP_LEVELS["ERROR"]))
+
+    def stop(self) -> None:
+        """As it was."""
+        from jaxlib import utils
+
+        if self._before is not None:
+            utils.absl_set_min_log_level(self._before)
+            self._before = None
+
+
+_CPP_LEVELS = {"DEBUG": 0, "INFO": 0, "WARNING": 1, "WARN": 1, "ERROR": 2, "FATAL": 3, "CRITICAL": 3}
+
+
+def _bridge() -> Any:
+    import jax
+    import jax.extend.backend
+    from jax._src import xla_bridge
+
+    missing = [name for name in _INSIDE if not hasattr(xla_bridge, name)]
+    if missing:
+        raise SessionError(
+            f"JAX {jax.__version__} cannot be switched: it has no {', '.join(missing)}.",
+            hint="Install a version of JAX that the README lists.",
+        )
+    return xla_bridge
+
+
+def _look(bridge: Any) -> _Found:
+    import jax
+
+    with bridge._backend_lock:
+        return _Found(
+            clients=dict(bridge._backends),
+            default=bridge._default_backend,
+            errors=dict(bridge._backend_errors),
+            factory=bridge._backend_factories.get(PLATFORM),
+            platforms=jax.config.jax_platforms,
+            target=jax.config.read("jax_backend_target"),
+        )
+
+
+def _point(bridge: Any, client: Any, found: _Found, target: str, timeout: float) -> None:
+    import jax
+
+    first = [client]
+
+    def factory() -> Any:
+        # Whoever calls clear_backends() afterwards gets a fresh client of the same proxy.
+        return first.pop() if first else _make_client(target, timeout)
+
+    jax.config.update("jax_platforms", ",".join([PLATFORM, *(found.clients or ("cpu",))]))
+    jax.config.update("jax_backend_target", target)
+    jax.extend.backend.register_backend_factory(PLATFORM, factory, priority=-1, fail_quietly=False)
+    proxy = bridge._init_backend(PLATFORM)
+    others = found.clients or {"cpu": bridge._init_backend("cpu")}
+    with bridge._backend_lock:
+        bridge._backends = {PLATFORM: proxy, **others}
+        bridge._default_backend = proxy
+
+
+def _restore(bridge: Any, found: _Found) -> None:
+    import jax
+
+    _clear()
+    jax.config.update("jax_platforms", found.platforms)
+    jax.config.update("jax_backend_target", found.target)
+    with bridge._backend_lock:
+        bridge._backend_factories.pop(PLATFORM, None)
+        if found.factory is not None:
+            bridge._backend_factories[PLATFORM] = found.factory
+        bridge._backends = dict(found.clients)
+        bridge._default_backend = found.default
+        bridge._backend_errors = dict(found.errors)
+
+
+def _clear() -> None:
+    """Empties JAX's table of clients and its caches."""
+    import jax
+
+    try:
+        jax.extend.backend.clear_backends()
+    except Exception:
+        # It waits for pending effects first; those of a proxy that is gone end in an error, and are gone too.
+        from jax._src import dispatch
+
+        dispatch.runtime_tokens.clear()
+        jax.extend.backend.clear_backends()
+
+
+def _make_client(target: str, timeout: float) -> Any:
+    """A client of the proxy at `target`, made on another thread: Interrupt cannot reach this one inside C++."""
+    from jax.extend.backend import ifrt_proxy
+
+    options = ifrt_proxy.ClientConnectionOptions()
+    options.connection_timeout_in_seconds = max(1, int(timeout))
+    outcome: queue.SimpleQueue[tuple[Any, str]] = queue.SimpleQueue()
+
+    def make() -> None:
+        try:
+            outcome.put((ifrt_proxy.get_client(target, options), ""))
+        except Exception as error:
+            outcome.put((None, str(error).strip().partition("\n")[0]))
+
+    with _insecure_credentials():
+        threading.Thread(target=make, name="pathways-jax-client", daemon=True).start()
+        try:
+            client, problem = outcome.get(timeout=timeout)
+        except queue.Empty:
+            client, problem = None, f"no answer within {timeout:.0f} s"
+    if client is None:
+        raise SessionError(
+            f"JAX could not connect to the proxy: {problem}",
+            hint="%pathways logs proxy shows what the proxy says; %pathways reconnect makes a new one.",
+        )
+    return client
+
+
+@contextlib.contextmanager
+def _insecure_credentials() -> Iterator[None]:
+    """Lets channels made meanwhile be plaintext, as bytes on a private unix socket may be, and no others."""
+    before = os.environ.get(INSECURE_CREDENTIALS)
+    os.environ[INSECURE_CREDENTIALS] = "true"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(INSECURE_CREDENTIALS, None)
+        else:
+            os.environ[INSECURE_CREDENTIALS] = before
