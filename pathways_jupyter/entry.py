@@ -1,0 +1,71 @@
+"""From what somebody asked for to a config that a session can use; the only door from the faces to `local`.
+
+``local=True`` means one thing only: see that the embedded cluster runs, and go on with its kubeconfig and context. From
+there on it is a cluster like any other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from pathways_jupyter import config
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.errors import ConfigError
+
+DEFAULT_LOCAL_INSTANCES: Mapping[str, int] = {"tpuv6e:2x2": 2}
+
+# Settings that pathwaysutils has and that have no meaning here: a Job is named after its session.
+_UNSUPPORTED = ("proxy_job_name", "collect_service_metrics")
+
+
+def resolve(arguments: Mapping[str, Any]) -> ConnectConfig:
+    """The checked config that `arguments` ask for; starts the embedded cluster when it is to be used.
+
+    Args:
+      arguments: As for :func:`pathways_jupyter.config.resolve`, or ``expected_tpu_instances`` for ``instances``, and
+        a ``wait`` that may be True.
+
+    Raises:
+      ConfigError: A value cannot be used; nothing was started.
+      LocalClusterError: The embedded cluster does not come up.
+    """
+    checked = config.resolve(_spelled(arguments))
+    return on_local_cluster(checked) if checked.local else checked
+
+
+def on_local_cluster(asked: ConnectConfig) -> ConnectConfig:
+    """`asked`, with the way to the embedded cluster filled in; starts it when it is not running.
+
+    Raises:
+      ConfigError: Another cluster was named as well.
+      LocalClusterError: It does not come up.
+    """
+    from pathways_jupyter.local import cluster
+
+    for name in ("cluster", "context", "kubeconfig"):
+        if getattr(asked, name):
+            raise ConfigError(
+                f"--local is a cluster of its own, and --{name} names another.", hint="Leave one of them out."
+            )
+    running = cluster.ensure(asked.instances or DEFAULT_LOCAL_INSTANCES)
+    return dataclasses.replace(
+        asked,
+        instances=asked.instances or DEFAULT_LOCAL_INSTANCES,
+        kubeconfig=str(running.kubeconfig),
+        context=running.context,
+    )
+
+
+def _spelled(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in arguments.items() if value is not None}
+    for name in _UNSUPPORTED:
+        if given.pop(name, None):
+            raise ConfigError(f"{name} is not supported.", hint="Leave it out: the proxy is named after its session.")
+    if "expected_tpu_instances" in given:
+        given["instances"] = given.pop("expected_tpu_instances")
+    if isinstance(given.get("wait"), bool):
+        given["wait"] = math.inf if given["wait"] else 0.0
+    return given

@@ -1,0 +1,116 @@
+"""Building blocks of the HTML pictures.
+
+Colours are the theme's own where there is one (JupyterLab and VS Code set variables) and otherwise derive from the text
+colour, so nothing here assumes a light or a dark page. A front end that strips ``<style>``, as JupyterLab does with the
+output of a notebook that is not trusted, still shows readable tables and lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from html import escape
+
+
+class Tone(StrEnum):
+    """What a colour means; the word beside it says the same."""
+
+    OK = "ok"
+    WAIT = "wait"
+    FAIL = "fail"
+    MINE = "mine"
+    NONE = "none"
+
+
+_STYLE = """
+.pathways-jupyter {
+  --pw-ok: var(--jp-success-color1, #2e9e5b); --pw-wait: var(--jp-warn-color1, #c77c02);
+  --pw-fail: var(--jp-error-color1, #d64545); --pw-mine: var(--jp-brand-color1, #3b82d6); --pw-none: #8a8a8a;
+  --pw-line: var(--jp-border-color2, color-mix(in srgb, currentColor 25%, transparent));
+  --pw-fill: var(--jp-layout-color2, color-mix(in srgb, currentColor 7%, transparent));
+  color: var(--jp-ui-font-color1, var(--vscode-foreground, inherit));
+  font: 13px/1.5 var(--jp-ui-font-family, system-ui, sans-serif); max-width: 60rem;
+}
+.pathways-jupyter .pw-head { display: flex; flex-wrap: wrap; gap: .25rem .6rem; align-items: baseline; }
+.pathways-jupyter .pw-head b { font-size: 14px; }
+.pathways-jupyter .pw-muted { opacity: .72; }
+.pathways-jupyter .pw-tone { color: var(--pw-tone); font-weight: 600; white-space: nowrap; }
+.pathways-jupyter .pw-ok { --pw-tone: var(--pw-ok); } .pathways-jupyter .pw-wait { --pw-tone: var(--pw-wait); }
+.pathways-jupyter .pw-fail { --pw-tone: var(--pw-fail); } .pathways-jupyter .pw-mine { --pw-tone: var(--pw-mine); }
+.pathways-jupyter .pw-none { --pw-tone: var(--pw-none); }
+.pathways-jupyter .pw-card {
+  border: 1px solid var(--pw-line); border-left: 3px solid var(--pw-tone, var(--pw-line)); border-radius: 4px;
+  padding: .5rem .8rem; margin: .25rem 0; background: transparent;
+}
+.pathways-jupyter table {
+  border-collapse: collapse; margin: .35rem 0 .1rem; font-size: 13px; border: 0; color: inherit;
+}
+.pathways-jupyter th, .pathways-jupyter td {
+  text-align: left; padding: .12rem 1.1rem .12rem 0; border: 0; vertical-align: top; background: transparent;
+  color: inherit; max-width: 34rem; overflow-wrap: anywhere;
+}
+.pathways-jupyter th { font-weight: 600; opacity: .72; }
+.pathways-jupyter tbody tr { background: transparent !important; }
+.pathways-jupyter code { background: var(--pw-fill); color: inherit; padding: .05rem .3rem; border-radius: 3px; }
+.pathways-jupyter .pw-map { display: flex; flex-wrap: wrap; gap: .5rem; margin: .45rem 0 .1rem; }
+.pathways-jupyter .pw-slice {
+  border: 1px solid var(--pw-line); border-top: 3px solid var(--pw-tone); border-radius: 4px;
+  padding: .3rem .55rem .45rem; min-width: 7.5rem;
+}
+.pathways-jupyter .pw-hosts { display: flex; flex-wrap: wrap; gap: .3rem; margin-top: .3rem; }
+.pathways-jupyter .pw-host { background: var(--pw-fill); border-radius: 3px; padding: .25rem; display: grid; gap: 3px; }
+.pathways-jupyter .pw-chip {
+  width: 12px; height: 12px; border-radius: 2px; box-sizing: border-box;
+  border: 1.5px solid var(--pw-tone); background: transparent;
+}
+.pathways-jupyter .pw-held .pw-chip { background: var(--pw-tone); }
+.pathways-jupyter .pw-fail .pw-chip { border-style: dashed; }
+""".strip()
+
+
+def page(*parts: str) -> str:
+    """A whole output: `parts` below each other, with the style that they share."""
+    return f'<div class="pathways-jupyter"><style>{_STYLE}</style>{"".join(parts)}</div>'
+
+
+def card(tone: Tone, *parts: str) -> str:
+    """A frame whose edge has the tone."""
+    return f'<div class="pw-card pw-{tone}">{"".join(parts)}</div>'
+
+
+def head(title: str, *details: str) -> str:
+    """A title with what belongs beside it; `details` are HTML."""
+    beside = "".join(f"<span>{each}</span>" for each in details if each)
+    return f'<div class="pw-head"><b>{escape(title)}</b>{beside}</div>'
+
+
+def toned(tone: Tone, words: str) -> str:
+    """Words in the colour of what they mean."""
+    return f'<span class="pw-tone pw-{tone}">{escape(words)}</span>'
+
+
+def muted(words: str) -> str:
+    """Words of less weight."""
+    return f'<span class="pw-muted">{escape(words)}</span>'
+
+
+def line(*parts: str) -> str:
+    """`parts`, which are HTML, on a line of their own."""
+    return f"<div>{' '.join(part for part in parts if part)}</div>"
+
+
+def code(words: str) -> str:
+    """Something to type or an exact name."""
+    return f"<code>{escape(words)}</code>"
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; `headers` are text, the cells of `rows` are HTML."""
+    above = "".join(f'<th scope="col">{escape(header)}</th>' for header in headers)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table>{f'<thead><tr>{above}</tr></thead>' if any(headers) else ''}<tbody>{body}</tbody></table>"
+
+
+def fields(pairs: Sequence[tuple[str, str]]) -> str:
+    """Names and values, both text, below each other; pairs without a value are left out."""
+    return table((), [(muted(name), escape(value)) for name, value in pairs if value])

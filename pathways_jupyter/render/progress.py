@@ -1,0 +1,88 @@
+"""How far connecting has come: which stage, for how long, and what it waits for."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from html import escape
+
+from pathways_jupyter.events import Event, EventKind, Stage
+from pathways_jupyter.render import html, words
+from pathways_jupyter.render.html import Tone
+from pathways_jupyter.render.text import Mark
+
+TITLES = {
+    Stage.DISCOVER: "find the service",
+    Stage.CREATE: "create the proxy",
+    Stage.START: "start the proxy pod",
+    Stage.PLACE: "place the slices",
+    Stage.TUNNEL: "open the tunnel",
+    Stage.JAX: "point JAX at it",
+}
+
+
+@dataclass
+class Step:
+    """One stage that was reached."""
+
+    title: str
+    began: float
+    message: str = ""
+    ended: float = 0.0
+
+    def seconds(self, now: float) -> float:
+        """How long it took, or has taken so far."""
+        return (self.ended or now) - self.began
+
+
+@dataclass
+class Progress:
+    """What was heard so far; faces draw it again as it grows."""
+
+    began: float = field(default_factory=time.time)
+    steps: list[Step] = field(default_factory=list)
+    warnings: list[Event] = field(default_factory=list)
+
+    def add(self, event: Event) -> None:
+        """Takes in one event of the connecting session."""
+        if event.kind is EventKind.WARNING:
+            self.warnings.append(event)
+        elif event.kind is EventKind.STAGE:
+            title = TITLES.get(event.data.get("stage"), str(event.data.get("stage")))  # type: ignore[arg-type]
+            self.enter(title, event.message, at=event.at)
+        elif self.steps and event.kind in {EventKind.STATE, EventKind.SLICE_PLACED}:
+            self.steps[-1].message = event.message
+
+    def enter(self, title: str, message: str = "", *, at: float | None = None) -> None:
+        """Goes on to the stage `title`; the same stage again only changes what it waits for."""
+        at = time.time() if at is None else at
+        if not self.steps or self.steps[-1].title != title:
+            if self.steps:
+                self.steps[-1].ended = at
+            self.steps.append(Step(title, at))
+        self.steps[-1].message = message
+
+    def line(self, now: float) -> str:
+        """The stage that is going on, on one line."""
+        if not self.steps:
+            return f"{Mark.WAIT} starting ({words.duration(now - self.began)})"
+        step = self.steps[-1]
+        why = f": {step.message}" if step.message else ""
+        return f"{Mark.WAIT} {step.title} ({words.duration(step.seconds(now))}){why}"
+
+    def text(self, now: float) -> str:
+        """All stages, one a line."""
+        done = [f"{Mark.OK} {step.title} ({words.duration(step.seconds(now))})" for step in self.steps[:-1]]
+        return "\n".join([*done, self.line(now)])
+
+    def html(self, now: float) -> str:
+        """All stages; the last one goes on."""
+        rows = []
+        for step in self.steps:
+            going = step is self.steps[-1]
+            sign = html.toned(Tone.WAIT, Mark.WAIT) if going else html.toned(Tone.OK, Mark.OK)
+            why = escape(step.message) if going else ""
+            rows.append((sign, escape(step.title), html.muted(words.duration(step.seconds(now))), why))
+        warned = [html.line(html.toned(Tone.WAIT, Mark.WARN), escape(each.message)) for each in self.warnings]
+        title = html.head("Connecting", html.muted(words.duration(now - self.began)))
+        return html.page(html.card(Tone.WAIT, title, html.table((), rows), *warned))

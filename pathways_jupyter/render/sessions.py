@@ -1,0 +1,60 @@
+"""Sessions on this machine, as a table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from html import escape
+from pathlib import PurePath
+
+from pathways_jupyter import tpu
+from pathways_jupyter.events import SessionState
+from pathways_jupyter.render import html, text, words
+from pathways_jupyter.render.html import Tone
+from pathways_jupyter.render.view import View
+from pathways_jupyter.session.registry import SessionRecord
+
+TONES = {
+    SessionState.STARTING: Tone.WAIT,
+    SessionState.WAITING: Tone.WAIT,
+    SessionState.CONNECTED: Tone.OK,
+    SessionState.LOST: Tone.FAIL,
+    SessionState.CLOSING: Tone.WAIT,
+    SessionState.CLOSED: Tone.NONE,
+    SessionState.FAILED: Tone.FAIL,
+}
+
+_HEADERS = ("session", "state", "slices", "service", "notebook", "age", "pid")
+_NONE = "No sessions on this machine."
+
+
+def view(records: Sequence[SessionRecord], *, mine: str = "", now: float | None = None) -> View:
+    """The table.
+
+    Args:
+      records: What to show.
+      mine: Id of the session of whoever looks; it is marked.
+      now: Seconds since the epoch; the clock's when left out.
+    """
+    now = time.time() if now is None else now
+    if not records:
+        return View(list(records), _NONE, html.page(html.line(html.muted(_NONE))))
+    plain = [_row(record, mine, now) for record in records]
+    rich = [
+        [html.code(row[0]), html.toned(TONES[record.state], row[1]), *map(escape, row[2:])]
+        for record, row in zip(records, plain, strict=True)
+    ]
+    return View(list(records), text.table(_HEADERS, plain), html.page(html.table(_HEADERS, rich)))
+
+
+def _row(record: SessionRecord, mine: str, now: float) -> tuple[str, ...]:
+    owner = PurePath(record.notebook).name or (f"kernel {record.kernel_id[:8]}" if record.kernel_id else "a script")
+    return (
+        record.id,
+        str(record.state),
+        tpu.format_instances(record.instances),
+        record.service.partition(":")[0],
+        f"{owner} (this one)" if record.id == mine else owner,
+        words.duration(now - record.created),
+        str(record.pid),
+    )

@@ -1,0 +1,52 @@
+"""Times, counts and devices in words, the same in text and HTML."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from pathways_jupyter import tpu
+
+
+def duration(seconds: float) -> str:
+    """`seconds` as people say it: ``0.4 s``, ``12 s``, ``3 min 05 s``, ``2 h 10 min``, ``3 d 4 h``."""
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes:02d} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def clock(at: float) -> str:
+    """The time of day of `at`, in seconds since the epoch, where the reader is."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def count(number: int, singular: str, plural: str = "") -> str:
+    """``1 slice``, ``2 slices``."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def instances(wanted: Mapping[str, int]) -> str:
+    """``2 slices of tpuv6e:2x2 (8 chips)``."""
+    chips = sum(tpu.parse_instance_type(name).chips * number for name, number in wanted.items())
+    parts = [f"{count(number, 'slice')} of {name}" for name, number in wanted.items()]
+    return f"{' and '.join(parts)} ({count(chips, 'chip')})" if parts else "no slices"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Numbers in a row written short: ``0-3, 6``."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
