@@ -100,8 +100,9 @@ def decode(line: bytes) -> Message:
 
 
 def error_to_json(error: PathwaysError) -> dict[str, Any]:
-    """An error's class, message and hint as JSON values."""
-    value: dict[str, Any] = {"type": type(error).__name__, "message": str(error), "hint": error.hint}
+    """An error's class (the nearest that both sides know), message and hint as JSON values."""
+    kind = next(each for each in type(error).__mro__ if each.__module__ == errors.__name__)
+    value: dict[str, Any] = {"type": kind.__name__, "message": str(error), "hint": error.hint}
     if isinstance(error, ApiError):
         value |= {"status": error.status, "reason": error.reason}
     return value

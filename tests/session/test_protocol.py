@@ -5,7 +5,7 @@ import math
 import pytest
 
 from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import ApiError, CapacityError, PathwaysError, SessionError
+from pathways_jupyter.errors import ApiError, CapacityError, ClusterError, PathwaysError, SessionError
 from pathways_jupyter.events import Event, EventKind
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.protocol import Answer, Method, Request
@@ -36,6 +36,15 @@ def test_an_error_keeps_its_class_its_hint_and_its_status():
     assert (answer.error.status, answer.error.reason) == (403, "Forbidden")
     taken = protocol.error_from_json(protocol.error_to_json(CapacityError("All taken.", hint="--wait 60")))
     assert isinstance(taken, CapacityError)
+
+
+def test_an_error_of_a_room_arrives_as_its_parent_in_the_tree_of_errors():
+    class Unreachable(ClusterError):
+        pass
+
+    error = protocol.error_from_json(protocol.error_to_json(Unreachable("No answer.", hint="Look.")))
+    assert type(error) is ClusterError
+    assert (str(error), error.hint) == ("No answer.", "Look.")
 
 
 def test_an_error_of_an_unknown_class_is_still_an_error_of_ours():

@@ -1,0 +1,112 @@
+"""Talk to a running session's supervisor through its control socket.
+
+For whoever did not start the session: the command line asks with :func:`request`, the server extension with
+:func:`arequest` and :func:`follow` in its event loop. The kernel that owns a session has a
+:class:`~pathways_jupyter.session.link.Link` instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pathways_jupyter.errors import SessionError
+from pathways_jupyter.events import Event
+from pathways_jupyter.session import protocol
+from pathways_jupyter.session.protocol import Answer, Method, Request
+from pathways_jupyter.session.registry import SessionRecord
+
+ANSWER_SECONDS = 5.0
+"""Seconds to wait for an answer that takes no work."""
+
+
+def request(record: SessionRecord, method: Method, *, patience: float = ANSWER_SECONDS, **params: Any) -> Any:
+    """Asks the supervisor of `record`, and returns its answer.
+
+    Args:
+      patience: Seconds to wait for the answer; ``disconnect`` and ``reconnect`` take as long as the cluster does.
+
+    Raises:
+      SessionError: There is no supervisor any more, or it does not answer.
+      PathwaysError: Its answer is an error.
+    """
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(patience)
+        try:
+            connection.connect(record.socket)
+            connection.sendall(protocol.encode(Request(1, method, params)))
+            with connection.makefile("rb") as lines:
+                while line := lines.readline(protocol.MAX_LINE):
+                    message = protocol.decode(line)
+                    if isinstance(message, Answer):
+                        return _result(message)
+        except TimeoutError as error:
+            raise _silent(record, method, patience) from error
+        except OSError as error:
+            raise _gone(record) from error
+    raise _gone(record)
+
+
+async def arequest(record: SessionRecord, method: Method, *, patience: float = ANSWER_SECONDS, **params: Any) -> Any:
+    """:func:`request` for an event loop."""
+    try:
+        async with asyncio.timeout(patience), _connected(record) as (reader, writer):
+            writer.write(protocol.encode(Request(1, method, params)))
+            while line := await reader.readline():
+                message = protocol.decode(line)
+                if isinstance(message, Answer):
+                    return _result(message)
+    except TimeoutError as error:
+        raise _silent(record, method, patience) from error
+    except (OSError, ValueError) as error:
+        raise _gone(record) from error
+    raise _gone(record)
+
+
+async def follow(record: SessionRecord) -> AsyncIterator[Event]:
+    """Yields every event of a session, the remembered ones first, until the session ends.
+
+    Raises:
+      SessionError: There is no supervisor to ask.
+    """
+    try:
+        async with _connected(record) as (reader, writer):
+            writer.write(protocol.encode(Request(1, Method.EVENTS)))
+            while line := await reader.readline():
+                message = protocol.decode(line)
+                if isinstance(message, Event):
+                    yield message
+    except (OSError, ValueError) as error:
+        raise _gone(record) from error
+
+
+@contextlib.asynccontextmanager
+async def _connected(record: SessionRecord) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_unix_connection(record.socket, limit=protocol.MAX_LINE)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+def _result(answer: Answer) -> Any:
+    if answer.error is not None:
+        raise answer.error
+    return answer.result
+
+
+def _gone(record: SessionRecord) -> SessionError:
+    return SessionError(
+        f"Session {record.id} has no supervisor any more.",
+        hint="pathways-jupyter clean removes what it may have left.",
+    )
+
+
+def _silent(record: SessionRecord, method: Method, patience: float) -> SessionError:
+    return SessionError(
+        f"The supervisor of session {record.id} did not answer {method} within {patience:.0f} s.",
+        hint=f"Its log: {record.log}",
+    )
