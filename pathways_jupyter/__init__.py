@@ -1,3 +1,108 @@
 """Remote TPUs in a notebook: IPython magics and a JupyterLab sidebar for Pathways on Google Cloud."""
 
-__version__ = "0.1.0"
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathways_jupyter.session.session import Session
+
+__all__ = ["connect", "load_ipython_extension", "unload_ipython_extension"]
+
+
+def connect(
+    *,
+    cluster: str | None = None,
+    project: str | None = None,
+    region: str | None = None,
+    gcs_bucket: str | None = None,
+    pathways_service: str | None = None,
+    expected_tpu_instances: Mapping[str, int] | None = None,
+    proxy_server_image: str | None = None,
+    proxy_options: Sequence[str] | None = None,
+    namespace: str | None = None,
+    context: str | None = None,
+    kubeconfig: str | None = None,
+    profile: str | None = None,
+    local: bool | None = None,
+    wait: bool | float | None = None,
+    linger: float | None = None,
+    max_lifetime: float | None = None,
+    lease_seconds: float | None = None,
+    timeout: float | None = None,
+    proxy_job_name: str | None = None,
+    collect_service_metrics: bool = False,
+) -> Session:
+    """Gives this process a proxy of its own on a Pathways service, and points its JAX at it.
+
+    The keywords of pathwaysutils' ``isc_pathways.connect``, and more; what is left out comes from the environment
+    (``PATHWAYS_JUPYTER_<NAME>``), the profile, or a default. Use it as a context manager, or call ``disconnect()``::
+
+        with pathways_jupyter.connect(local=True, expected_tpu_instances={"tpuv6e:2x2": 2}):
+            print(jax.devices())
+
+    Args:
+      cluster: GKE cluster; with `project` and `region` it is reached without a kubeconfig.
+      project: Google Cloud project of the cluster.
+      region: Region or zone of the cluster.
+      gcs_bucket: Scratch location of the proxy, ``gs://...``.
+      pathways_service: ``host:port`` of the resource manager, or the name of the service; may be left out where the
+        namespace has only one.
+      expected_tpu_instances: Slices wanted per instance type.
+      proxy_server_image: Image of the proxy; the service's own version when left out.
+      proxy_options: Further flags for the proxy.
+      namespace: Kubernetes namespace of the service.
+      context: Context in the kubeconfig; the file is never changed.
+      kubeconfig: Another kubeconfig file.
+      profile: Settings kept under this name in ``pathways.toml``.
+      local: Use the embedded cluster of this machine.
+      wait: Wait for taken slices: True without end, or a number of seconds.
+      linger: Seconds the proxy outlives this process.
+      max_lifetime: Seconds after which the cluster ends the proxy by itself.
+      lease_seconds: How long a proxy stays that nobody renews.
+      timeout: Seconds until a proxy pod that does not start counts as failed.
+      proxy_job_name: Not supported; accepted as None for pathwaysutils' sake.
+      collect_service_metrics: Not supported; accepted as False for pathwaysutils' sake.
+
+    Raises:
+      ConfigError: An argument cannot be used; nothing was changed.
+      ClusterError: The Kubernetes API cannot be reached or refuses.
+      CapacityError: The slices are taken; the message says by whom.
+      SessionError: The proxy did not come up; nothing is left of it.
+    """
+    asked = dict(locals())
+    from pathways_jupyter import entry
+    from pathways_jupyter.session import session
+
+    return session.connect(entry.resolve(asked))
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """``%load_ext pathways_jupyter``."""
+    from pathways_jupyter.magics import extension
+
+    extension.load(ipython)
+
+
+def unload_ipython_extension(ipython: Any) -> None:
+    """``%unload_ext pathways_jupyter``; a session stays until it is disconnected or the kernel ends."""
+    from pathways_jupyter.magics import extension
+
+    extension.unload(ipython)
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("pathways_jupyter")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _jupyter_labextension_paths() -> list[dict[str, str]]:
+    return [{"src": "labextension", "dest": "pathways-jupyter"}]
+
+
+def _jupyter_server_extension_points() -> list[dict[str, str]]:
+    return [{"module": "pathways_jupyter.server"}]

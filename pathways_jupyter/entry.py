@@ -9,11 +9,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter import config
 from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.errors import ConfigError, SessionError
+
+if TYPE_CHECKING:
+    from pathways_jupyter.session.registry import SessionRecord
 
 DEFAULT_LOCAL_INSTANCES: Mapping[str, int] = {"tpuv6e:2x2": 2}
 
@@ -69,3 +72,24 @@ def _spelled(arguments: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(given.get("wait"), bool):
         given["wait"] = math.inf if given["wait"] else 0.0
     return given
+
+
+def find_session(beginning: str = "") -> SessionRecord:
+    """The session whose id begins with `beginning`; the only one on this machine when that is empty.
+
+    Raises:
+      SessionError: There is none, or more than one.
+    """
+    from pathways_jupyter.session import registry
+
+    records = registry.sessions()
+    found = [record for record in records if record.id.startswith(beginning)]
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join(record.id for record in records)
+    if not records:
+        raise SessionError("There is no session on this machine.", hint="In a notebook: %pathways connect --help.")
+    if not found:
+        raise SessionError(f"There is no session {beginning!r}.", hint=f"Sessions on this machine: {listed}.")
+    which = f"{beginning!r} fits" if beginning else "There are"
+    raise SessionError(f"{which} {len(found)} sessions.", hint=f"Say which one: {listed}.")

@@ -1,0 +1,75 @@
+"""The command line: parse, call the room below, print the result.
+
+Commands are loaded when they are called, so that ``pathways-jupyter --help`` stays quick as rooms are added.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from pathways_jupyter.errors import PathwaysError
+
+_COMMANDS: Mapping[str, tuple[str, str]] = {
+    "demo": ("demo:demo", "Connect to two slices of the embedded cluster, break one, recover, clean up."),
+    "local": ("local:local", "The embedded cluster on this machine: up, down, status, kubeconfig."),
+    "sessions": ("sessions:sessions", "Sessions on this machine; end one from here."),
+    "slices": ("service:slices", "The service's slices, and who holds which since when."),
+    "logs": ("service:logs", "The log of the resource manager, a worker or a session's proxy."),
+    "doctor": ("service:doctor", "Check cluster, permissions, service, versions and leftovers."),
+    "clean": ("service:clean", "Remove proxies whose owner is gone, and files of sessions that ended."),
+}
+
+
+class Failure(click.ClickException):
+    """An error of this package, shown as its message and its hint."""
+
+    def __init__(self, error: PathwaysError) -> None:
+        super().__init__(str(error))
+        self.hint = error.hint
+
+    def show(self, file: Any = None) -> None:
+        """Writes message and hint to stderr."""
+        click.echo(f"{click.style('Error', fg='red', bold=True)}: {self.message}", err=True)
+        if self.hint:
+            click.echo(f"  {self.hint}", err=True)
+
+
+class _Commands(click.Group):
+    """Loads a command's module when the command is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PathwaysError as error:
+            if ctx.params.get("debug"):
+                raise
+            raise Failure(error) from error
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="pathways_jupyter", prog_name="pathways-jupyter")
+@click.option("--debug", is_flag=True, help="Show the full traceback of an error.")
+def main(debug: bool) -> None:
+    """Remote TPUs for notebooks: look after sessions, services and the embedded cluster.
+
+    Exit codes: 0 done, 1 failed (the reason is on stderr), 2 the command line cannot be read; more where a command
+    says so.
+    """

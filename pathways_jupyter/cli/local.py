@@ -1,0 +1,101 @@
+"""``pathways-jupyter local``: the embedded cluster on this machine."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from pathways_jupyter import tpu
+from pathways_jupyter.cli.options import show_json
+from pathways_jupyter.errors import ConfigError, LocalClusterError
+
+NOT_RUNNING = 3
+"""Exit code of ``local status`` when there is no cluster, as init scripts have it."""
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_NAME = click.option("--name", default="local", show_default=True, help="Which one, where you keep several.")
+
+
+@click.group()
+def local() -> None:
+    """The embedded cluster: a Kubernetes API, pods as processes, and a Pathways for CPUs."""
+
+
+@local.command(epilog="\b\nExamples:\n  pathways-jupyter local up --tpu tpuv6e:2x2 --slices 2\n  kubectl --kubeconfig "
+               "$(pathways-jupyter local kubeconfig) get pods")  # fmt: skip
+@click.option("--tpu", "instances", default="tpuv6e:2x2", show_default=True, metavar="TYPE[=COUNT]", help="Its slices.")
+@click.option("--slices", type=click.IntRange(min=1), help="How many slices; the same as =COUNT after the type.")
+@click.option("--idle", default=1800.0, show_default=True, metavar="SECONDS", help="It ends after so long without use.")
+@_NAME
+@_JSON
+def up(instances: str, slices: int | None, idle: float, name: str, as_json: bool) -> None:
+    """Start it, unless it runs, and wait until its service is ready."""
+    from pathways_jupyter.local import cluster
+
+    wanted = tpu.parse_instances(instances)
+    if slices is not None:
+        if len(wanted) > 1 or "=" in instances:
+            raise ConfigError("--slices and =COUNT both say how many.", hint="Leave one of them out.")
+        wanted = dict.fromkeys(wanted, slices)
+    elif "=" not in instances:
+        wanted = dict.fromkeys(wanted, 2)
+    running = cluster.up(wanted, name=name, idle_seconds=idle)
+    _print(running, as_json)
+
+
+@local.command()
+@_NAME
+def down(name: str) -> None:
+    """End it and everything that runs in it."""
+    from pathways_jupyter.local import cluster
+
+    ended = cluster.down(name=name)
+    click.echo("The embedded cluster is down." if ended else "It was not running.")
+
+
+@local.command()
+@_NAME
+@_JSON
+def status(name: str, as_json: bool) -> None:
+    """Whether it runs, and with what; exit code 3 when it does not."""
+    from pathways_jupyter.local import cluster
+
+    running = cluster.find(name)
+    if running is None:
+        click.echo("null" if as_json else "The embedded cluster is not running. Start it: pathways-jupyter local up")
+        sys.exit(NOT_RUNNING)
+    _print(running, as_json)
+
+
+@local.command()
+@_NAME
+def kubeconfig(name: str) -> None:
+    """Print the path of its kubeconfig, for kubectl and other tools."""
+    click.echo(_running(name).kubeconfig)
+
+
+@local.command("restart-api")
+@_NAME
+def restart_api(name: str) -> None:
+    """Restart its API server in place, as an upgrade of a real cluster's control plane would."""
+    _running(name).restart_api()
+    click.echo("The API server was restarted; pods went on running.")
+
+
+def _running(name: str) -> Any:
+    from pathways_jupyter.local import cluster
+
+    running = cluster.find(name)
+    if running is None:
+        raise LocalClusterError("The embedded cluster is not running.", hint="Start it: pathways-jupyter local up")
+    return running
+
+
+def _print(running: Any, as_json: bool) -> None:
+    if as_json:
+        show_json(running)
+        return
+    click.echo(f"The embedded cluster {running.name!r} runs: process {running.pid}, in {running.directory}.")
+    click.echo(f"  kubectl --kubeconfig {running.kubeconfig} get pods")

@@ -1,0 +1,81 @@
+"""Turns the shared declarations of commands into click's, and results into what is printed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from pathways_jupyter.commands import JSON, Command, Kind, Option
+from pathways_jupyter.render.text import Mark
+from pathways_jupyter.render.view import View
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+_COLOURS = {Mark.OK: "green", Mark.WARN: "yellow", Mark.FAIL: "red", Mark.WAIT: "yellow"}
+
+
+def takes(about: Command, *, as_json: bool = True) -> Callable[[Decorated], Decorated]:
+    """Gives a function the words and options of `about`, and ``--json``."""
+
+    def decorate(function: Decorated) -> Decorated:
+        for option in reversed((*about.options, *((JSON,) if as_json else ()))):
+            function = _option(option)(function)
+        for word in reversed(about.words):
+            kind = click.Choice(word.choices) if word.choices else None
+            function = click.argument(word.name, required=word.required, type=kind)(function)
+        return function
+
+    return decorate
+
+
+def epilog(about: Command) -> str:
+    """The examples of `about`, for the end of its help."""
+    lines = [f"  pathways-jupyter {line}  # {purpose}" for line, purpose in (about.examples or {}).items()]
+    return "\b\nExamples:\n" + "\n".join(lines) if lines else ""
+
+
+def given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` without the options that were left out."""
+    return {name: value for name, value in values.items() if value not in (None, False, ())}
+
+
+def show(view: View, *, as_json: bool) -> None:
+    """Prints a result, as people or as programs read it."""
+    if as_json:
+        show_json(view.value)
+        return
+    for line in view.text.splitlines():
+        colour = _COLOURS.get(line.lstrip()[:1])  # type: ignore[call-overload]
+        mark = line[: len(line) - len(line.lstrip()) + 1]
+        click.echo(click.style(mark, fg=colour) + line[len(mark) :] if colour else line)
+
+
+def show_json(value: Any) -> None:
+    """Prints `value` as JSON: dataclasses become objects, paths and dates text."""
+    click.echo(json.dumps(value, default=_plain, indent=2))
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    return str(value)
+
+
+def _option(option: Option) -> Callable[[Decorated], Decorated]:
+    spellings = [*filter(None, (option.short, option.flag)), option.name]
+    text = f"{option.help[:1].upper()}{option.help[1:]}."
+    if option.kind is Kind.FLAG:
+        return click.option(*spellings, is_flag=True, help=text)
+    if option.kind is Kind.LIST:
+        return click.option(*spellings, multiple=True, metavar=option.metavar or None, help=text)
+    if option.kind is Kind.SECONDS:
+        return click.option(*spellings, is_flag=False, flag_value=str(option.implied), metavar="[SECONDS]", help=text)
+    return click.option(*spellings, metavar=option.metavar or None, help=text)
