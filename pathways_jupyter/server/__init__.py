@@ -1,1 +1,12 @@
-"""The Jupyter server extension behind the sidebar."""
+"""The Jupyter server extension behind the sidebar: thin handlers above :mod:`pathways_jupyter.server.hub`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _load_jupyter_server_extension(app: Any) -> None:
+    """Called by jupyter_server when it starts."""
+    from pathways_jupyter.server import extension
+
+    extension.load(app)

@@ -1,0 +1,11 @@
+/** Models know no browser and no React: they are tested as plain modules. */
+const esModules = ['@jupyterlab', '@jupyter', '@lumino', 'lib0', 'y-protocols', 'yjs', 'nanoid'].join('|');
+
+module.exports = {
+  testEnvironment: 'node',
+  testMatch: ['<rootDir>/test/**/*.spec.ts', '<rootDir>/test/**/*.spec.tsx'],
+  transform: {
+    '\\.tsx?$': ['ts-jest', { tsconfig: 'tsconfig.test.json', isolatedModules: true, diagnostics: false }]
+  },
+  transformIgnorePatterns: [`/node_modules/(?!(${esModules})/)`]
+};

@@ -1,0 +1,9 @@
+// Removes everything that a build makes.
+import { rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const here = join(dirname(fileURLToPath(import.meta.url)), '..');
+for (const made of ['lib', 'tsconfig.tsbuildinfo', '../pathways_jupyter/labextension', '../pathways_jupyter/widgets/static']) {
+  rmSync(join(here, made), { recursive: true, force: true });
+}
