@@ -1,0 +1,330 @@
+"""Requests that make, move and read arrays.
+
+None of them fails for what happens to the data: the answer is sent at once, and an error stays with the arrays that
+should have held the data, until somebody reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from pathways_jupyter.local.pathways.ifrt import arrays, cells, dtypes, statuses, values
+from pathways_jupyter.local.pathways.ifrt.arrays import Array
+from pathways_jupyter.local.pathways.ifrt.cells import Cell
+from pathways_jupyter.local.pathways.ifrt.session import Answer, Future, Handler, Session
+from pathways_jupyter.local.pathways.ifrt.values import Spec
+
+_DONATE = 3
+_LARGE = 1 << 20
+"""Bytes from which on copying is not done on the thread that takes the requests."""
+
+
+def make_array(session: Session, message: Any, answer: Answer) -> None:
+    """One host buffer becomes an array: replicated if there are several devices."""
+    spec = Spec(message.dtype.kind, tuple(message.shape.dims), session.machine.shardings.read(message.sharding))
+    if message.layout.serialized_layout.type_name:
+        raise statuses.unimplemented("arrays cannot be made with a layout of their own")
+    places = range(len(spec.sharding.device_ids))
+    (answer.body.array_handle,) = _from_host(session, [message.array_handle], spec, [(message, places, spec.shape)])
+    answer.send()
+
+
+def make_sharded_arrays(session: Session, message: Any, answer: Answer) -> None:
+    """Many host buffers become the shards of arrays."""
+    handles = list(message.array_handles) or [0] * len(message.specs)
+    made: list[int] = []
+    for handle, each in zip(handles, message.specs, strict=True):
+        spec = _read_spec(session, each.array_spec)
+        parts = [
+            (buffer, indices.indices, tuple(buffer.shape.dims))
+            for indices, buffer in zip(each.addressable_shard_indices, each.host_buffers, strict=True)
+        ]
+        made += _from_host(session, [handle], spec, parts)
+    answer.body.array_handles.extend(made)
+    answer.send()
+
+
+def make_error_arrays(session: Session, message: Any, answer: Answer) -> None:
+    """Arrays that hold an error of the client's choice."""
+    error = statuses.read_status(message.error)
+    specs = [_read_spec(session, each) for each in message.array_specs]
+    handles, made = session.bind_new(message.array_handles, specs)
+    for array in made:
+        array.cell.fail(error)
+    answer.body.array_handles.extend(handles)
+    answer.send()
+
+
+def assemble(session: Session, message: Any, answer: Answer) -> None:
+    """Single-device arrays become one array."""
+    sources = [session.array(handle) for handle in message.single_device_array_handles]
+    kind = message.dtype.kind or next((each.spec.kind for each in sources if each.spec), 0)
+    spec = Spec(kind, tuple(message.shape.dims), session.machine.shardings.read(message.sharding))
+    handles, made = session.bind_new([message.result_handle], [spec])
+    arrays.launch(
+        lambda found: ([values.join(spec, [values.split(each)[0] for each in found])], None),
+        sources,
+        made,
+        consumed=_donated(message, sources),
+    )
+    (answer.body.array_handle,) = handles
+    answer.send()
+
+
+def disassemble(session: Session, message: Any, answer: Answer) -> None:
+    """An array becomes one array for each of its devices."""
+    source = session.array(message.array_handle)
+    specs = _shard_specs(session, source)
+    handles, made = session.bind_new(message.result_handles, specs)
+    arrays.launch(
+        lambda found: (
+            [values.join(spec, [shard]) for spec, shard in zip(specs, values.split(found[0]), strict=True)],
+            None,
+        ),
+        [source],
+        made,
+    )
+    answer.body.array_handles.extend(handles)
+    answer.send()
+
+
+def first_shard(session: Session, message: Any, answer: Answer) -> None:
+    """One shard of an array that is the same on all devices."""
+    source = session.array(message.array_handle)
+    spec = _shard_specs(session, source)[0]
+    handles, made = session.bind_new([message.result_handle], [spec])
+    arrays.launch(lambda found: ([values.join(spec, [values.split(found[0])[0]])], None), [source], made)
+    (answer.body.array_handle,) = handles
+    answer.send()
+
+
+def copy(session: Session, message: Any, answer: Answer) -> None:
+    """Arrays go to other devices, or to another kind of memory."""
+    machine = session.machine
+    memory_kind = message.memory_kind if message.HasField("memory_kind") else None
+    sources = [_described(session.array(handle)) for handle in message.array_handles]
+    names: list[int] = []
+    for place, source in enumerate(sources):
+        spec = source.spec
+        assert spec is not None
+        device_ids = tuple(message.device_ids) or spec.sharding.device_ids
+        target = Spec(spec.kind, spec.shape, machine.shardings.moved(spec.sharding, device_ids, memory_kind))
+        handles, made = session.bind_new(list(message.result_handles[place : place + 1]), [target])
+        names += handles
+        arrays.launch(
+            partial(_copied, session, target),
+            [source],
+            made,
+            consumed=_donated(message, [source]),
+            start=_start(session, target),
+        )
+    answer.body.array_handles.extend(names)
+    answer.send()
+
+
+def remap(session: Session, message: Any, answer: Answer) -> None:
+    """Shards of some arrays become shards of others."""
+    sources = [session.array(handle) for handle in message.array_handles]
+    specs = [_read_spec(session, each) for each in message.plan.output_specs]
+    handles, made = session.bind_new(message.result_handles, specs)
+    mappings = list(message.plan.mappings)
+
+    def work(found: list[Any]) -> tuple[list[Any], None]:
+        shards: list[list[Any]] = [[None] * len(spec.sharding.device_ids) for spec in specs]
+        for mapping in mappings:
+            taken = values.split(found[mapping.in_array])
+            given = shards[mapping.out_array]
+            for source, target in zip(
+                _indices(mapping.from_start, mapping.from_end, mapping.from_step),
+                _indices(mapping.to_start, mapping.to_end, mapping.to_step),
+                strict=True,
+            ):
+                given[target] = taken[source]
+        return [values.join(spec, each) for spec, each in zip(specs, shards, strict=True)], None
+
+    arrays.launch(work, sources, made, consumed=_donated(message, sources))
+    answer.body.array_handles.extend(handles)
+    answer.send()
+
+
+def reshard(session: Session, message: Any, answer: Answer) -> None:
+    """Arrays get other shardings, over whatever devices these name."""
+    sources = [session.array(handle) for handle in message.array_handles]
+    names: list[int] = []
+    for place, (source, each) in enumerate(zip(sources, message.array_specs, strict=True)):
+        target = _read_spec(session, each)
+        handles, made = session.bind_new(list(message.result_handles[place : place + 1]), [target])
+        names += handles
+        arrays.launch(
+            partial(_resharded, session, target),
+            [source],
+            made,
+            consumed=_donated(message, [source]),
+            start=session.machine.lanes.of(target.sharding.device_ids).launch_elsewhere,
+        )
+    answer.body.array_handles.extend(names)
+    answer.send()
+
+
+def read_array(session: Session, message: Any, answer: Answer) -> None:
+    """An array's bytes become a host buffer, which the client fetches over another stream."""
+    ready = session.array(message.array_handle).ready(session.machine.lanes.of)
+    strides = tuple(message.byte_strides.strides) if message.HasField("byte_strides") else None
+
+    def done() -> None:
+        try:
+            session.buffers.put(message.host_buffer_handle, values.to_host(ready.get(), strides))
+        except Exception as error:
+            answer.fail(statuses.of(error))
+        else:
+            answer.send()
+
+    ready.then(done)
+
+
+def check_ready(session: Session, message: Any, answer: Answer) -> None:
+    """Waits until values are there, and tells what went wrong."""
+    waits = [session.array(handle).ready(session.machine.lanes.of) for handle in message.value_handles]
+    answer.send_when(_all(waits))
+
+
+def is_deleted(session: Session, message: Any, answer: Answer) -> None:
+    """Whether an array was deleted or its memory reused."""
+    answer.body.deleted = session.array(message.array_handle).deleted
+    answer.send()
+
+
+def delete(session: Session, message: Any, answer: Answer) -> None:
+    """Frees memory; the handles stay."""
+    for array in session.known_arrays(message.array_handle):
+        array.delete()
+    handle = answer.body.deletion_future_handle = session.new_handle()
+    session.futures[handle] = Future(cells.settled(None), uncounted=True)
+    answer.send(uncounted=True)
+
+
+def destruct(session: Session, message: Any, answer: Answer) -> None:
+    """Frees handles."""
+    session.forget(message.array_handle)
+    answer.send(uncounted=True)
+
+
+HANDLERS: dict[str, Handler] = {
+    "make_array_from_host_buffer": make_array,
+    "make_arrays_from_host_buffer_shards": make_sharded_arrays,
+    "make_error_arrays": make_error_arrays,
+    "assemble_array_from_single_device_arrays": assemble,
+    "disassemble_into_single_device_arrays": disassemble,
+    "fully_replicated_shard": first_shard,
+    "copy_arrays": copy,
+    "remap_arrays": remap,
+    "reshard_arrays": reshard,
+    "copy_to_host_buffer": read_array,
+    "check_value_ready": check_ready,
+    "is_array_deleted": is_deleted,
+    "delete_array": delete,
+    "destruct_array": destruct,
+}
+
+
+def _from_host(session: Session, handles: list[int], spec: Spec, parts: Sequence[tuple[Any, Any, Any]]) -> list[int]:
+    """An array made of host buffers: for each its description, the shards it is for, and its shape."""
+    names, made = session.bind_new(handles, [spec])
+    buffers = [session.buffers.take(buffer.host_buffer_handle) for buffer, _, _ in parts]
+    devices = session.machine.devices
+
+    def work(_: list[Any]) -> tuple[list[Any], None]:
+        devices.check_up(spec.sharding.device_ids)
+        shards: list[Any] = [None] * len(spec.sharding.device_ids)
+        for (buffer, places, shape), cell in zip(parts, buffers, strict=True):
+            strides = tuple(buffer.byte_strides.strides) if buffer.HasField("byte_strides") else None
+            shard = values.read_host(cell.get(), spec.kind, shape, strides)
+            for place in places:
+                shards[place] = shard
+        if any(shard is None for shard in shards):
+            raise statuses.invalid("not every shard of an array was given a host buffer")
+        return [values.from_host(spec, shards, [devices.jax_devices[each] for each in spec.sharding.device_ids])], None
+
+    arrays.launch(work, [], made, after=buffers)
+    return names
+
+
+def _copied(session: Session, target: Spec, sources: list[Any]) -> tuple[list[Any], Any]:
+    from jax._src.lib import xla_client as xc
+
+    devices = session.machine.devices
+    devices.check_up(target.sharding.device_ids)
+    if target.is_strings:
+        return [values.join(target, values.split(sources[0]))], None
+    places = xc.DeviceList(tuple(devices.jax_devices[each] for each in target.sharding.device_ids))
+    (copied,) = xc.batched_copy_array_to_devices_with_sharding(
+        sources, [places], [target.sharding.jax], [xc.ArrayCopySemantics.ALWAYS_COPY]
+    )
+    return [copied], copied
+
+
+def _resharded(session: Session, target: Spec, sources: list[Any]) -> tuple[list[Any], Any]:
+    import jax
+
+    session.machine.devices.check_up(target.sharding.device_ids)
+    if target.is_strings:
+        raise statuses.unimplemented("arrays of strings cannot be resharded")
+    moved = jax.device_put(sources[0], target.sharding.jax)
+    return [moved], moved
+
+
+def _start(session: Session, spec: Spec) -> arrays.Start:
+    lane = session.machine.lanes.of(spec.sharding.device_ids)
+    return lane.launch_elsewhere if _size(spec) >= _LARGE else lane.launch
+
+
+def _size(spec: Spec) -> int:
+    size = 0 if spec.is_strings else dtypes.to_numpy(spec.kind).itemsize
+    for axis in spec.shape:
+        size *= axis
+    return size
+
+
+def _read_spec(session: Session, message: Any) -> Spec:
+    return Spec(message.dtype.kind, tuple(message.shape.dims), session.machine.shardings.read(message.sharding))
+
+
+def _described(array: Array) -> Array:
+    """Refuses an array of which nothing is known, because making it failed."""
+    if array.spec is None:
+        array.cell.get()
+        raise statuses.not_found("the array does not exist")
+    return array
+
+
+def _shard_specs(session: Session, source: Array) -> list[Spec]:
+    spec = _described(source).spec
+    assert spec is not None
+    shape = spec.shape if spec.is_strings else spec.sharding.shard_shape(spec.shape)
+    return [Spec(spec.kind, shape, session.machine.shardings.single(each)) for each in spec.sharding.device_ids]
+
+
+def _donated(message: Any, sources: Sequence[Array]) -> Sequence[Array]:
+    return sources if message.copy_semantics == _DONATE else ()
+
+
+def _indices(starts: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> list[int]:
+    return [each for start, end, step in zip(starts, ends, steps, strict=True) for each in range(start, end, step)]
+
+
+def _all(waits: Sequence[Cell]) -> Cell:
+    """Settled when all of `waits` are, or as soon as one of them has an error: with that error."""
+    if len(waits) == 1:
+        return waits[0]
+    together = Cell()
+
+    def look_at(wait: Cell) -> None:
+        if wait.error is not None:
+            together.fail(wait.error)
+
+    for each in waits:
+        each.then(partial(look_at, each))
+    cells.when_all(waits, lambda: together.settle(None))
+    return together

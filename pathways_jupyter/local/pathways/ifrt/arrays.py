@@ -1,0 +1,150 @@
+"""Arrays as a session knows them: there from the moment they are asked for, whether their values exist yet or not.
+
+:func:`launch` is how every operation on arrays runs. It starts when its inputs exist, and never before an operation
+that was asked for earlier and still has to read what this one consumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pathways_jupyter.local.pathways.ifrt import cells, statuses
+from pathways_jupyter.local.pathways.ifrt.cells import Cell
+from pathways_jupyter.local.pathways.ifrt.lanes import Lane, Waitable, outcome
+from pathways_jupyter.local.pathways.ifrt.statuses import StatusError
+from pathways_jupyter.local.pathways.ifrt.values import Spec, Strings
+
+Work = Callable[[list[Any]], tuple[Sequence[Any], Waitable | None]]
+"""Makes the outputs' values from the inputs' values, and tells what to wait for if a computation goes on; may raise."""
+
+Start = Callable[[Callable[[], Waitable | None]], object]
+"""Runs a job somewhere: here, on a lane, on a thread."""
+
+_DELETED = cells.failed(statuses.invalid("Array has been deleted."))
+
+
+class Array:
+    """One array of one session.
+
+    Attributes:
+      spec: None for an array that could not even be described, because the request that made it was wrong.
+      cell: The value, or the error in place of it.
+    """
+
+    __slots__ = ("_ready", "cell", "deleted", "readers", "spec")
+
+    def __init__(self, spec: Spec | None) -> None:
+        self.spec = spec
+        self.cell = Cell()
+        self.deleted = False
+        self.readers: list[Cell] = []
+        self._ready: Cell | None = None
+
+    def ready(self, lane_of: Callable[[Sequence[int]], Lane]) -> Cell:
+        """A cell settled with the value once its computation is over, not only started."""
+        if self.deleted:
+            return _DELETED
+        if self._ready is None:
+            self._ready = ready = Cell()
+            cell = self.cell
+            cell.then(lambda: _settle_when_over(ready, cell, self.spec, lane_of))
+        return self._ready
+
+    def delete(self) -> None:
+        """Lets go of the value; operations that were asked for before still have it."""
+        self.deleted = True
+        self.cell = _DELETED
+        self._ready = None
+
+    def lose(self, error: StatusError) -> None:
+        """Puts `error` in place of the value, also for those who wait for it."""
+        if not self.deleted:
+            self.cell.lose(error)
+            if self._ready is not None:
+                self._ready.lose(error)
+
+
+def launch(
+    work: Work,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    *,
+    consumed: Sequence[Array] = (),
+    after: Sequence[Cell] = (),
+    start: Start = lambda job: job(),
+) -> Cell:
+    """Has `work` run as soon as it can; what goes wrong becomes the outputs' error.
+
+    Args:
+      work: Gets the values of `inputs`, in that order, and returns as many values as there are outputs.
+      consumed: Those of `inputs` that are gone afterwards, because their memory is reused.
+      after: What else must be settled before.
+      start: Where to run it once it can run.
+
+    Returns:
+      A cell that is settled when `work` is over.
+    """
+    # The cells, not the arrays: an array that is deleted from here on changes nothing for this operation.
+    sources = [array.cell for array in inputs]
+    targets = [array.cell for array in outputs]
+    blockers = [cell for cell in (*sources, *after) if not cell.settled]
+    for array in consumed:
+        blockers.extend(reader for reader in array.readers if not reader.settled)
+        array.delete()
+    done = Cell()
+
+    def run() -> Waitable | None:
+        waitable = None
+        try:
+            results, waitable = work([source.get() for source in sources])
+            for target, result in zip(targets, results, strict=True):
+                target.settle(result)
+        except Exception as error:
+            status = statuses.of(error)
+            for target in targets:
+                target.fail(status)
+            done.fail(status)
+        else:
+            done.settle(None)
+        return waitable
+
+    if blockers:
+        cells.when_all(blockers, lambda: start(run))
+    else:
+        start(run)
+    if not done.settled:
+        for array in inputs:
+            array.readers = [reader for reader in array.readers if not reader.settled]
+            array.readers.append(done)
+    return done
+
+
+def _settle_when_over(ready: Cell, cell: Cell, spec: Spec | None, lane_of: Callable[[Sequence[int]], Lane]) -> None:
+    if cell.error is not None:
+        ready.fail(cell.error)
+        return
+    value = cell.get()
+    if isinstance(value, Strings) or spec is None:
+        ready.settle(value)
+        return
+
+    def done(error: BaseException | None) -> None:
+        if error is None:
+            ready.settle(value)
+        else:
+            ready.fail(statuses.of(error))
+
+    if _is_ready(value):
+        # Returns at once, and raises what the computation failed with.
+        done(outcome(value))
+    else:
+        lane_of(spec.sharding.device_ids).wait(value, done)
+
+
+def _is_ready(value: Any) -> bool:
+    try:
+        return bool(value.is_ready())
+    except RuntimeError:
+        # Deleted: its memory went into another array. Waiting for it will say so.
+        return True

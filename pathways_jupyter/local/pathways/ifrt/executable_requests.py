@@ -1,0 +1,170 @@
+"""Requests about programs: compile, run, and ask about them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from pathways_jupyter.local.pathways.ifrt import cells, executables, statuses
+from pathways_jupyter.local.pathways.ifrt.cells import Cell
+from pathways_jupyter.local.pathways.ifrt.colocated import PythonExecutable
+from pathways_jupyter.local.pathways.ifrt.executables import Executable, XlaExecutable
+from pathways_jupyter.local.pathways.ifrt.session import Answer, Future, Handler, Session
+
+_XLA_PROGRAMS = frozenset({"xla::ifrt::XlaProgram", "xla::ifrt::HloProgram"})
+_PYTHON_PROGRAM = "xla::ifrt::CustomCallProgram"
+
+
+def compile_program(session: Session, message: Any, answer: Answer) -> None:
+    """Compiles on a thread of its own; the answer comes when it is done."""
+    if message.host_callbacks:
+        raise statuses.unimplemented(
+            "host callbacks (jax.debug.print, pure_callback, io_callback) cannot be used through a Pathways proxy;"
+            " use colocated Python"
+        )
+
+    def compile_and_answer() -> None:
+        try:
+            executable = _compiled(session, message)
+        except Exception as error:
+            answer.fail(statuses.of(error))
+            return
+        body = answer.body
+        body.loaded_executable_handle = session.new_handle()
+        session.executables[body.loaded_executable_handle] = executable
+        body.name = executable.name
+        body.num_devices = len(executable.device_ids)
+        body.device_ids.extend(executable.device_ids)
+        body.addressable_device_ids.extend(executable.device_ids)
+        if executable.fingerprint:
+            body.fingerprint_value = executable.fingerprint
+        body.ready_future_handle = session.new_handle()
+        session.futures[body.ready_future_handle] = Future(cells.settled(None))
+        answer.send()
+
+    threading.Thread(target=compile_and_answer, name="compile", daemon=True).start()
+
+
+def describe(session: Session, message: Any, answer: Answer) -> None:
+    """Shardings, layouts, memory."""
+    session.executable(message.loaded_executable_handle).describe(answer.body)
+    answer.send()
+
+
+def execute(session: Session, message: Any, answer: Answer) -> None:
+    """Starts a program; what goes wrong in it is told by its results."""
+    executable = session.executable(message.loaded_executable_handle)
+    inputs = [session.array(handle) for handle in message.args_handles]
+    specs = executable.outputs(inputs, message.device_ids)
+    handles, outputs = session.bind_new(message.result_array_handle, specs)
+    started = executable.execute(inputs, outputs, message.execute_options)
+    if message.execute_options.fill_status:
+        answer.body.status_handle = message.result_status_handle or session.new_handle()
+        over = [array.ready(session.machine.lanes.of) for array in outputs]
+        session.futures[answer.body.status_handle] = Future(_over(started, over))
+    if not message.result_array_handle:
+        for handle, spec in zip(handles, specs, strict=True):
+            output = answer.body.outputs.add(array_handle=handle)
+            output.dtype.kind = spec.kind
+            output.shape.SetInParent()
+            output.shape.dims.extend(spec.shape)
+            output.sharding.CopyFrom(spec.sharding.proto)
+    answer.send()
+
+
+def fetch_result(session: Session, message: Any, answer: Answer) -> None:
+    """Waits until an execution is over."""
+    future = session.futures.pop(message.result_status_handle, None)
+    if future is None:
+        raise statuses.not_found(f"there is no execution {message.result_status_handle}")
+    answer.send_when(future.cell)
+
+
+def check_future(session: Session, message: Any, answer: Answer) -> None:
+    """Waits for something that has a handle; once."""
+    future = session.futures.pop(message.future_handle, None)
+    if future is None:
+        raise statuses.not_found(f"there is no future {message.future_handle}")
+    answer.send_when(future.cell, uncounted=future.uncounted)
+
+
+def cost_analysis(session: Session, message: Any, answer: Answer) -> None:
+    """XLA's estimates."""
+    executables.read_statistics(answer.body, session.executable(message.loaded_executable_handle))
+    answer.send()
+
+
+def program_text(session: Session, message: Any, answer: Answer) -> None:
+    """The optimized program."""
+    answer.body.human_readable_program_text = session.executable(message.loaded_executable_handle).text()
+    answer.send()
+
+
+def destruct(session: Session, message: Any, answer: Answer) -> None:
+    """Frees an executable."""
+    executable = session.executables.pop(message.loaded_executable_handle, None)
+    if executable is not None:
+        executable.release()
+    answer.send()
+
+
+def default_device_assignment(session: Session, message: Any, answer: Answer) -> None:
+    """The first devices, partition by partition."""
+    del session
+    assignment = answer.body.device_assignment
+    assignment.replica_count = message.num_replicas
+    assignment.computation_count = message.num_partitions
+    for partition in range(message.num_partitions):
+        assignment.computation_devices.add().replica_device_ids.extend(
+            replica * message.num_partitions + partition for replica in range(message.num_replicas)
+        )
+    answer.send()
+
+
+def default_layout(session: Session, message: Any, answer: Answer) -> None:
+    """How arrays lie in memory unless somebody wants it otherwise."""
+    body = answer.body
+    body.serialized_pjrt_layout = session.machine.devices.default_layout(message.dtype.kind, tuple(message.dims))
+    answer.send()
+
+
+HANDLERS: dict[str, Handler] = {
+    "compile": compile_program,
+    "loaded_executable_metadata": describe,
+    "loaded_executable_execute": execute,
+    "loaded_executable_fetch_execute_result": fetch_result,
+    "check_future": check_future,
+    "loaded_executable_cost_analysis": cost_analysis,
+    "loaded_executable_human_readable_program_text": program_text,
+    "loaded_executable_destruct": destruct,
+    "get_default_device_assignment": default_device_assignment,
+    "get_default_layout": default_layout,
+}
+
+
+def _compiled(session: Session, message: Any) -> Executable:
+    machine = session.machine
+    kind = message.program.type_name
+    if kind in _XLA_PROGRAMS:
+        return XlaExecutable(
+            message.program.data, message.compile_options.data, machine.devices, machine.shardings, machine.lanes
+        )
+    if kind == _PYTHON_PROGRAM:
+        return PythonExecutable(message.program.data, machine.hosts, session.order, machine.devices, machine.shardings)
+    raise statuses.unimplemented(f"programs of type {kind} are not supported")
+
+
+def _over(started: Cell, outputs: list[Cell]) -> Cell:
+    """Settled when an execution has ended, with its error if it has one."""
+    everything = [started, *outputs]
+    together = Cell()
+
+    def settle() -> None:
+        error = next((cell.error for cell in everything if cell.error is not None), None)
+        if error is None:
+            together.settle(None)
+        else:
+            together.fail(error)
+
+    cells.when_all(everything, settle)
+    return together

@@ -1,0 +1,142 @@
+"""Where work that may block is done: one lane per list of devices, in order within the lane.
+
+XLA takes a limited number of computations per device and blocks the caller beyond it; waiting for a result blocks by
+nature. Both happen on a lane's own threads, so that a full or slow device delays only what runs on the same devices.
+A launch on a quiet lane runs where it is asked for, which is what keeps small operations fast.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+_log = logging.getLogger(__name__)
+
+_IN_FLIGHT = 8
+"""Unfinished computations after which a lane stops launching on the caller's thread; XLA itself blocks at 32 a device,
+and a device may be in several lanes."""
+
+_IDLE_SECONDS = 2.0
+"""How long a thread outlives its last job."""
+
+
+class Waitable(Protocol):
+    """Something of JAX's that can be waited for."""
+
+    def block_until_ready(self) -> object:
+        """Returns when ready; raises when it failed."""
+
+
+class Line:
+    """Jobs one after the other on one thread, which exists only while there are jobs."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._pending = 0
+        self._running = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job waits or runs."""
+        return self._pending > 0
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Queues `job`, whose errors are its own business."""
+        with self._lock:
+            self._pending += 1
+            start = not self._running
+            self._running = True
+        self._jobs.put(job)
+        if start:
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                job = self._jobs.get(timeout=_IDLE_SECONDS)
+            except queue.Empty:
+                with self._lock:
+                    if self._pending:
+                        continue
+                    self._running = False
+                    return
+            try:
+                job()
+            except Exception:
+                _log.exception("A job in line %s failed", self._name)
+            finally:
+                # Dropped now, and not when the next job comes: it may hold the last reference to a large array.
+                del job
+                with self._lock:
+                    self._pending -= 1
+
+
+class Lane:
+    """Launches and waits for one list of devices."""
+
+    def __init__(self, name: str) -> None:
+        self._launches = Line(f"launch {name}")
+        self._waits = Line(f"wait {name}")
+        self._room = threading.Semaphore(_IN_FLIGHT)
+
+    def launch(self, job: Callable[[], Waitable | None]) -> None:
+        """Runs `job` after all that were launched before it: here and now when the lane is quiet.
+
+        Args:
+          job: Starts a computation, and returns what to wait for if it did not end at once.
+        """
+        if not self._launches.busy and self._room.acquire(blocking=False):
+            self._start(job)
+        else:
+            self._launches.submit(lambda: self._start_with_room(job))
+
+    def launch_elsewhere(self, job: Callable[[], Waitable | None]) -> None:
+        """Like :meth:`launch`, for a job that takes its time even to start: never on the caller's thread."""
+        self._launches.submit(lambda: self._start_with_room(job))
+
+    def wait(self, value: Waitable, done: Callable[[BaseException | None], None]) -> None:
+        """Calls `done` when `value` is ready, with the error if it failed."""
+        self._waits.submit(lambda: done(outcome(value)))
+
+    def _start_with_room(self, job: Callable[[], Waitable | None]) -> None:
+        self._room.acquire()
+        self._start(job)
+
+    def _start(self, job: Callable[[], Waitable | None]) -> None:
+        running: Waitable | None = None
+        try:
+            running = job()
+        finally:
+            if running is None:
+                self._room.release()
+            else:
+                self.wait(running, lambda _: self._room.release())
+
+
+class Lanes:
+    """All lanes, made as their devices are first used."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[tuple[int, ...], Lane] = {}
+
+    def of(self, device_ids: Sequence[int]) -> Lane:
+        """The lane of this list of devices."""
+        key = tuple(device_ids)
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes.setdefault(key, Lane(",".join(map(str, key))))
+        return lane
+
+
+def outcome(value: Waitable) -> BaseException | None:
+    """Waits for `value`, and returns the error that it failed with, if any."""
+    try:
+        value.block_until_ready()
+    except Exception as error:
+        return error
+    return None

@@ -1,0 +1,248 @@
+"""One client's session: its handles, and the answers to its requests.
+
+Requests are taken in the order in which they come, on one thread, and each is bound to its handles before the next is
+looked at. What they start goes on elsewhere (see :mod:`arrays`), and answers go out whenever they are there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pathways_jupyter.local.pathways.ifrt import cells, statuses, wire
+from pathways_jupyter.local.pathways.ifrt.arrays import Array
+from pathways_jupyter.local.pathways.ifrt.buffers import HostBuffers
+from pathways_jupyter.local.pathways.ifrt.cells import Cell
+from pathways_jupyter.local.pathways.ifrt.colocated import Hosts, Order
+from pathways_jupyter.local.pathways.ifrt.devices import Devices
+from pathways_jupyter.local.pathways.ifrt.executables import Executable
+from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
+from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
+from pathways_jupyter.local.pathways.ifrt.statuses import StatusError
+from pathways_jupyter.local.pathways.ifrt.values import Spec
+
+_log = logging.getLogger(__name__)
+
+Handler = Callable[["Session", Any, "Answer"], None]
+"""Answers one kind of request: now, or later through the Answer; what it raises becomes the answer."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What all sessions of a proxy share.
+
+    Attributes:
+      placed: Settled once the resource manager has placed every slice; sessions open only then.
+    """
+
+    devices: Devices
+    shardings: Shardings
+    lanes: Lanes
+    hosts: Hosts
+    placed: Cell
+
+
+@dataclass(frozen=True, slots=True)
+class Future:
+    """Something a client may wait for by its handle.
+
+    Attributes:
+      uncounted: Whether its answers are left out of the sequence numbers, as those of batched requests are.
+    """
+
+    cell: Cell
+    uncounted: bool = False
+
+
+class Session:
+    """Everything that belongs to one client, until it goes."""
+
+    def __init__(self, machine: Machine, handlers: Mapping[str, Handler]) -> None:
+        # Random: the other streams name their session by this number, and nobody may guess another's.
+        self.id = secrets.randbits(64) | 1
+        self.machine = machine
+        self.buffers = HostBuffers()
+        self.order = Order()
+        self.executables: dict[int, Executable] = {}
+        self.futures: dict[int, Future] = {}
+        self.answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._handlers = handlers
+        self._arrays: dict[int, Array] = {}
+        self._handles = itertools.count(wire.FIRST_SERVER_HANDLE + 1)
+        self._answer_lock = threading.Lock()
+        self._sequence = itertools.count()
+        self._finished_contexts: list[int] = []
+
+    def handle(self, request: Any) -> None:
+        """Takes one IfrtRequest; never raises for what is wrong with it."""
+        field = request.WhichOneof("request")
+        if field is None:
+            Answer(self, request, "").fail(statuses.unimplemented("this server does not know that request"))
+            return
+        name = field.removesuffix("_request")
+        message = getattr(request, field)
+        answer = Answer(self, request, name)
+        try:
+            self._handlers[name](self, message, answer)
+        except Exception as error:
+            status = statuses.of(error)
+            if not isinstance(error, StatusError):
+                _log.warning("%s failed: %s", name, status, exc_info=True)
+            self._bind_failed(message, status)
+            answer.fail(status)
+
+    def array(self, handle: int) -> Array:
+        """The array with this handle; one that holds an error if there is none."""
+        array = self._arrays.get(handle)
+        return array if array is not None else _failed(statuses.not_found(f"there is no array {handle}"))
+
+    def known_arrays(self, handles: Iterable[int]) -> list[Array]:
+        """Those of these arrays that exist."""
+        return [array for handle in handles if (array := self._arrays.get(handle)) is not None]
+
+    def bind(self, handle: int, array: Array) -> int:
+        """Gives `array` the client's handle, or a new one if that is 0; returns it."""
+        handle = handle or self.new_handle()
+        self._arrays[handle] = array
+        return handle
+
+    def bind_new(self, handles: Sequence[int], specs: Sequence[Spec]) -> tuple[list[int], list[Array]]:
+        """Arrays that are yet to be made, bound to the client's handles, or to new ones if it gave none."""
+        made = [Array(spec) for spec in specs]
+        names = [self.bind(handle, array) for handle, array in zip(handles or [0] * len(made), made, strict=True)]
+        return names, made
+
+    def forget(self, handles: Iterable[int]) -> None:
+        """Frees handles."""
+        for handle in handles:
+            self._arrays.pop(handle, None)
+
+    def executable(self, handle: int) -> Executable:
+        """The executable with this handle.
+
+        Raises:
+          StatusError: NOT_FOUND.
+        """
+        executable = self.executables.get(handle)
+        if executable is None:
+            raise statuses.not_found(f"there is no executable {handle}")
+        return executable
+
+    def new_handle(self) -> int:
+        """A handle that the client cannot have made."""
+        return next(self._handles)
+
+    def lose(self, device_ids: frozenset[int], error: StatusError) -> int:
+        """Puts `error` in place of every array with a shard on one of these devices; returns how many there were."""
+        lost = [
+            array
+            for array in list(self._arrays.values())
+            if array.spec is not None and not device_ids.isdisjoint(array.spec.sharding.device_ids)
+        ]
+        for array in lost:
+            array.lose(error)
+        return len(lost)
+
+    def end(self) -> None:
+        """Frees everything; work that is under way ends into nothing."""
+        self.buffers.end()
+        self._arrays.clear()
+        self.futures.clear()
+        executables = list(self.executables.values())
+        self.executables.clear()
+        for executable in executables:
+            executable.release()
+        self.answers.put(None)
+
+    def __str__(self) -> str:
+        return f"session {self.id:016x}"
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """How many arrays, executables and host buffers there are."""
+        return len(self._arrays), len(self.executables), len(self.buffers)
+
+    def _bind_failed(self, message: Any, error: StatusError) -> None:
+        """A client goes on to use the handles that it made, so they must hold the error."""
+        fields = message.DESCRIPTOR.fields_by_name
+        for name in _RESULT_FIELDS:
+            if name not in fields:
+                continue
+            value = getattr(message, name)
+            for handle in [value] if isinstance(value, int) else value:
+                if handle and handle not in self._arrays:
+                    self._arrays[handle] = _failed(error)
+        if "result_status_handle" in fields and message.result_status_handle:
+            self.futures.setdefault(message.result_status_handle, Future(cells.failed(error)))
+
+    def _send(self, response: Any, context: int, *, ok: bool, uncounted: bool) -> None:
+        metadata = response.response_metadata
+        with self._answer_lock:
+            if not ok:
+                # Context ids travel back on answers that succeeded.
+                if context:
+                    self._finished_contexts.append(context)
+            elif not uncounted:
+                metadata.seq_num = next(self._sequence)
+                metadata.destroyed_user_context_ids.extend(self._finished_contexts)
+                self._finished_contexts.clear()
+                if context:
+                    metadata.destroyed_user_context_ids.append(context)
+            self.answers.put(response)
+
+
+class Answer:
+    """The answer to one request, sent once.
+
+    Attributes:
+      body: The response message of the request's kind, to be filled before it is sent.
+    """
+
+    __slots__ = ("_context", "_response", "_session", "body")
+
+    def __init__(self, session: Session, request: Any, name: str) -> None:
+        self._session = session
+        self._context = request.request_metadata.user_context_id
+        self._response = wire.IfrtResponse()
+        self._response.response_metadata.op_id = request.request_metadata.op_id
+        self.body: Any = None
+        if name:
+            self.body = getattr(self._response, f"{name}_response")
+            self.body.SetInParent()
+
+    def send(self, *, uncounted: bool = False) -> None:
+        """Answers with success."""
+        self._session._send(self._response, self._context, ok=True, uncounted=uncounted)
+
+    def fail(self, error: StatusError) -> None:
+        """Answers with an error."""
+        self._response.ClearField(self._response.WhichOneof("response") or "response_metadata")
+        metadata = self._response.response_metadata
+        error.write_to(metadata.status)
+        self._session._send(self._response, self._context, ok=False, uncounted=True)
+
+    def send_when(self, cell: Cell, *, uncounted: bool = False) -> None:
+        """Answers as soon as `cell` is settled, with its error if it has one."""
+
+        def settled() -> None:
+            if cell.error is not None:
+                self.fail(cell.error)
+            else:
+                self.send(uncounted=uncounted)
+
+        cell.then(settled)
+
+
+_RESULT_FIELDS = ("array_handle", "array_handles", "result_handle", "result_handles", "result_array_handle")
+
+
+def _failed(error: StatusError) -> Array:
+    array = Array(None)
+    array.cell = cells.failed(error)
+    return array

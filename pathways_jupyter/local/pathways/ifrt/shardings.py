@@ -1,0 +1,152 @@
+"""How an array lies on devices: IFRT's shardings, and the JAX shardings that do the same here.
+
+Clients send three kinds: a single device, XLA's own partitioning (``HloSharding``), and shards of one shape
+(``ConcreteEvenSharding``, for which a partitioning is found that has such shards).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pathways_jupyter.local.pathways.ifrt import statuses, wire
+from pathways_jupyter.local.pathways.ifrt.devices import Devices
+
+if TYPE_CHECKING:
+    from jax.sharding import Sharding as JaxSharding
+
+_SINGLE = "xla::ifrt::SingleDeviceSharding"
+_HLO = "xla::ifrt::HloSharding"
+_EVEN = "xla::ifrt::ConcreteEvenSharding"
+_MESSAGES = {_SINGLE: wire.SingleDeviceSharding, _HLO: wire.HloSharding, _EVEN: wire.ConcreteEvenSharding}
+
+
+class Sharding:
+    """One sharding, decoded; equal encodings give the same object (see :class:`Shardings`)."""
+
+    def __init__(self, type_name: str, message: Any, devices: Devices) -> None:
+        self._type_name = type_name
+        self._message = message
+        self._devices = devices
+        self.device_ids: tuple[int, ...] = (
+            (message.device_id,) if type_name == _SINGLE else tuple(message.devices.device_ids)
+        )
+        devices.check_known(self.device_ids)
+        if not self.device_ids:
+            raise statuses.invalid("a sharding must name at least one device")
+        self.proto = wire.Sharding()
+        self.proto.serialized_sharding.type_name = type_name
+        self.proto.serialized_sharding.data = message.SerializeToString()
+        self._jax: JaxSharding | None = None
+        self._shard_shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    @property
+    def jax(self) -> JaxSharding:
+        """The same for JAX, over this process's CPU devices. The memory kind is left out: all memory here is one."""
+        if self._jax is None:
+            self._jax = self._to_jax()
+        return self._jax
+
+    def shard_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of each shard of an array of this shape."""
+        if self._type_name == _SINGLE:
+            return shape
+        found = self._shard_shapes.get(shape)
+        if found is None:
+            found = self._shard_shapes[shape] = tuple(self.jax.shard_shape(shape))
+        return found
+
+    def encoding_on(self, device_ids: Sequence[int], memory_kind: str | None) -> tuple[str, bytes]:
+        """The encoding of this sharding moved to other devices, and to another memory if one is named."""
+        message = type(self._message)()
+        message.CopyFrom(self._message)
+        if self._type_name == _SINGLE:
+            message.device_id = device_ids[0]
+        else:
+            message.devices.device_ids[:] = device_ids
+        if memory_kind is not None:
+            message.memory_kind = memory_kind
+        return self._type_name, message.SerializeToString()
+
+    def _to_jax(self) -> JaxSharding:
+        import jax
+        from jax._src.lib import xla_client as xc
+        from jax._src.sharding_impls import GSPMDSharding
+
+        places = tuple(self._devices.jax_devices[each] for each in self.device_ids)
+        if self._type_name == _SINGLE:
+            return jax.sharding.SingleDeviceSharding(places[0])
+        partitioning = xc.OpSharding()
+        if self._type_name == _HLO:
+            partitioning.ParseFromString(self._message.xla_op_sharding)
+        else:
+            _partition_evenly(
+                partitioning, tuple(self._message.shape.dims), tuple(self._message.shard_shape.dims), len(places)
+            )
+        return GSPMDSharding(places, partitioning)
+
+
+class Shardings:
+    """Makes shardings, each once: they are compared and looked up all the time."""
+
+    def __init__(self, devices: Devices) -> None:
+        self._devices = devices
+        self._decode = lru_cache(maxsize=4096)(self._decoded)
+
+    def read(self, message: Any) -> Sharding:
+        """The sharding in a ShardingProto.
+
+        Raises:
+          StatusError: It is of a kind that this server does not know, or names devices that do not exist.
+        """
+        serialized = message.serialized_sharding
+        return self._decode(serialized.type_name, serialized.data)
+
+    def single(self, device_id: int, memory_kind: str | None = None) -> Sharding:
+        """One device."""
+        return self._decode(
+            _SINGLE, wire.SingleDeviceSharding(device_id=device_id, memory_kind=memory_kind).SerializeToString()
+        )
+
+    def partitioned(self, device_ids: Sequence[int], partitioning: bytes, memory_kind: str | None = None) -> Sharding:
+        """XLA's partitioning, an encoded ``OpSharding``, over these devices."""
+        message = wire.HloSharding(xla_op_sharding=partitioning, memory_kind=memory_kind)
+        message.devices.device_ids.extend(device_ids)
+        return self._decode(_HLO, message.SerializeToString())
+
+    def moved(self, sharding: Sharding, device_ids: Sequence[int], memory_kind: str | None) -> Sharding:
+        """`sharding` on other devices.
+
+        Raises:
+          StatusError: The number of devices is not the same.
+        """
+        if len(device_ids) != len(sharding.device_ids):
+            raise statuses.invalid(
+                f"an array on {len(sharding.device_ids)} devices cannot be copied to {len(device_ids)} devices"
+            )
+        return self._decode(*sharding.encoding_on(device_ids, memory_kind))
+
+    def _decoded(self, type_name: str, data: bytes) -> Sharding:
+        message = _MESSAGES.get(type_name)
+        if message is None:
+            raise statuses.unimplemented(f"shardings of type {type_name} are not supported")
+        return Sharding(type_name, message.FromString(data), self._devices)
+
+
+def _partition_evenly(partitioning: Any, shape: tuple[int, ...], shard: tuple[int, ...], devices: int) -> None:
+    tiles = [whole // part if part else 1 for whole, part in zip(shape, shard, strict=True)]
+    count = math.prod(tiles)
+    kinds = type(partitioning).Type
+    if count == 1:
+        partitioning.type = kinds.REPLICATED
+        return
+    if devices % count:
+        raise statuses.invalid(
+            f"shards of shape {shard} do not divide an array of shape {shape} over {devices} devices"
+        )
+    partitioning.type = kinds.OTHER
+    partitioning.replicate_on_last_tile_dim = count < devices
+    partitioning.tile_assignment_dimensions = tiles + ([devices // count] if count < devices else [])
+    partitioning.tile_assignment_devices = list(range(devices))

@@ -1,0 +1,86 @@
+"""Errors as the protocol carries them: a code of absl's table and a line of text.
+
+JAX shows ``CODE: message``, and elastic training decides by the code whether a slice went down, so that the code must
+survive every way through the server.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Any
+
+
+class Code(enum.IntEnum):
+    """absl's status codes."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+class StatusError(Exception):
+    """An operation failed, or a value does not exist; kept as long as the value that it stands for."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(f"{code.name}: {message}")
+        self.code = code
+        self.message = message
+
+    def write_to(self, status: Any) -> None:
+        """Fills a StatusProto."""
+        status.code = int(self.code)
+        status.message = self.message
+
+
+def read_status(status: Any) -> StatusError:
+    """The error in a StatusProto."""
+    try:
+        code = Code(status.code)
+    except ValueError:
+        code = Code.UNKNOWN
+    return StatusError(code, status.message)
+
+
+def of(error: BaseException) -> StatusError:
+    """What to tell of `error`: XLA's own code where its text begins with one, INTERNAL otherwise."""
+    if isinstance(error, StatusError):
+        return error
+    text = str(error)
+    if (match := _XLA_MESSAGE.match(text)) and match["code"] in Code.__members__:
+        return StatusError(Code[match["code"]], match["message"])
+    if isinstance(error, MemoryError):
+        return StatusError(Code.RESOURCE_EXHAUSTED, text or "out of memory")
+    return StatusError(Code.INTERNAL, f"{type(error).__name__}: {text}")
+
+
+def invalid(message: str) -> StatusError:
+    """The request itself is wrong."""
+    return StatusError(Code.INVALID_ARGUMENT, message)
+
+
+def not_found(message: str) -> StatusError:
+    """The request names something that is not there."""
+    return StatusError(Code.NOT_FOUND, message)
+
+
+def unimplemented(message: str) -> StatusError:
+    """This server cannot do it, and says so rather than doing something else."""
+    return StatusError(Code.UNIMPLEMENTED, message)
+
+
+_XLA_MESSAGE = re.compile(r"(?P<code>[A-Z_]+): (?P<message>.*)", re.DOTALL)

@@ -1,0 +1,140 @@
+"""What an array holds once it exists: a JAX array, or strings; and taking either apart and putting it together.
+
+A *shard* is the part on one device: a single-device JAX array, or a tuple of byte strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pathways_jupyter.local.pathways.ifrt import dtypes, statuses, wire
+from pathways_jupyter.local.pathways.ifrt.shardings import Sharding
+
+if TYPE_CHECKING:
+    import jax
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What is known of an array before it exists.
+
+    Attributes:
+      kind: The element type, see :mod:`dtypes`.
+      shape: The global shape.
+    """
+
+    kind: int
+    shape: tuple[int, ...]
+    sharding: Sharding
+
+    @property
+    def is_strings(self) -> bool:
+        """Whether the elements are strings, which no JAX array can hold."""
+        return self.kind == dtypes.STRING
+
+
+@dataclass(frozen=True, slots=True)
+class Strings:
+    """An array of strings: for each of its devices the elements in row-major order, UTF-8."""
+
+    shards: tuple[tuple[bytes, ...], ...]
+
+
+def aval(spec: Spec) -> Any:
+    """JAX's abstract value of a numeric array."""
+    return _aval(spec.kind, spec.shape)
+
+
+def join(spec: Spec, shards: Sequence[Any]) -> jax.Array | Strings:
+    """The array made of `shards`, one for each device of its sharding, in that order.
+
+    Raises:
+      StatusError: The number of shards is wrong.
+    """
+    from jax._src.lib import xla_client as xc
+
+    if len(shards) != len(spec.sharding.device_ids):
+        raise statuses.invalid(f"{len(shards)} shards were given for {len(spec.sharding.device_ids)} devices")
+    if spec.is_strings:
+        return Strings(tuple(shards))
+    # Checking each shard's shape again is left out: the client's IFRT has done so.
+    return xc.ArrayImpl(aval(spec), spec.sharding.jax, list(shards), True, True)
+
+
+def split(value: Any) -> Sequence[Any]:
+    """The shards of a value, by device."""
+    return value.shards if isinstance(value, Strings) else value._arrays
+
+
+def from_host(spec: Spec, shards: Sequence[Any], devices: Sequence[jax.Device]) -> jax.Array | Strings:
+    """The array whose shards are these numpy arrays, or tuples of byte strings.
+
+    A numpy array that is aligned well is not copied: it becomes the device's memory.
+    """
+    from jax._src.lib import xla_client as xc
+
+    if spec.is_strings:
+        return Strings(tuple(shards))
+    return xc.batched_device_put(aval(spec), spec.sharding.jax, list(shards), list(devices), True)
+
+
+def to_host(value: Any, strides: tuple[int, ...] | None) -> memoryview:
+    """The bytes of a value on one device, or replicated over several; without a copy where the layout allows it.
+
+    Args:
+      value: Ready already.
+      strides: The layout that the client wants, in bytes for each axis; None for row-major.
+    """
+    if isinstance(value, Strings):
+        return memoryview(wire.StringArrayContents(strings=value.shards[0]).SerializeToString())
+    array = np.asarray(value)
+    if strides is not None and array.size and array.strides != strides:
+        array = _laid_out(array, strides)
+    elif strides is None:
+        array = np.ascontiguousarray(array)
+    return _bytes_of(array)
+
+
+def read_host(raw: memoryview, spec_kind: int, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> Any:
+    """The client's bytes as a numpy array, or as a tuple of byte strings.
+
+    Raises:
+      StatusError: There are fewer bytes than the shape needs.
+    """
+    if spec_kind == dtypes.STRING:
+        return tuple(wire.StringArrayContents.FromString(raw).strings)
+    dtype = dtypes.to_numpy(spec_kind)
+    count = int(np.prod(shape, dtype=np.int64))
+    if count == 0:
+        return np.zeros(shape, dtype)
+    last = sum((axis - 1) * step for axis, step in zip(shape, strides, strict=True)) if strides else 0
+    if (last + dtype.itemsize if strides else count * dtype.itemsize) > len(raw) or (strides and min(strides) < 0):
+        raise statuses.invalid(f"a host buffer of {len(raw)} bytes is too small for shape {shape} of {dtype}")
+    flat = np.frombuffer(raw, dtype=dtype, count=len(raw) // dtype.itemsize)
+    return np.lib.stride_tricks.as_strided(flat, shape, strides) if strides else flat[:count].reshape(shape)
+
+
+@lru_cache(maxsize=4096)
+def _aval(kind: int, shape: tuple[int, ...]) -> Any:
+    from jax._src import core
+
+    return core.ShapedArray(shape, dtypes.to_numpy(kind))
+
+
+def _laid_out(array: np.ndarray, strides: tuple[int, ...]) -> np.ndarray:
+    span = sum((axis - 1) * step for axis, step in zip(array.shape, strides, strict=True)) // array.itemsize + 1
+    target = np.zeros(span, array.dtype)
+    np.lib.stride_tricks.as_strided(target, array.shape, strides)[...] = array
+    return target
+
+
+def _bytes_of(array: np.ndarray) -> memoryview:
+    if array.size == 0:
+        return memoryview(b"")
+    # Not memoryview.cast: numpy's extension types (bfloat16, float8) have no buffer format.
+    return array.reshape(-1).view(np.uint8).data

@@ -1,0 +1,109 @@
+"""The messages that travel, the version that is spoken, and how the gRPC methods are called.
+
+Everything that only the wire knows is here, so that the rest of the package speaks of arrays and programs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pathways_jupyter.local.pathways.ifrt.schema import Schema
+
+SERVICE = "xla.ifrt.proxy.GrpcIfrtService"
+SESSION_METADATA_KEY = "ifrt-proxy-grpc-ifrt-session-metadata-bin"
+STORE_METADATA_KEY = "ifrt-proxy-grpc-host-buffer-store-metadata-bin"
+
+FIRST_SERVER_HANDLE = 1 << 63
+"""Handles below are made by the client, from here on by the server."""
+
+# Messages have no static types: their classes are built from the schema when this module is imported.
+_schema = Schema()
+_PROXY = "xla.ifrt.proxy."
+
+IfrtRequest: Any = _schema.message(_PROXY + "IfrtRequest")
+IfrtResponse: Any = _schema.message(_PROXY + "IfrtResponse")
+GetVersionRequest: Any = _schema.message(_PROXY + "GrpcGetVersionRequest")
+GetVersionResponse: Any = _schema.message(_PROXY + "GrpcGetVersionResponse")
+SessionMetadata: Any = _schema.message(_PROXY + "GrpcIfrtSessionMetadata")
+StoreMetadata: Any = _schema.message(_PROXY + "GrpcHostBufferStoreMetadata")
+StoreResponse: Any = _schema.message(_PROXY + "GrpcHostBufferStoreResponse")
+LookupRequest: Any = _schema.message(_PROXY + "GrpcHostBufferLookupRequest")
+DeleteRequest: Any = _schema.message(_PROXY + "GrpcHostBufferDeleteRequest")
+DeleteResponse: Any = _schema.message(_PROXY + "GrpcHostBufferDeleteResponse")
+
+AttributeMap: Any = _schema.message("xla.ifrt.AttributeMapProto")
+Sharding: Any = _schema.message("xla.ifrt.ShardingProto")
+SingleDeviceSharding: Any = _schema.message("xla.ifrt.SingleDeviceShardingProto")
+HloSharding: Any = _schema.message("xla.ifrt.HloShardingProto")
+ConcreteEvenSharding: Any = _schema.message("xla.ifrt.ConcreteEvenShardingProto")
+CustomCallProgram: Any = _schema.message("xla.ifrt.CustomCallProgramProto")
+XlaCompileOptions: Any = _schema.message("xla.ifrt.XlaCompileOptionsProto")
+StringArrayContents: Any = _schema.message("xla.ifrt.proto.StringArrayContents")
+
+
+@dataclass(frozen=True)
+class Version:
+    """What one side may speak: the proxy protocol, and the encoding of IFRT's own types inside it."""
+
+    protocol: int
+    serdes: int
+
+
+PINNED_PROTOCOL = 19
+"""Spoken with everyone who can: in the range of jaxlib 0.8, 0.9 and 0.10, so that all run the same paths here."""
+
+NEWEST = Version(protocol=25, serdes=3)
+"""The newest version whose messages the schema covers."""
+
+
+def choose_version(oldest: Version, newest: Version) -> Version | None:
+    """The version to speak with a client that offers `oldest` to `newest`; None when there is none.
+
+    The client aborts its whole process when the answer lies outside of its offer. Of the encodings it is asked for the
+    newest it has: some clients cannot write programs in the older ones that they offer.
+    """
+    if oldest.protocol > NEWEST.protocol or oldest.serdes > NEWEST.serdes:
+        return None
+    return Version(
+        protocol=min(max(PINNED_PROTOCOL, oldest.protocol), newest.protocol), serdes=min(newest.serdes, NEWEST.serdes)
+    )
+
+
+def parse_chunk(message: bytes) -> memoryview:
+    """The ``data`` of a HostBufferStoreRequest without a copy; these messages carry most of the bytes.
+
+    Raises:
+      ValueError: The message has any other shape.
+    """
+    if not message:
+        return memoryview(b"")
+    if message[0] != _DATA_TAG:
+        raise ValueError("a chunk of a host buffer must hold its data and nothing else")
+    length, shift, position = 0, 0, 1
+    while True:
+        byte = message[position]
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        position += 1
+        if byte < 0x80:
+            break
+    if position + length != len(message):
+        raise ValueError("a chunk of a host buffer ends early or goes on after its data")
+    return memoryview(message)[position:]
+
+
+def chunk_message(data: memoryview) -> bytes:
+    """A HostBufferLookupResponse that carries `data`; one copy, the least that bytes need."""
+    if not data:
+        return b""
+    header = bytearray([_DATA_TAG])
+    length = len(data)
+    while length > 0x7F:
+        header.append(length & 0x7F | 0x80)
+        length >>= 7
+    header.append(length)
+    return b"".join((header, data))
+
+
+_DATA_TAG = 1 << 3 | 2  # field 1, length-delimited
