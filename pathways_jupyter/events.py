@@ -26,11 +26,15 @@ class SessionState(StrEnum):
 
 
 TRANSITIONS: Mapping[SessionState, frozenset[SessionState]] = {
+    # A session that was connected before falls back to LOST when its new proxy does not come up.
     SessionState.STARTING: frozenset(
-        {SessionState.WAITING, SessionState.CONNECTED, SessionState.FAILED, SessionState.CLOSING}
+        {SessionState.WAITING, SessionState.CONNECTED, SessionState.LOST, SessionState.FAILED, SessionState.CLOSING}
     ),
-    SessionState.WAITING: frozenset({SessionState.CONNECTED, SessionState.FAILED, SessionState.CLOSING}),
-    SessionState.CONNECTED: frozenset({SessionState.LOST, SessionState.CLOSING}),
+    SessionState.WAITING: frozenset(
+        {SessionState.CONNECTED, SessionState.LOST, SessionState.FAILED, SessionState.CLOSING}
+    ),
+    # From CONNECTED to STARTING leads a reconnect that nothing forced.
+    SessionState.CONNECTED: frozenset({SessionState.STARTING, SessionState.LOST, SessionState.CLOSING}),
     SessionState.LOST: frozenset({SessionState.STARTING, SessionState.CLOSING}),
     SessionState.CLOSING: frozenset({SessionState.CLOSED}),
     SessionState.FAILED: frozenset({SessionState.CLOSING}),
@@ -49,6 +53,9 @@ class EventKind(StrEnum):
     SLICE_DOWN = "slice-down"
     SLICE_HEALED = "slice-healed"
     PROXY_LOST = "proxy-lost"
+    """The proxy is gone, and with it everything that was on its devices."""
+    SUPERVISOR_LOST = "supervisor-lost"
+    """The supervisor ended without having cleaned up; only the kernel itself can tell."""
     WARNING = "warning"
 
 

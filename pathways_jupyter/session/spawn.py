@@ -1,0 +1,74 @@
+"""Start the processes that outlive a kernel: the supervisor, and the sweep that cleans up after a dead one.
+
+Both get a session of their own (Interrupt reaches the kernel's whole process group), and ``-P``, because a notebook's
+directory may hold a file with a standard module's name. Their only ties to the kernel are what is handed to them.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+from pathways_jupyter.errors import SessionError
+from pathways_jupyter.session import registry
+from pathways_jupyter.session.link import Link
+
+SUPERVISOR = "pathways_jupyter.session.supervisor"
+SWEEP = "pathways_jupyter.session.sweep"
+_LAST_WORDS = 2000
+
+
+def supervisor(session: str) -> Link:
+    """Starts the supervisor of a new session, which waits for ``start`` on the returned link.
+
+    Raises:
+      SessionError: The process could not be started.
+    """
+    ours, theirs = socket.socketpair()
+    try:
+        process = _detached(SUPERVISOR, session, stdin=theirs.fileno())
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return Link(ours, process=process, orphaned=lambda: after_supervisor(session))
+
+
+def after_supervisor(session: str) -> str:
+    """Removes what a supervisor that died has left, in a process of its own; returns what came of it."""
+    if registry.read(session) is None:
+        return f"It ended before it had begun: {last_words(session)}"
+    status = _detached(SWEEP, session, stdin=subprocess.DEVNULL).wait()
+    if status == 0:
+        return "What it left in the cluster was removed."
+    return "What it left in the cluster could not be removed yet: pathways-jupyter clean tries again."
+
+
+def last_words(session: str) -> str:
+    """The end of the session's log."""
+    try:
+        return registry.log_path(session).read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:].strip()
+    except OSError:
+        return "it wrote no log"
+
+
+def _detached(module: str, session: str, *, stdin: int) -> subprocess.Popen[bytes]:
+    log = os.open(registry.log_path(session), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", module, session],
+            stdin=stdin,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise SessionError(
+            f"The session's supervisor could not be started: {error.strerror or error}.",
+            hint="Check the machine's limits on processes and memory.",
+        ) from error
+    finally:
+        os.close(log)
