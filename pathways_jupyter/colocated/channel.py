@@ -1,0 +1,199 @@
+"""One request to some hosts and their answers, through JAX's own colocated Python.
+
+The programs that JAX compiles for this are few and kept: they depend on the devices and on the arrays that go along,
+not on the user's code, which travels in the request. So a cell costs one execution, and no compilation.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pathways_jupyter.colocated.errors import ColocatedError
+from pathways_jupyter.colocated.hosts import Host
+from pathways_jupyter.colocated.remote import codec
+from pathways_jupyter.colocated.ship import Shipped
+
+if TYPE_CHECKING:
+    import jax
+
+ROW_BYTES = 16 * 1024
+FETCH_BYTES = 1 << 20
+_SMALLEST_REQUEST = 4096
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one host answered: JSON values and binary parts."""
+
+    host: Host
+    head: dict[str, Any]
+    parts: list[bytes]
+
+
+class Channel:
+    """A way to some hosts. Use :func:`channel`, which keeps them.
+
+    Args:
+      to: The hosts.
+      whole: Use every CPU device of the hosts, as arrays need, and not one on each.
+    """
+
+    def __init__(self, to: Sequence[Host], *, whole: bool) -> None:
+        import jax
+        import numpy as np
+
+        self.hosts = tuple(to)
+        self._counts = [len(host.cpus) if whole else 1 for host in to]
+        self.devices = tuple(
+            device for host, count in zip(to, self._counts, strict=True) for device in host.cpus[:count]
+        )
+        self.mesh = jax.sharding.Mesh(np.array(self.devices), ("devices",))
+        self.everywhere = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec())
+        self._by_device = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec("devices"))
+        self._serve = self._program(Shipped("serve", ROW_BYTES), ROW_BYTES)
+        self._fetch = self._program(Shipped("fetch", FETCH_BYTES), FETCH_BYTES)
+        self._take: dict[Any, Callable[..., Any]] = {}
+
+    def ask(
+        self, head: dict[str, Any], blobs: Sequence[bytes] = (), inputs: Sequence[jax.Array] = ()
+    ) -> tuple[Answer, ...]:
+        """Sends one request and waits for every host's answer; blocks, so not for a thread that must hear Interrupt.
+
+        Raises:
+          ColocatedError: The hosts could not be reached, went away meanwhile, or did not understand.
+        """
+        head.setdefault("call", uuid.uuid4().hex[:8])
+        head.setdefault("session", "")
+        try:
+            rows = self._per_host(self._serve(self._request(head, blobs), *inputs), ROW_BYTES)
+            rows = self._rest(head, rows)
+        except Exception as error:
+            raise explain(error) from error
+        answers = []
+        for host, row in zip(self.hosts, rows, strict=True):
+            found, parts = codec.decode(row)
+            if "broken" in found:
+                raise ColocatedError(f"{host} could not do what it was asked: {found['broken']}")
+            answers.append(Answer(host, found, parts))
+        return tuple(answers)
+
+    def take(self, call: str, specs: Sequence[jax.ShapeDtypeStruct]) -> list[jax.Array]:
+        """The arrays that `call` left on the hosts, as global arrays of these specs."""
+        key = tuple((spec.shape, spec.dtype, spec.sharding) for spec in specs)
+        program = self._take.get(key)
+        if program is None:
+            shardings = [(spec.shape, spec.sharding) for spec in specs]
+            program = self._take[key] = self.compiled(Shipped("take", shardings), lambda request: list(specs))
+        try:
+            found: list[jax.Array] = program(self._request({"call": call}, ()))
+        except Exception as error:
+            raise explain(error) from error
+        return found
+
+    def compiled(self, function: Any, out_specs: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` as a colocated function on this channel's devices, of which JAX knows the outputs beforehand."""
+        from jax.experimental import colocated_python
+
+        made: Callable[..., Any] = colocated_python.colocated_python(function).specialize(
+            devices=self.devices, out_specs_fn=out_specs
+        )
+        return made
+
+    def _program(self, function: Shipped, row_bytes: int) -> Callable[..., Any]:
+        import jax
+        import numpy as np
+
+        spec = jax.ShapeDtypeStruct((len(self.devices), row_bytes), np.uint8, sharding=self._by_device)
+        return self.compiled(function, lambda request, *inputs: spec)
+
+    def _request(self, head: dict[str, Any], blobs: Sequence[bytes]) -> jax.Array:
+        import jax
+        import numpy as np
+
+        data = codec.encode({**head, "counts": self._counts}, list(blobs))
+        size = _SMALLEST_REQUEST
+        while size < len(data):
+            size *= 2
+        padded = np.zeros(size, np.uint8)
+        padded[: len(data)] = np.frombuffer(data, np.uint8)
+        sent: jax.Array = jax.device_put(padded, self.everywhere)
+        return sent
+
+    def _per_host(self, rows: jax.Array, row_bytes: int) -> list[bytes]:
+        import numpy as np
+
+        data = np.asarray(rows).reshape(-1)
+        found, position = [], 0
+        for count in self._counts:
+            found.append(data[position : position + count * row_bytes].tobytes())
+            position += count * row_bytes
+        return found
+
+    def _rest(self, head: dict[str, Any], rows: list[bytes]) -> list[bytes]:
+        lengths = [codec.length(row) for row in rows]
+        done = ROW_BYTES
+        while any(length > len(row) for length, row in zip(lengths, rows, strict=True)):
+            request = self._request({"call": head["call"], "skip": done}, ())
+            more = self._per_host(self._fetch(request), FETCH_BYTES)
+            rows = [row + part for row, part in zip(rows, more, strict=True)]
+            done += FETCH_BYTES
+        return rows
+
+
+class _Channels:
+    """Channels by devices; JAX empties this when it drops its clients, so that no old one is kept alive."""
+
+    def __init__(self) -> None:
+        self._found: dict[Any, Channel] = {}
+        self._lock = threading.Lock()
+        self._registered = False
+
+    def get(self, to: Sequence[Host], whole: bool) -> Channel:
+        key = (tuple(host.cpus for host in to), whole)
+        with self._lock:
+            if not self._registered:
+                from jax.extend.backend import register_backend_cache
+
+                register_backend_cache(self, "pathways_jupyter_channels")
+                self._registered = True
+            if key not in self._found:
+                self._found[key] = Channel(to, whole=whole)
+            return self._found[key]
+
+    def cache_clear(self) -> None:
+        """What JAX calls."""
+        with self._lock:
+            self._found.clear()
+
+
+_CHANNELS = _Channels()
+
+
+def channel(to: Sequence[Host], *, whole: bool = False) -> Channel:
+    """The way to these hosts; the same one every time. `whole` uses every CPU device, as arrays need."""
+    return _CHANNELS.get(to, whole)
+
+
+def explain(error: Exception) -> ColocatedError:
+    """A runtime's error as one line that says what happened to the call."""
+    if isinstance(error, ColocatedError):
+        return error
+    text = str(error).strip()
+    first = text.splitlines()[0] if text else type(error).__name__
+    if "DATA_LOSS" in text:
+        return ColocatedError(
+            f"A slice went down while the call ran: {first}",
+            hint="Its names and arrays are gone. %pathways slices shows the rest.",
+        )
+    if any(code in text for code in ("UNAVAILABLE", "CANCELLED", "FAILED_PRECONDITION: session")):
+        return ColocatedError(
+            f"The connection or a sidecar was lost while the call ran: {first}",
+            hint="A sidecar restarts by itself: run the cell again. Otherwise: %pathways reconnect.",
+        )
+    return ColocatedError(
+        f"The hosts could not run the call: {first}", hint="%pathways logs worker 0 shows the sidecar's side."
+    )

@@ -1,0 +1,90 @@
+"""What can go wrong with a call on hosts, told once where all hosts failed alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pathways_jupyter.errors import PathwaysError
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One exception, and the hosts that raised it.
+
+    Attributes:
+      hosts: Indices of the hosts, ascending.
+      type: The exception's class name.
+      message: Its message.
+      traceback: The remote traceback, from the cell's own lines on.
+      line: The line of the cell, counted from 1, or None.
+      text: That line.
+    """
+
+    hosts: tuple[int, ...]
+    type: str
+    message: str
+    traceback: str
+    line: int | None = None
+    text: str = ""
+
+
+class ColocatedError(PathwaysError):
+    """A call on hosts could not be made, or did not come back."""
+
+
+class CheckError(ColocatedError):
+    """A check before sending failed; nothing ran on any host."""
+
+
+class HostError(ColocatedError):
+    """Code raised on hosts.
+
+    Args:
+      failures: What was raised where; equal exceptions of several hosts count as one.
+      total: How many hosts the code ran on.
+    """
+
+    def __init__(self, failures: Sequence[Failure], total: int) -> None:
+        self.failures = tuple(failures)
+        self.total = total
+        super().__init__("; ".join(self._summary(failure) for failure in self.failures))
+
+    def _summary(self, failure: Failure) -> str:
+        at = f", line {failure.line}: {failure.text}" if failure.line else ""
+        message = failure.message.splitlines()[0] if failure.message else ""
+        return f"{self._where(failure)}{at}: {failure.type}{': ' if message else ''}{message}"
+
+    def _where(self, failure: Failure) -> str:
+        if self.total > 1 and len(failure.hosts) == self.total:
+            return f"all {self.total} hosts"
+        return name_hosts(failure.hosts)
+
+    def remote_traceback(self) -> str:
+        """Every failure's traceback, each under the hosts that raised it."""
+        return "\n".join(f"On {self._where(each)}:\n{each.traceback.rstrip()}" for each in self.failures)
+
+    def _render_traceback_(self) -> list[str]:
+        # IPython shows this instead of the local traceback, which has only machinery in it.
+        return self.remote_traceback().splitlines()
+
+
+class Interrupted(KeyboardInterrupt):
+    """The call was interrupted, and its hosts were told to stop.
+
+    Args:
+      message: Where the hosts were, in one line.
+    """
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"Interrupted: {self}"]
+
+
+def name_hosts(hosts: Sequence[int]) -> str:
+    """``host 3``, ``hosts 0-3`` or ``hosts 0, 2, 3``."""
+    numbers = sorted(hosts)
+    if len(numbers) == 1:
+        return f"host {numbers[0]}"
+    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"hosts {numbers[0]}-{numbers[-1]}"
+    return f"hosts {', '.join(map(str, numbers))}"

@@ -1,0 +1,119 @@
+"""The hosts of the session's slices, and how a few of them are chosen.
+
+A host is a set of chips with the same slice and task; each chip has one CPU device on the same host ("colocated"),
+and that is where arrays live when Python code sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pathways_jupyter.colocated.errors import CheckError
+
+if TYPE_CHECKING:
+    import jax
+
+
+@dataclass(frozen=True)
+class Host:
+    """One TPU host.
+
+    Attributes:
+      index: Counted over all slices, in the order of slices and of tasks in a slice.
+      slice: The slice's index.
+      task: The host's index in its slice.
+      chips: Its TPU devices, in JAX's order.
+      cpus: The CPU devices colocated with them.
+    """
+
+    index: int
+    slice: int
+    task: int
+    chips: tuple[jax.Device, ...]
+    cpus: tuple[jax.Device, ...]
+
+    def __str__(self) -> str:
+        return f"host {self.index}"
+
+
+def hosts(devices: Sequence[jax.Device] | None = None) -> tuple[Host, ...]:
+    """The hosts of `devices`, of all the devices that JAX has when not given.
+
+    Raises:
+      CheckError: JAX's devices have no CPU devices on their hosts, as when no session is connected.
+    """
+    import jax
+    from jax.experimental import colocated_python
+
+    devices = jax.devices() if devices is None else devices
+    places: dict[tuple[int, int], list[Any]] = {}
+    for device in devices:
+        places.setdefault(_place(device), []).append(device)
+    found = []
+    for index, ((slice_index, task), chips) in enumerate(sorted(places.items())):
+        try:
+            cpus = colocated_python.colocated_cpu_devices(tuple(chips))
+        except (ValueError, AttributeError) as error:
+            raise CheckError(
+                f"JAX's {chips[0].platform} devices have no CPU devices beside them.",
+                hint="Connect to TPUs first: %pathways connect.",
+            ) from error
+        found.append(Host(index, slice_index, task, tuple(chips), tuple(cpus)))
+    return tuple(found)
+
+
+def choose(
+    among: Sequence[Host],
+    *,
+    slices: str | Iterable[int] | None = None,
+    indices: str | Iterable[int] | None = None,
+    once: bool = False,
+) -> tuple[Host, ...]:
+    """Picks hosts by slice, by index, or the first of those.
+
+    Args:
+      among: Hosts to pick from.
+      slices: Slice indices, or text such as ``0,1`` or ``0-3``.
+      indices: Host indices in the same forms.
+      once: Pick only the first.
+
+    Raises:
+      CheckError: A number is malformed, or there is no such slice or host.
+    """
+    chosen = tuple(among)
+    if slices is not None:
+        chosen = _only(chosen, _numbers(slices, "slice"), {host.slice for host in among}, "slice")
+    if indices is not None:
+        chosen = _only(chosen, _numbers(indices, "host"), {host.index for host in among}, "host")
+    if not chosen:
+        raise CheckError("No host is in both --slices and --hosts.", hint="%colocated hosts lists them.")
+    return chosen[:1] if once else chosen
+
+
+def _only(among: tuple[Host, ...], wanted: list[int], known: set[int], kind: str) -> tuple[Host, ...]:
+    absent = sorted(set(wanted) - known)
+    if absent:
+        listed = ", ".join(map(str, sorted(known)))
+        raise CheckError(f"There is no {kind} {', '.join(map(str, absent))}.", hint=f"This session has: {listed}.")
+    return tuple(host for host in among if (host.slice if kind == "slice" else host.index) in wanted)
+
+
+def _numbers(given: str | Iterable[int], kind: str) -> list[int]:
+    if not isinstance(given, str):
+        return list(given)
+    numbers: list[int] = []
+    for part in given.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise CheckError(f"{given!r} does not name a {kind}.", hint=f"For example: --{kind}s 0,1 or --{kind}s 0-3.")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
+
+
+def _place(device: Any) -> tuple[int, int]:
+    return (
+        getattr(device, "slice_index", 0) or 0,
+        getattr(device, "virtual_task_index", device.process_index),
+    )

@@ -1,0 +1,103 @@
+"""What is known of the hosts of this process's session; forgotten when JAX drops its clients."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pathways_jupyter.colocated.channel import channel
+from pathways_jupyter.colocated.hosts import Host
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One host's own description.
+
+    Attributes:
+      python: Its Python's version.
+      versions: Versions by component, ``python`` among them.
+      pid: The sidecar's process id there.
+      hostname: The host's name; in Kubernetes the pod's, or the node's under host networking.
+      pod_ip: The pod's address, where the pod was told it.
+      directory: The sidecar's working directory.
+      process_index: What ``jax.process_index()`` is there.
+      packages: Top-level names of the modules that can be imported.
+      boot: Identifies the sidecar's process.
+    """
+
+    python: str
+    versions: dict[str, str]
+    pid: int
+    hostname: str
+    pod_ip: str
+    directory: str
+    process_index: int
+    packages: frozenset[str]
+    boot: str
+
+
+class _Memory:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._facts: dict[Any, Facts] = {}
+        self._told: set[Hashable] = set()
+        self._registered = False
+        self.session = uuid.uuid4().hex[:12]
+        """Names the namespace on the hosts."""
+
+    def facts(self, to: Sequence[Host]) -> dict[int, Facts]:
+        """What `to` are, by host index; hosts that are not known yet are asked."""
+        self._register()
+        unknown = [host for host in to if host.cpus not in self._facts]
+        if unknown:
+            for answer in channel(unknown).ask({"op": "facts"}):
+                head = answer.head
+                with self._lock:
+                    self._facts[answer.host.cpus] = Facts(
+                        python=head["python"],
+                        versions={"python": head["python"], **head["versions"]},
+                        pid=head["pid"],
+                        hostname=head["hostname"],
+                        pod_ip=head["pod_ip"],
+                        directory=head["directory"],
+                        process_index=head["process_index"],
+                        packages=frozenset(head["packages"]),
+                        boot=head["boot"],
+                    )
+        return {host.index: self._facts[host.cpus] for host in to}
+
+    def restarted(self, host: Host, boot: str) -> bool:
+        """Whether the host's sidecar is another process than it was; what was known of it is forgotten then."""
+        known = self._facts.get(host.cpus)
+        if known is None or known.boot == boot:
+            return False
+        with self._lock:
+            self._facts.pop(host.cpus, None)
+        return True
+
+    def tell_once(self, what: Hashable) -> bool:
+        """Whether `what` was not told yet; from now on it was."""
+        with self._lock:
+            new = what not in self._told
+            self._told.add(what)
+        return new
+
+    def cache_clear(self) -> None:
+        """What JAX calls when it drops its clients: the next session has other hosts, and its own names."""
+        with self._lock:
+            self._facts.clear()
+            self._told.clear()
+            self.session = uuid.uuid4().hex[:12]
+
+    def _register(self) -> None:
+        if not self._registered:
+            from jax.extend.backend import register_backend_cache
+
+            register_backend_cache(self, "pathways_jupyter_hosts")
+            self._registered = True
+
+
+MEMORY = _Memory()

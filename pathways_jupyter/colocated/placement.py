@@ -1,0 +1,148 @@
+"""Moves arrays between chips and the CPU devices beside them; how they are sharded stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pathways_jupyter.colocated.errors import CheckError, ColocatedError, name_hosts
+from pathways_jupyter.colocated.hosts import Host
+
+if TYPE_CHECKING:
+    import jax
+
+
+def needed(arrays: Mapping[str, jax.Array], among: Sequence[Host]) -> tuple[Host, ...]:
+    """The hosts on which `arrays` lie; an array that is committed to no device needs none."""
+    where = {device: host for host in among for device in (*host.chips, *host.cpus)}
+    found = set()
+    for name, array in arrays.items():
+        if array.committed:
+            for device in array.sharding.device_set:
+                if device not in where:
+                    raise CheckError(
+                        f"{name} lies on {device}, which belongs to no host of this session.",
+                        hint=f"Move it first: {name} = jax.device_put({name}, jax.devices()[0]).",
+                    )
+                found.add(where[device].index)
+    return tuple(host for host in among if host.index in found)
+
+
+def to_cpus(arrays: Mapping[str, jax.Array], chosen: Sequence[Host], everywhere: Any) -> list[jax.Array]:
+    """`arrays` on the CPU devices of `chosen`.
+
+    Args:
+      arrays: By name; what is committed to no device is replicated on all of them.
+      chosen: The hosts of the call.
+      everywhere: The sharding that replicates over the call's devices.
+
+    Raises:
+      CheckError: An array lies on other hosts too, or has a sharding that names no devices.
+    """
+    import jax
+
+    beside = {chip: cpu for host in chosen for chip, cpu in zip(host.chips, host.cpus, strict=True)}
+    beside |= {cpu: cpu for host in chosen for cpu in host.cpus}
+    moved = []
+    for name, array in arrays.items():
+        if array.committed and any(device not in beside for device in array.sharding.device_set):
+            raise CheckError(
+                f"{name} lies on other hosts than {name_hosts([host.index for host in chosen])} too.",
+                hint="Run the cell on all of its hosts, or move the array first with jax.device_put.",
+            )
+        sharding = _mapped(name, array.sharding, beside.__getitem__) if array.committed else everywhere
+        moved.append(jax.device_put(array, sharding))
+    return moved
+
+
+def to_chips(name: str, array: jax.Array, chosen: Sequence[Host]) -> jax.Array:
+    """`array` on the chips beside its CPU devices; an array of strings stays, as chips have none."""
+    import jax
+    import numpy as np
+
+    if isinstance(array.dtype, np.dtypes.StringDType):
+        return array
+    beside = {cpu: chip for host in chosen for chip, cpu in zip(host.chips, host.cpus, strict=True)}
+    moved: jax.Array = jax.device_put(array, _mapped(name, array.sharding, lambda device: beside.get(device, device)))
+    return moved
+
+
+def agree(call: str, specs: Mapping[int, Sequence[dict[str, Any]]], chosen: Sequence[Host]) -> dict[str, Any]:
+    """One spec for each named output from what every host says of it.
+
+    Args:
+      call: The call's id.
+      specs: What `remote/arrays.py` described, by host index.
+      chosen: The hosts of the call.
+
+    Returns:
+      A ``jax.ShapeDtypeStruct`` with its sharding by name.
+
+    Raises:
+      ColocatedError: Hosts do not agree; the message says what each has.
+    """
+    agreed: dict[str, Any] = {}
+    for each in zip(*specs.values(), strict=True):
+        name = each[0]["name"]
+        if any(_key(spec) != _key(each[0]) for spec in each):
+            told: dict[str, list[int]] = {}
+            for index, spec in zip(specs, each, strict=True):
+                told.setdefault(_describe(spec), []).append(index)
+            listed = "; ".join(f"{what} on {name_hosts(indices)}" for what, indices in told.items())
+            raise ColocatedError(
+                f"Output {name} is not the same on all hosts: {listed}.",
+                hint="Give it one shape, dtype and sharding on every host; names stay on the hosts meanwhile.",
+            )
+        agreed[name] = _joined(each[0], chosen) if each[0]["local"] else _spec(each[0])
+    return agreed
+
+
+def _joined(spec: Mapping[str, Any], chosen: Sequence[Host]) -> Any:
+    """Every host's own part, one after the other along the first axis."""
+    import jax
+    import numpy as np
+
+    rows, *rest = spec["shape"]
+    split = all(rows % len(host.cpus) == 0 for host in chosen) and len({len(host.cpus) for host in chosen}) == 1
+    devices = [cpu for host in chosen for cpu in (host.cpus if split else host.cpus[:1])]
+    sharding = jax.sharding.NamedSharding(
+        jax.sharding.Mesh(np.array(devices), ("hosts",)), jax.sharding.PartitionSpec("hosts")
+    )
+    dtype = jax.dtypes.canonicalize_dtype(np.dtype(spec["dtype"]))
+    return jax.ShapeDtypeStruct((rows * len(chosen), *rest), dtype, sharding=sharding)
+
+
+def _spec(spec: Mapping[str, Any]) -> Any:
+    import base64
+
+    from jax.experimental.colocated_python import serialization
+
+    return serialization._deserialize(base64.b64decode(spec["sharding"]))
+
+
+def _key(spec: Mapping[str, Any]) -> Any:
+    if spec["local"]:
+        return (tuple(spec["shape"]), spec["dtype"])
+    found = _spec(spec)
+    return (found.shape, found.dtype, found.sharding)
+
+
+def _describe(spec: Mapping[str, Any]) -> str:
+    return f"{spec['dtype']}{spec['shape']}"
+
+
+def _mapped(name: str, sharding: Any, to: Callable[[Any], Any]) -> Any:
+    import jax
+    import numpy as np
+
+    if isinstance(sharding, jax.sharding.NamedSharding):
+        mesh = sharding.mesh
+        devices = np.array([to(device) for device in mesh.devices.flat], object).reshape(mesh.devices.shape)
+        moved = jax.sharding.Mesh(devices, mesh.axis_names, axis_types=mesh.axis_types)
+        return jax.sharding.NamedSharding(moved, sharding.spec)
+    if isinstance(sharding, jax.sharding.SingleDeviceSharding):
+        return jax.sharding.SingleDeviceSharding(to(next(iter(sharding.device_set))))
+    raise CheckError(
+        f"{name} has a {type(sharding).__name__}, which cannot be moved to other devices.",
+        hint=f"Give it a NamedSharding first: {name} = jax.device_put({name}, jax.NamedSharding(mesh, spec)).",
+    )

@@ -1,0 +1,136 @@
+"""Running a cell or a function here: capture, stop, failure, value and arrays."""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.experimental.colocated_python import serialization
+
+from . import arrays, failures, jobs, namespaces, rich, streams
+from .transcript import Transcript
+
+_MAX_VALUE = 1 << 20
+
+
+class _TooLarge(Exception):
+    """A value is too large to be sent along with the result."""
+
+
+def cell(
+    head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], mesh: Any
+) -> tuple[dict[str, Any], list[bytes]]:
+    """Runs a cell in its session's namespace."""
+    session, filename = head["session"], head["filename"]
+
+    def work() -> tuple[Any, list[dict[str, Any]]]:
+        names = namespaces.space(session)
+        if head["values"]:
+            names.update(serialization._deserialize(blobs[0]))
+        names.update(zip(head["inputs"], inputs, strict=True))
+        value = namespaces.run(session, head["source"], filename)
+        return value, _outputs(head["call"], head["outputs"], names, mesh)
+
+    return _run(head, work, filename, show=True)
+
+
+def function(
+    head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], mesh: Any
+) -> tuple[dict[str, Any], list[bytes]]:
+    """Calls a function that came with the request; its result goes back as a tree of values and arrays."""
+
+    namespaces.remember(head["source"], head["filename"])
+
+    def work() -> tuple[Any, list[dict[str, Any]]]:
+        called, tree, leaves, places = serialization._deserialize(blobs[0])
+        for place, array in zip(places, inputs, strict=True):
+            leaves[place] = array
+        args, kwargs = jax.tree_util.tree_unflatten(tree, leaves)
+        found, structure = jax.tree_util.tree_flatten(called(*args, **kwargs))
+        kept = {str(place): leaf for place, leaf in enumerate(found) if isinstance(leaf, jax.Array)}
+        specs = arrays.keep(head["call"], kept, mesh) if kept else []
+        plain = [None if isinstance(leaf, jax.Array) else leaf for leaf in found]
+        return serialization._serialize((structure, plain)), specs
+
+    return _run(head, work, head["filename"], show=False)
+
+
+def read_file(path: str, offset: int, size: int) -> tuple[bytes, int]:
+    """A part of a file that a call left on this host, and the whole file's size.
+
+    Raises:
+      PermissionError: The file is not one that a call left.
+    """
+    folder, name = os.path.split(os.path.realpath(path))
+    if folder != os.path.realpath(tempfile.gettempdir()) or not name.startswith("colocated-"):
+        raise PermissionError(f"{path} is not the output of a call.")
+    with open(path, "rb") as file:
+        file.seek(offset)
+        return file.read(size), os.fstat(file.fileno()).st_size
+
+
+def _run(
+    head: dict[str, Any], work: Callable[[], tuple[Any, list[dict[str, Any]]]], filename: str, *, show: bool
+) -> tuple[dict[str, Any], list[bytes]]:
+    log = streams.container_log() if head["live"] else None
+    transcript = Transcript(head["call"], limit=head["limit"], log=log)
+    answer: dict[str, Any] = {"error": None, "value": None, "outputs": []}
+    parts: list[bytes] = []
+
+    def captured() -> None:
+        with streams.written_to(transcript):
+            before = rich.prepare_figures()
+            value, answer["outputs"] = work()
+            rich.show_figures(before, value)
+            if show:
+                answer["value"] = _value(value, transcript, parts)
+            else:
+                answer["value"] = {"pickle": 0}
+                parts.append(value)
+
+    try:
+        jobs.Job(head["call"]).run(captured, filename)
+    except BaseException as error:
+        answer["error"] = failures.describe(error, filename)
+        answer["outputs"], answer["value"] = [], None
+        parts.clear()
+    answer["transcript"], blobs = transcript.close()
+    answer["displays"] = len(parts)
+    return answer, [*parts, *blobs]
+
+
+def _outputs(call: str, wanted: list[str], names: dict[str, Any], mesh: Any) -> list[dict[str, Any]]:
+    absent = [name for name in wanted if name not in names]
+    if absent:
+        raise NameError(f"--out names {', '.join(absent)}, which this cell did not define.")
+    return arrays.keep(call, {name: names[name] for name in wanted}, mesh) if wanted else []
+
+
+def _value(value: Any, transcript: Transcript, parts: list[bytes]) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    transcript.display(rich.bundle(value))
+    try:
+        parts.append(_pickled(value))
+    except Exception:
+        # It is shown, which is what a cell's value is for; it stays on the host.
+        return {"pickle": None}
+    return {"pickle": 0}
+
+
+def _pickled(value: Any) -> bytes:
+    import cloudpickle
+
+    class Bounded(io.BytesIO):
+        def write(self, data: Any) -> int:
+            if self.tell() + len(data) > _MAX_VALUE:
+                raise _TooLarge
+            return super().write(data)
+
+    with Bounded() as file:
+        cloudpickle.dump(value, file)
+        return file.getvalue()

@@ -1,0 +1,44 @@
+"""An exception on a host, as the notebook shows it: the cell's own lines, without the machinery around them."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from typing import Any
+
+
+def describe(error: BaseException, filename: str) -> dict[str, Any]:
+    """`error` as JSON values; `filename` is the cell's."""
+    described = traceback.TracebackException.from_exception(error)
+    _strip(described)
+    at = [frame for frame in described.stack if frame.filename == filename]
+    last = at[-1] if at else None
+    line, text = (last.lineno, last.line) if last else (None, "")
+    if isinstance(error, SyntaxError) and error.filename == filename:
+        line, text = error.lineno, error.text
+    return {
+        "type": type(error).__name__,
+        "message": _message(error),
+        "traceback": "".join(described.format()),
+        "line": line,
+        "text": (text or "").strip(),
+    }
+
+
+def _strip(described: traceback.TracebackException | None, depth: int = 0) -> None:
+    if described is None or depth > 20:
+        return
+    here = os.path.dirname(__file__) if "__file__" in globals() else f"<{__package__}"
+    frames = list(described.stack)
+    while frames and frames[0].filename.startswith(here):
+        frames.pop(0)
+    described.stack = traceback.StackSummary.from_list(frames)
+    _strip(described.__cause__, depth + 1)
+    _strip(described.__context__, depth + 1)
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:
+        return f"<message could not be made: {type(broken).__name__}>"

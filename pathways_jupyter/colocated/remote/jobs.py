@@ -1,0 +1,111 @@
+"""Calls that can be stopped: user code runs in a thread of its own, which Interrupt ends.
+
+An exception sent to a thread arrives between two steps of Python code, so code that waits inside C (a sleep, a socket)
+sees it late. The call ends all the same, soon after it was asked to, and says where that thread is still waiting.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import ctypes
+import sys
+import threading
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+GRACE_SECONDS = 2.0
+_KEPT = 256
+
+_lock = threading.Lock()
+_running: dict[str, Job] = {}
+_cancelled_early: OrderedDict[str, None] = OrderedDict()
+
+
+class Stopped(Exception):
+    """The thread did not end in time after it was told to; the message says where it waits."""
+
+
+class Job:
+    """One call's thread."""
+
+    def __init__(self, call: str) -> None:
+        self.call = call
+        self._changed = threading.Event()
+        self._finished = threading.Event()
+        self._cancelled = False
+        self._thread: threading.Thread | None = None
+        self._result: Any = None
+        self._error: BaseException | None = None
+
+    def run(self, work: Callable[[], Any], filename: str) -> Any:
+        """Runs `work` to its end, or until :func:`cancel`.
+
+        Raises:
+          KeyboardInterrupt: It was cancelled.
+          Stopped: It was cancelled, and still waits somewhere; `filename` is looked for to say where.
+        """
+        with _lock:
+            if _cancelled_early.pop(self.call, 0) is None:
+                raise KeyboardInterrupt
+            _running[self.call] = self
+        try:
+            context = contextvars.copy_context()
+            self._thread = threading.Thread(target=context.run, args=(self._work, work), daemon=True)
+            self._thread.name = f"colocated-{self.call}"
+            self._thread.start()
+            self._changed.wait()
+            if not self._finished.is_set() and not self._finished.wait(GRACE_SECONDS):
+                raise Stopped(self._where(filename))
+        finally:
+            with _lock:
+                _running.pop(self.call, None)
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def cancel(self) -> None:
+        """Raises KeyboardInterrupt in the thread."""
+        self._cancelled = True
+        if self._thread is not None and not self._finished.is_set():
+            _raise_in(self._thread, KeyboardInterrupt)
+        self._changed.set()
+
+    def _work(self, work: Callable[[], Any]) -> None:
+        try:
+            self._result = work()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._finished.set()
+            self._changed.set()
+
+    def _where(self, filename: str) -> str:
+        frame = sys._current_frames().get(self._thread.ident or 0) if self._thread else None
+        stack = traceback.extract_stack(frame) if frame else []
+        own = [each for each in stack if each.filename == filename] or stack[-1:]
+        return f"line {own[-1].lineno}: {own[-1].line}" if own else "somewhere in C code"
+
+
+def cancel(call: str) -> bool:
+    """Stops a call; one that has not begun yet ends as it begins. Returns whether it was running."""
+    with _lock:
+        job = _running.get(call)
+        if job is None:
+            _cancelled_early[call] = None
+            while len(_cancelled_early) > _KEPT:
+                _cancelled_early.popitem(last=False)
+    if job is not None:
+        job.cancel()
+    return job is not None
+
+
+def busy() -> list[str]:
+    """The calls that run now."""
+    with _lock:
+        return list(_running)
+
+
+def _raise_in(thread: threading.Thread, error: type[BaseException]) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(error))

@@ -1,0 +1,139 @@
+"""What one call printed and displayed on this host, in order and at a bounded memory.
+
+The first bytes stay in memory and travel with the result. When there is more, the text goes to a file on this host,
+from where the notebook can download it, and only its end is kept besides.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections import deque
+from typing import IO, Any
+
+LIVE_BYTES = 256 * 1024
+"""How much of one call is repeated in the container's log, line by line."""
+TAIL_BYTES = 16 * 1024
+
+
+class Transcript:
+    """Text and displays of one call.
+
+    Args:
+      call: The call's id; it marks the lines in the container's log.
+      limit: Bytes of text that travel with the result, and four times as many of displays.
+      log: Where complete lines are repeated as they come, or None.
+    """
+
+    def __init__(self, call: str, *, limit: int, log: IO[str] | None) -> None:
+        self.call = call
+        self.limit = limit
+        self.file = ""
+        self.size = 0
+        self._log = log
+        self._live = 0
+        self._lock = threading.Lock()
+        self._items: list[dict[str, Any]] = []
+        self._blobs: list[bytes] = []
+        self._shown = 0
+        self._kept = 0
+        self._tail: deque[str] = deque()
+        self._tail_size = 0
+        self._spool: IO[str] | None = None
+        self._partial: dict[str, str] = {}
+        self._closed = False
+
+    def write(self, stream: str, text: str) -> None:
+        """Adds text that was written to `stream` (``stdout`` or ``stderr``)."""
+        if not text:
+            return
+        with self._lock:
+            if self._closed:
+                return
+            self._repeat(stream, text)
+            size = len(text.encode("utf-8", "replace"))
+            self.size += size
+            if self._spool is None and self._shown + size <= self.limit:
+                self._shown += size
+                self._add_text(stream, text)
+                return
+            if self._spool is None:
+                # Cut by characters, of which there are never more than bytes.
+                room, self._shown = self.limit - self._shown, self.limit
+                self._add_text(stream, text[:room])
+                text = text[room:]
+            self._overflow(text)
+
+    def display(self, bundle: dict[str, Any]) -> None:
+        """Adds a display: a value of ``bytes`` is carried as a binary part, when it is small enough."""
+        with self._lock:
+            if self._closed:
+                return
+            data: dict[str, Any] = {}
+            for kind, value in bundle.items():
+                blob = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
+                if self._kept + len(blob) > 4 * self.limit:
+                    data[kind] = {"size": len(blob), "file": self._save(blob)}
+                    continue
+                self._kept += len(blob)
+                data[kind] = {"blob": len(self._blobs), "text": not isinstance(value, bytes)}
+                self._blobs.append(blob)
+            self._items.append({"kind": "display", "data": data})
+
+    def close(self) -> tuple[dict[str, Any], list[bytes]]:
+        """Ends the transcript: everything written later is dropped. Returns it as JSON values and binary parts."""
+        with self._lock:
+            self._closed = True
+            if self._spool is not None:
+                self._spool.close()
+            for item in self._items:
+                if "parts" in item:
+                    item["text"] = "".join(item.pop("parts"))
+            head = {
+                "items": self._items,
+                "size": self.size,
+                "file": self.file,
+                "tail": "".join(self._tail),
+            }
+            return head, self._blobs
+
+    def _add_text(self, stream: str, text: str) -> None:
+        if self._items and self._items[-1]["kind"] == stream:
+            self._items[-1]["parts"].append(text)
+        else:
+            self._items.append({"kind": stream, "parts": [text]})
+
+    def _overflow(self, text: str) -> None:
+        if self._spool is None:
+            descriptor, self.file = tempfile.mkstemp(prefix=f"colocated-{self.call}-", suffix=".txt")
+            self._spool = os.fdopen(descriptor, "w", encoding="utf-8", errors="replace")
+            for item in self._items:
+                self._spool.writelines(item.get("parts", ()))
+        self._spool.write(text)
+        text = text[-TAIL_BYTES:]
+        self._tail.append(text)
+        self._tail_size += len(text)
+        while self._tail_size - len(self._tail[0]) >= TAIL_BYTES:
+            self._tail_size -= len(self._tail.popleft())
+
+    def _save(self, blob: bytes) -> str:
+        descriptor, path = tempfile.mkstemp(prefix=f"colocated-{self.call}-", suffix=".bin")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(blob)
+        return path
+
+    def _repeat(self, stream: str, text: str) -> None:
+        if self._log is None:
+            return
+        *lines, rest = (self._partial.pop(stream, "") + text).split("\n")
+        if rest:
+            self._partial[stream] = rest
+        for line in lines:
+            self._live += len(line) + 1
+            if self._live > LIVE_BYTES:
+                self._log = None
+                return
+            self._log.write(f"[cell {self.call}] {line}\n")
+        if lines:
+            self._log.flush()

@@ -1,0 +1,178 @@
+"""What a call brought back, host by host: output in order, the value, arrays, and failures."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pathways_jupyter.colocated.channel import Answer
+from pathways_jupyter.colocated.errors import Failure, HostError
+from pathways_jupyter.colocated.hosts import Host
+
+if TYPE_CHECKING:
+    import jax
+
+
+@dataclass(frozen=True)
+class Text:
+    """Something printed: `stream` is ``stdout`` or ``stderr``."""
+
+    stream: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Display:
+    """Something displayed.
+
+    Attributes:
+      data: By MIME type; images as bytes.
+      left: What was too large to come along: MIME type to (size in bytes, file on the host).
+      value: Whether it is the value of the cell's last expression.
+    """
+
+    data: Mapping[str, str | bytes]
+    left: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    value: bool = False
+
+
+@dataclass(frozen=True)
+class HostResult:
+    """One host's part.
+
+    Attributes:
+      host: The host.
+      items: What it printed and displayed, in order.
+      size: Bytes of text that it printed in all.
+      file: The file on the host with all of the text, when it is more than `items` hold; else empty.
+      tail: The end of the text then.
+      pickled: The last expression's value, pickled; empty when there is none, or it could only be shown.
+      failure: What it raised, or None.
+      boot: Identifies the sidecar's process.
+    """
+
+    host: Host
+    items: tuple[Text | Display, ...]
+    size: int = 0
+    file: str = ""
+    tail: str = ""
+    pickled: bytes = b""
+    failure: Failure | None = None
+    boot: str = ""
+
+    @property
+    def text(self) -> str:
+        """What was printed, as far as it came along."""
+        return "".join(item.text for item in self.items if isinstance(item, Text))
+
+    @functools.cached_property
+    def value(self) -> Any:
+        """The last expression's value, unpickled when it is first asked for."""
+        return _unpickled(self.pickled) if self.pickled else None
+
+    def lines(self) -> Iterator[Text]:
+        """What was printed line by line, in the order in which the lines were completed."""
+        partial: dict[str, str] = {}
+        for item in self.items:
+            if isinstance(item, Text):
+                *lines, rest = (partial.pop(item.stream, "") + item.text).split("\n")
+                yield from (Text(item.stream, line) for line in lines)
+                if rest:
+                    partial[item.stream] = rest
+        yield from (Text(stream, rest) for stream, rest in partial.items())
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """A whole call.
+
+    Attributes:
+      call: Its id.
+      hosts: Every host's part, in the hosts' order.
+      arrays: Named outputs, as global arrays.
+      restarted: Hosts whose sidecar restarted since the last call: names defined before are gone there.
+    """
+
+    call: str
+    hosts: tuple[HostResult, ...]
+    arrays: Mapping[str, jax.Array] = field(default_factory=dict)
+    restarted: tuple[int, ...] = ()
+
+    @property
+    def values(self) -> dict[int, Any]:
+        """The last expression's value by host index."""
+        return {result.host.index: result.value for result in self.hosts}
+
+    def error(self) -> HostError | None:
+        """What hosts raised, equal exceptions counted as one; None when none did."""
+        groups: dict[tuple[str, str, str], list[HostResult]] = {}
+        for result in self.hosts:
+            if result.failure is not None:
+                failure = result.failure
+                groups.setdefault((failure.type, failure.message, failure.traceback), []).append(result)
+        if not groups:
+            return None
+        failures = []
+        for (kind, message, trace), results in groups.items():
+            first = results[0].failure
+            assert first is not None
+            indices = tuple(result.host.index for result in results)
+            failures.append(Failure(indices, kind, message, trace, first.line, first.text))
+        return HostError(failures, len(self.hosts))
+
+
+def read(answer: Answer) -> HostResult:
+    """One host's answer to a call."""
+    head = answer.head
+    transcript, error = head["transcript"], head["error"]
+    blobs = answer.parts[head["displays"] :]
+    items: list[Text | Display] = [_item(item, blobs) for item in transcript["items"]]
+    value = b""
+    if head["value"] is not None:
+        # Figures are shown before the value, which is always the last display.
+        last = items[-1] if items else None
+        if isinstance(last, Display):
+            items[-1] = Display(last.data, last.left, value=True)
+        if head["value"]["pickle"] is not None:
+            value = answer.parts[0]
+    failure = None
+    if error is not None:
+        failure = Failure(
+            (answer.host.index,), error["type"], error["message"], error["traceback"], error["line"], error["text"]
+        )
+    return HostResult(
+        host=answer.host,
+        items=tuple(items),
+        size=transcript["size"],
+        file=transcript["file"],
+        tail=transcript["tail"],
+        pickled=value,
+        failure=failure,
+        boot=head["boot"],
+    )
+
+
+def _item(item: dict[str, Any], blobs: Sequence[bytes]) -> Text | Display:
+    if item["kind"] != "display":
+        return Text(item["kind"], item["text"])
+    data: dict[str, str | bytes] = {}
+    left = {}
+    for kind, each in item["data"].items():
+        if "blob" in each:
+            blob = blobs[each["blob"]]
+            data[kind] = blob.decode("utf-8", "replace") if each["text"] else blob
+        else:
+            left[kind] = (int(each["size"]), str(each["file"]))
+    return Display(data, left)
+
+
+def _unpickled(data: bytes) -> Any:
+    import pickle
+
+    try:
+        return pickle.loads(data)
+    except Exception:
+        # A class that only the hosts have: the value was shown, and stays there.
+        return None

@@ -1,0 +1,217 @@
+"""Runs a cell on hosts: checks, sends, waits, and puts together what comes back."""
+
+from __future__ import annotations
+
+import ast
+import uuid
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pathways_jupyter.colocated import checks, placement, results
+from pathways_jupyter.colocated.channel import Answer, Channel, channel
+from pathways_jupyter.colocated.errors import CheckError, ColocatedError, Interrupted, name_hosts
+from pathways_jupyter.colocated.hosts import Host, choose, hosts
+from pathways_jupyter.colocated.memory import MEMORY
+from pathways_jupyter.colocated.waiting import wait
+
+if TYPE_CHECKING:
+    import jax
+
+LIMIT = 2 << 20
+"""Bytes of text that come back from each host, and four times as many of displays; the rest stays there in a file."""
+
+Follow = Callable[[str, Sequence[Host]], Any]
+"""Starts showing a call's lines as they are printed; see :mod:`pathways_jupyter.colocated.live`."""
+
+
+def run_cell(
+    source: str,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    outputs: Sequence[str] = (),
+    slices: str | Iterable[int] | None = None,
+    hosts_: str | Iterable[int] | None = None,
+    once: bool = False,
+    on_cpu: bool = False,
+    limit: int = LIMIT,
+    follow: Follow | None = None,
+) -> results.CallResult:
+    """Runs Python source on hosts, in the namespace that this session has there.
+
+    Args:
+      source: The cell.
+      inputs: What the cell sees as variables. JAX arrays go to the CPU devices of their hosts, sharded as they are;
+        anything else is pickled.
+      outputs: Names of arrays that come back. A global array keeps its sharding; what every host has for itself comes
+        back as one array, the hosts' parts one after the other.
+      slices: Run on these slices' hosts only; default: the hosts of `inputs`, or all.
+      hosts_: Run on these hosts only.
+      once: Run on the first of the hosts only.
+      on_cpu: Leave outputs on CPU devices; default: they go to the chips beside them.
+      limit: Bytes of text that each host sends along, and four times as many of displays.
+      follow: Called with the call's id and hosts when the call starts; what it returns is closed at the end.
+
+    Returns:
+      Every host's part; an exception on a host is in its part, and in ``result.error()``.
+
+    Raises:
+      CheckError: A check failed before anything was sent.
+      ColocatedError: The hosts went away, or outputs do not fit together.
+      Interrupted: Interrupt was pressed; the hosts were told to stop.
+      SyntaxError: The cell cannot be parsed.
+    """
+    call = uuid.uuid4().hex[:6]
+    filename = f"<cell {call}>"
+    ast.parse(source, filename)
+    arrays, values = _split(inputs or {})
+    chosen = _choose(arrays, slices, hosts_, once)
+    data = checks.pickled(values, names=values) if values else b""
+    _check(chosen, checks.imported(source), data)
+    way = channel(chosen, whole=bool(arrays or outputs))
+    moved = placement.to_cpus(arrays, chosen, way.everywhere)
+    head = {
+        "op": "cell",
+        "call": call,
+        "source": source,
+        "filename": filename,
+        "inputs": list(arrays),
+        "outputs": list(outputs),
+        "values": bool(values),
+        "limit": limit,
+        "live": follow is not None,
+    }
+    answers = _ask(way, head, [data] if values else [], moved, follow)
+    result = _result(call, answers)
+    if outputs and result.error() is None:
+        taken = _take(way, call, answers)
+        result = replace(
+            result,
+            arrays={
+                name: array if on_cpu else placement.to_chips(name, array, chosen) for name, array in taken.items()
+            },
+        )
+    return result
+
+
+def _split(inputs: Mapping[str, Any]) -> tuple[dict[str, jax.Array], dict[str, Any]]:
+    import jax
+
+    arrays = {name: value for name, value in inputs.items() if isinstance(value, jax.Array)}
+    return arrays, {name: value for name, value in inputs.items() if name not in arrays}
+
+
+def _choose(
+    arrays: Mapping[str, jax.Array],
+    slices: str | Iterable[int] | None,
+    indices: str | Iterable[int] | None,
+    once: bool,
+) -> tuple[Host, ...]:
+    everyone = hosts()
+    if slices is None and indices is None and arrays:
+        return choose(placement.needed(arrays, everyone) or everyone, once=once)
+    return choose(everyone, slices=slices, indices=indices, once=once)
+
+
+def _check(chosen: Sequence[Host], imported: Sequence[str], data: bytes) -> None:
+    known = MEMORY.facts(chosen)
+    different = checks.differences(checks.versions_here(), {index: facts.versions for index, facts in known.items()})
+    severe = [each for each in different if each.severe]
+    if severe and data:
+        raise CheckError(
+            f"What is made here does not run on the hosts: {'; '.join(map(str, severe))}. Nothing was run.",
+            hint=f"Use a sidecar with this JAX: pathways-jupyter sidecar build --jax-version {severe[0].here}"
+            if severe[0].component == "jax"
+            else f"Use a sidecar with Python {severe[0].here}, or a kernel with Python {severe[0].there}.",
+        )
+    for each in different:
+        if MEMORY.tell_once((each.component, each.there, each.hosts)):
+            warnings.warn(f"Versions differ: {each}.", stacklevel=4)
+    wanted = {*imported, *(checks.modules_needed(data) if data else ())}
+    suspects = sorted({name for facts in known.values() for name in wanted if name not in facts.packages})
+    if suspects:
+        answers = channel(chosen).ask({"op": "missing", "names": suspects})
+        checks.require_packages({answer.host.index: answer.head["missing"] for answer in answers})
+
+
+def _ask(
+    way: Channel, head: dict[str, Any], blobs: Sequence[bytes], inputs: Sequence[jax.Array], follow: Follow | None
+) -> tuple[Answer, ...]:
+    head["session"] = MEMORY.session
+    following = follow(head["call"], way.hosts) if follow else None
+
+    def stop() -> None:
+        channel(way.hosts).ask({"op": "cancel", "target": head["call"]})
+
+    try:
+        waited = wait(lambda: way.ask(head, blobs, inputs), stop)
+    finally:
+        if following is not None:
+            following.close()
+    if waited.interrupted:
+        raise Interrupted(_stopped(waited.result, way.hosts))
+    assert waited.result is not None
+    return waited.result
+
+
+def _stopped(answers: Sequence[Answer] | None, to: Sequence[Host]) -> str:
+    indices = name_hosts([host.index for host in to])
+    if answers is None:
+        return f"{indices} did not answer, and may still be running the call."
+    told: dict[str, list[int]] = {}
+    for answer in answers:
+        error = answer.head.get("error")
+        if error is None:
+            text = "had ended"
+        elif error["type"] == "Stopped":
+            text = f"will stop when this returns: {error['message']}"
+        else:
+            text = f"stopped in line {error['line']}: {error['text']}" if error["line"] else "stopped"
+        told.setdefault(text, []).append(answer.host.index)
+    return "; ".join(f"{name_hosts(found)} {text}" for text, found in told.items())
+
+
+def _result(call: str, answers: Sequence[Answer]) -> results.CallResult:
+    found = tuple(results.read(answer) for answer in answers)
+    restarted = tuple(each.host.index for each in found if MEMORY.restarted(each.host, each.boot))
+    return results.CallResult(call, found, restarted=restarted)
+
+
+def _take(way: Channel, call: str, answers: Sequence[Answer]) -> dict[str, jax.Array]:
+    specs = {answer.host.index: answer.head["outputs"] for answer in answers}
+    agreed = placement.agree(call, specs, way.hosts)
+    return dict(zip(agreed, way.take(call, list(agreed.values())), strict=True))
+
+
+def reset(**where: Any) -> None:
+    """Forgets the names that cells of this session defined; `where` is ``slices`` and ``indices``, see `choose`."""
+    channel(choose(hosts(), **where)).ask({"op": "reset", "session": MEMORY.session})
+
+
+def who(**where: Any) -> dict[int, dict[str, str]]:
+    """The names that cells of this session defined, each with its type, by host index."""
+    answers = channel(choose(hosts(), **where)).ask({"op": "who", "session": MEMORY.session})
+    return {answer.host.index: answer.head["names"] for answer in answers}
+
+
+def download(host: int, path: str, to: str) -> int:
+    """Copies the output that a call left on a host to a file here; returns its size in bytes.
+
+    Raises:
+      ColocatedError: The host does not have it any more.
+    """
+    way = channel(choose(hosts(), indices=[host]))
+    offset = 0
+    with open(to, "wb") as file:
+        while True:
+            try:
+                (answer,) = way.ask({"op": "read", "path": path, "offset": offset, "bytes": LIMIT})
+            except ColocatedError as error:
+                raise ColocatedError(
+                    f"Host {host} has no output {path} any more.", hint="Run the cell again."
+                ) from error
+            file.write(answer.parts[0])
+            offset += len(answer.parts[0])
+            if offset >= answer.head["size"] or not answer.parts[0]:
+                return offset

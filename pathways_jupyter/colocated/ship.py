@@ -1,0 +1,90 @@
+"""Sends the code of :mod:`pathways_jupyter.colocated.remote` to hosts that do not have this package.
+
+JAX pickles a colocated function with cloudpickle, which writes Python's own byte code: that runs only on the same
+version of Python. What is sent from here is source text instead, so that even a host of another version can say which
+one it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from importlib import resources
+from typing import Any
+
+# Modules of the remote package, each after those that it imports.
+_MODULES = (
+    "codec",
+    "transcript",
+    "streams",
+    "rich",
+    "failures",
+    "jobs",
+    "namespaces",
+    "arrays",
+    "facts",
+    "calls",
+    "serve",
+)
+
+_LOADER = """
+def load(package, sources, entry):
+    import sys, threading, types
+    with sys.__dict__.setdefault("_pathways_jupyter_lock", threading.RLock()):
+        if package + ".serve" not in sys.modules:
+            parent = types.ModuleType(package)
+            parent.__path__ = []
+            sys.modules[package] = parent
+            for name, text in sources:
+                module = types.ModuleType(package + "." + name)
+                module.__package__ = package
+                sys.modules[module.__name__] = module
+                try:
+                    exec(compile(text, "<" + module.__name__ + ">", "exec"), module.__dict__)
+                except BaseException:
+                    del sys.modules[module.__name__]
+                    raise
+                setattr(parent, name, module)
+    return getattr(sys.modules[package + ".serve"], entry)
+"""
+
+
+class Shipped:
+    """A function of ``remote/serve.py`` that JAX can send to a host.
+
+    Args:
+      entry: The function's name.
+      arguments: Its first arguments; JAX's meshes and shardings may be among them.
+    """
+
+    def __init__(self, entry: str, *arguments: Any) -> None:
+        self.__name__ = f"pathways_jupyter_{entry}"
+        self._entry = entry
+        self._arguments = arguments
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Only here to be called on a host."""
+        raise NotImplementedError
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial, (_Source(self._entry), *self._arguments)
+
+
+class _Source:
+    def __init__(self, entry: str) -> None:
+        self._entry = entry
+
+    def __call__(self) -> None:
+        """Makes this callable, as :class:`functools.partial` requires."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return eval, (_expression(self._entry),)
+
+
+@functools.cache
+def _expression(entry: str) -> str:
+    folder = resources.files("pathways_jupyter.colocated.remote")
+    sources = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
+    digest = hashlib.sha256(repr(sources).encode()).hexdigest()[:12]
+    package = f"_pathways_jupyter_{digest}"
+    return f"(lambda names: (exec({_LOADER!r}, names), names['load'])[1])({{}})({package!r}, {sources!r}, {entry!r})"
