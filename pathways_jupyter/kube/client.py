@@ -11,7 +11,7 @@ import asyncio
 import json
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -152,8 +152,13 @@ class Client:
         return await self.request("DELETE", path, query=query, body=body)
 
     @asynccontextmanager
-    async def stream(self, path: str, *, query: Query | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(
+        self, path: str, *, query: Query | None = None, patience: float | None = None
+    ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
         """GETs something that does not end by itself, such as a watch or a followed log.
+
+        Args:
+          patience: Seconds to go on trying while the server is away, instead of the client's own.
 
         Yields:
           The body's pieces as they come. Iterating raises `ConnectionLost` when they stop too early.
@@ -171,7 +176,7 @@ class Client:
                 body = await self._finish(response)
             raise self._refused(response.status, body, "GET", path, query)
 
-        response = await self._persist(attempt, again=True)
+        response = await self._persist(attempt, again=True, patience=patience)
         try:
             yield response.chunks()
         finally:
@@ -290,29 +295,29 @@ class Client:
 
     # Several attempts.
 
-    async def _persist(self, attempt: Callable[[], Awaitable[_T]], *, again: bool) -> _T:
+    async def _persist(self, attempt: Callable[[], Awaitable[_T]], *, again: bool, patience: float | None = None) -> _T:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience
+        deadline = loop.time() + (self._patience if patience is None else patience)
         pause = _FIRST_PAUSE_SECONDS
         renewed = False
         while True:
             try:
                 return await attempt()
             except TimeoutError as error:
-                if not again or not self._known or loop.time() > deadline:
+                if not again or not self._known or loop.time() >= deadline:
                     raise problems.unreachable(error, self.cluster.server) from error
             except Unreachable:
                 # Nothing was sent, so anything may be sent again; but only to a server that is known to exist.
-                if not self._known or loop.time() > deadline:
+                if not self._known or loop.time() >= deadline:
                     raise
             except ConnectionLost:
-                if not again or loop.time() > deadline:
+                if not again or loop.time() >= deadline:
                     raise
             except ApiError as error:
                 if error.status == 401 and not renewed and await self.cluster.credentials.renew():
                     renewed = True
                     continue
-                if error.status not in _BUSY or loop.time() > deadline:
+                if error.status not in _BUSY or loop.time() >= deadline:
                     raise
             await asyncio.sleep(pause * random.uniform(0.75, 1.25))
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

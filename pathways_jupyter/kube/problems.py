@@ -41,7 +41,7 @@ class Act:
 
 def act(method: str, path: str, query: Mapping[str, str] | None = None) -> Act:
     """Reads what a request does from its method, path and query."""
-    parts = [part for part in path.split("/") if part]
+    parts = [part for part in path.partition("?")[0].split("/") if part]
     group = ""
     if parts[:1] == ["api"]:
         parts = parts[2:]

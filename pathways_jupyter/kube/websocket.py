@@ -46,7 +46,7 @@ class Receiver(Protocol):
     """Who gets what arrives. Called from the event loop; must not block."""
 
     def payload(self, data: memoryview, *, first: bool, last: bool) -> None:
-        """A piece of a message; the view is only valid during the call."""
+        """A piece of a message, as a view of bytes that nobody changes."""
 
     def closed(self, error: ClusterError | None) -> None:
         """Nothing more comes; called once. None when the server said goodbye properly."""

@@ -1,0 +1,395 @@
+"""Connections to a port of a pod, through the API server.
+
+Each local connection gets a WebSocket of its own (``v4.channel.k8s.io``), so none waits for another, and bytes are
+handed on in the pieces in which they come. Either side that reads slowly makes the other side wait: what is held in
+between is bounded by the buffers of the two sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pathways_jupyter.errors import ClusterError
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import PODS
+from pathways_jupyter.kube.problems import ConnectionLost
+from pathways_jupyter.kube.websocket import WRITE_BUFFER_BYTES, WebSocket
+
+PROTOCOL = "v4.channel.k8s.io"
+GREETING_SECONDS = 1.0
+
+_DATA, _ERROR = 0, 1
+_DATA_CHANNEL = bytes([_DATA])
+_HELD_BYTES = 256 * 1024
+_LONGEST_ERROR = 4096
+
+
+class PortRefused(ClusterError):
+    """The pod is there, but nothing in it takes connections on that port."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A port of a pod."""
+
+    client: Client
+    namespace: str
+    pod: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"port {self.port} of pod {self.pod}"
+
+
+class Forward:
+    """A local socket whose connections all lead to one port of one pod; made by :func:`listen`.
+
+    Attributes:
+      target: Where connections lead.
+      address: The socket's path, or ``host:port``.
+      connections: How many are open now.
+    """
+
+    def __init__(self, target: Target, on_failure: Callable[[ClusterError], None] | None) -> None:
+        self.target = target
+        self.address = ""
+        self.connections = 0
+        self._on_failure = on_failure
+        self._server: asyncio.Server | None = None
+        self._path: Path | None = None
+        self._ready: Remote | None = None
+        self._open: set[_Local] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def prepare(self) -> None:
+        """Opens the first connection ahead, which shows that the way is free; the next local connection gets it.
+
+        Returns when the program in the pod has said something, or after :data:`GREETING_SECONDS` in silence.
+
+        Raises:
+          PortRefused: Nothing listens on the port.
+          ApiError: The pod is gone, or forwarding is forbidden.
+          ClusterError: The server could not be reached.
+        """
+        remote = await Remote.open(self.target)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GREETING_SECONDS):
+                    await remote.greeted.wait()
+            if remote.error is not None:
+                raise remote.error
+        except BaseException:
+            remote.close()
+            raise
+        before, self._ready = self._ready, remote
+        if before is not None:
+            before.close()
+
+    async def close(self) -> None:
+        """Stops listening and ends every connection."""
+        if self._server is not None:
+            self._server.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        for local in tuple(self._open):
+            local.abort()
+        if self._ready is not None:
+            self._ready.close()
+            self._ready = None
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def accepted(self, local: _Local) -> None:
+        """Connects a new local connection; called by it."""
+        self._open.add(local)
+        self.connections = len(self._open)
+        remote, self._ready = self._ready, None
+        if remote is not None and not remote.ended:
+            local.join(remote)
+            return
+        task = asyncio.get_running_loop().create_task(self._connect(local))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def finished(self, local: _Local, error: ClusterError | None) -> None:
+        """Forgets a local connection; called by it."""
+        self._open.discard(local)
+        self.connections = len(self._open)
+        if error is not None and self._on_failure is not None:
+            self._on_failure(error)
+
+    async def _connect(self, local: _Local) -> None:
+        try:
+            remote = await Remote.open(self.target)
+        except ClusterError as error:
+            local.fail(error)
+            return
+        local.join(remote)
+
+
+async def listen(
+    target: Target,
+    *,
+    path: Path | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    on_failure: Callable[[ClusterError], None] | None = None,
+) -> Forward:
+    """Listens on a unix socket (`path`), or on a TCP port of this machine.
+
+    Args:
+      path: Where to make the socket; its directory must be private.
+      port: 0 takes a free one.
+      on_failure: Called with the reason when a connection could not be made, or was lost.
+
+    Raises:
+      ClusterError: The path or the port is taken.
+    """
+    forward = Forward(target, on_failure)
+    loop = asyncio.get_running_loop()
+    try:
+        if path is not None:
+            forward._server = await loop.create_unix_server(lambda: _Local(forward), str(path))
+            os.chmod(path, 0o600)
+            forward._path, forward.address = path, str(path)
+        else:
+            forward._server = await loop.create_server(lambda: _Local(forward), host, port)
+            forward.address = f"{host}:{forward._server.sockets[0].getsockname()[1]}"
+    except OSError as error:
+        where = path or f"{host}:{port}"
+        raise ClusterError(
+            f"Cannot listen on {where}: {error.strerror or error}.", hint="Use another port, or 0 for any free one."
+        ) from error
+    return forward
+
+
+class Remote:
+    """The far half of a connection: a WebSocket, and who takes what comes out of it."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.greeted = asyncio.Event()
+        self.ended = False
+        self.error: ClusterError | None = None
+        self._socket: WebSocket | None = None
+        self._local: _Local | None = None
+        self._held: list[memoryview] = []
+        self._holding = 0
+        self._channel = -1
+        # Each channel begins with the port's number, which says nothing new.
+        self._skip = [2, 2]
+        self._complaint = b""
+
+    @classmethod
+    async def open(cls, target: Target) -> Remote:
+        """Opens a connection; whether anything listens on the port shows later, in :attr:`error`.
+
+        Raises:
+          ApiError: The pod is gone, or forwarding is forbidden.
+          ClusterError: The server could not be reached.
+        """
+        remote = cls(target)
+        remote._socket = await target.client.open_websocket(
+            PODS.path(target.namespace, target.pod, "portforward"),
+            remote,
+            protocols=(PROTOCOL,),
+            query={"ports": str(target.port)},
+        )
+        return remote
+
+    def join(self, local: _Local) -> None:
+        """Hands everything that came, and will come, to `local`."""
+        self._local = local
+        held, self._held, self._holding = self._held, [], 0
+        for data in held:
+            local.write(data)
+        if self._socket is not None:
+            self._socket.resume_reading()
+        if self.ended:
+            local.remote_closed(self.error)
+
+    def send(self, data: bytes) -> None:
+        """Sends bytes to the pod."""
+        if self._socket is not None:
+            self._socket.send(_DATA_CHANNEL, data)
+
+    def hold(self) -> None:
+        """Makes the pod wait."""
+        if self._socket is not None:
+            self._socket.pause_reading()
+
+    def go_on(self) -> None:
+        """Takes bytes from the pod again."""
+        if self._socket is not None:
+            self._socket.resume_reading()
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._local = None
+        if self._socket is not None:
+            self._socket.close()
+
+    # What the WebSocket calls.
+
+    def payload(self, data: memoryview, *, first: bool, last: bool) -> None:
+        """See :class:`pathways_jupyter.kube.websocket.Receiver`."""
+        if first:
+            self._channel = -1
+        if self._channel < 0 and len(data):
+            self._channel, data = data[0], data[1:]
+        if self._channel not in {_DATA, _ERROR}:
+            return
+        if skip := min(self._skip[self._channel], len(data)):
+            self._skip[self._channel] -= skip
+            data = data[skip:]
+        if not len(data):
+            return
+        if self._channel == _ERROR:
+            self._complaint = (self._complaint + data)[:_LONGEST_ERROR]
+            self._end(self._refusal())
+            return
+        self.greeted.set()
+        if self._local is not None:
+            self._local.write(data)
+            return
+        self._held.append(data)
+        self._holding += len(data)
+        if self._holding > _HELD_BYTES:
+            self.hold()
+
+    def closed(self, error: ClusterError | None) -> None:
+        """See :class:`pathways_jupyter.kube.websocket.Receiver`."""
+        if self._complaint:
+            error = self._refusal()
+        elif isinstance(error, ConnectionLost):
+            error = ConnectionLost(
+                f"The connection to {self.target} was lost: {str(error).partition('lost: ')[2] or error}",
+                hint="The pod may be gone, or the API server restarting; see %pathways status.",
+            )
+        self._end(error)
+
+    def pause(self) -> None:
+        """See :class:`pathways_jupyter.kube.websocket.Receiver`."""
+        if self._local is not None:
+            self._local.hold()
+
+    def resume(self) -> None:
+        """See :class:`pathways_jupyter.kube.websocket.Receiver`."""
+        if self._local is not None:
+            self._local.go_on()
+
+    def _refusal(self) -> PortRefused:
+        detail = " ".join(self._complaint.decode(errors="replace").split())
+        return PortRefused(
+            f"{self.target} takes no connections: {detail}".replace("port", "Port", 1),
+            hint="Check that the program in the pod is running; its log says why not.",
+        )
+
+    def _end(self, error: ClusterError | None) -> None:
+        if self.ended:
+            return
+        self.ended, self.error = True, error
+        self.greeted.set()
+        if self._local is not None:
+            self._local.remote_closed(error)
+
+
+class _Local(asyncio.Protocol):
+    """The near half of a connection."""
+
+    def __init__(self, forward: Forward) -> None:
+        self._forward = forward
+        self._transport: asyncio.Transport | None = None
+        self._remote: Remote | None = None
+        self._error: ClusterError | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See :class:`asyncio.Protocol`."""
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._transport = transport
+        # Until there is somebody to send it to.
+        transport.pause_reading()
+        self._forward.accepted(self)
+
+    def data_received(self, data: bytes) -> None:
+        """See :class:`asyncio.Protocol`."""
+        if self._remote is not None:
+            self._remote.send(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See :class:`asyncio.Protocol`."""
+        if self._remote is not None:
+            self._remote.close()
+            self._remote = None
+        self._transport = None
+        self._forward.finished(self, self._error)
+
+    def pause_writing(self) -> None:
+        """See :class:`asyncio.Protocol`."""
+        if self._remote is not None:
+            self._remote.hold()
+
+    def resume_writing(self) -> None:
+        """See :class:`asyncio.Protocol`."""
+        if self._remote is not None:
+            self._remote.go_on()
+
+    def join(self, remote: Remote) -> None:
+        """Connects this half with the far one."""
+        if self._transport is None:
+            remote.close()
+            return
+        self._remote = remote
+        remote.join(self)
+        self._transport.resume_reading()
+
+    def write(self, data: memoryview) -> None:
+        """Hands bytes of the pod to the local program."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def hold(self) -> None:
+        """Makes the local program wait."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Takes bytes from the local program again."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def remote_closed(self, error: ClusterError | None) -> None:
+        """Ends this half after the far one: properly, or as brokenly as that one ended."""
+        if error is not None:
+            self.fail(error)
+        elif self._transport is not None:
+            self._transport.close()
+
+    def fail(self, error: ClusterError) -> None:
+        """Ends this half, so that the local program sees a broken connection and not a short answer."""
+        self._error = self._error or error
+        if self._transport is not None:
+            connection = self._transport.get_extra_info("socket")
+            if connection is not None and connection.family != socket.AF_UNIX:
+                _reset_on_close(connection)
+        self.abort()
+
+    def abort(self) -> None:
+        """Ends this half at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _reset_on_close(connection: socket.socket) -> None:
+    import struct
+
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
