@@ -42,7 +42,7 @@ class Record:
         """The object as JSON."""
         if self._encoded is None:
             self._encoded = json.dumps(self.object, separators=(",", ":"), ensure_ascii=False).encode(
-                "utf-8", "surrogatepass"
+                "utf-8", "replace"
             )
         return self._encoded
 
@@ -98,6 +98,11 @@ class Watch:
         if not self._queue:
             raise StopAsyncIteration
         return self._queue.popleft()
+
+    @property
+    def pending(self) -> bool:
+        """Whether something has gathered."""
+        return bool(self._queue)
 
     async def batch(self) -> list[Change]:
         """Waits for at least one change and gives all that have gathered; empty once the watch is closed.

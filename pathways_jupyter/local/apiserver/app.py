@@ -1,0 +1,185 @@
+"""The API server itself: HTTPS on loopback, tokens, and who answers what."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+
+from aiohttp import web
+
+from pathways_jupyter.errors import LocalClusterError
+from pathways_jupyter.local.apiserver import bodies, openapi, status
+from pathways_jupyter.local.apiserver.access import answer_review, review_at
+from pathways_jupyter.local.apiserver.discovery import discover
+from pathways_jupyter.local.apiserver.objects import Objects
+from pathways_jupyter.local.apiserver.pki import certificates
+from pathways_jupyter.local.apiserver.pods import Pods
+from pathways_jupyter.local.apiserver.resources import PODS
+from pathways_jupyter.local.apiserver.route import Route, find_route
+from pathways_jupyter.local.apiserver.runtime import PodRuntime
+from pathways_jupyter.local.apiserver.status import StatusError
+from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.apiserver.users import Rule, User, Users, question_of, refuse
+
+ADMIN = "pathways-local-admin"
+_HEALTH = {"/healthz", "/livez", "/readyz"}
+_STOP_SECONDS = 2.0
+_log = logging.getLogger(__name__)
+
+
+class ApiServer:
+    """The Kubernetes API over one store.
+
+    Args:
+      store: The cluster's state; it outlives the server.
+      runtime: Whoever runs the pods.
+      directory: Where certificates and tokens are kept, made by :meth:`start` where they are missing; a later server on
+        the same directory has the same ones.
+      port: The port on 127.0.0.1; 0 takes a free one.
+    """
+
+    def __init__(self, store: Store, runtime: PodRuntime, *, directory: Path, port: int = 0) -> None:
+        self._store = store
+        self._directory = directory
+        self._users = Users(directory / "tokens.json")
+        self._objects = Objects(store)
+        self._pods = Pods(store, runtime)
+        self._port = port
+        self._listener: asyncio.Server | None = None
+        self._connections: web.Server | None = None
+        self._answering: set[asyncio.Task[object]] = set()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """What goes into a kubeconfig as ``server``."""
+        return f"https://127.0.0.1:{self._port}"
+
+    @property
+    def ca(self) -> Path:
+        """The certificate with which clients know this server."""
+        return self._directory / "ca.crt"
+
+    @property
+    def connections(self) -> int:
+        """Clients that are connected now."""
+        return 0 if self._connections is None else len(self._connections.connections)
+
+    def add_token(self, name: str, rules: Sequence[Rule] | None = None, groups: Sequence[str] = ()) -> str:
+        """A token for a user called `name`; the same one each time for the same name and rules.
+
+        Args:
+          rules: What its bearer may do, in RBAC's terms; None for everything.
+          groups: What groups its bearer is in.
+        """
+        return self._users.add(name, rules, groups)
+
+    async def start(self) -> None:
+        """Begins to listen.
+
+        Raises:
+          LocalClusterError: The port is taken.
+        """
+        context: ssl.SSLContext = certificates(self._directory).server_context()
+        self._connections = web.Server(
+            self._handle,
+            handler_cancellation=True,
+            access_log=None,
+            keepalive_timeout=3600.0,
+        )
+        loop = asyncio.get_running_loop()
+        try:
+            self._listener = await loop.create_server(
+                self._connections, "127.0.0.1", self._port, ssl=context, backlog=1024, reuse_address=True
+            )
+        except OSError as error:
+            raise LocalClusterError(
+                f"The local cluster's API cannot listen on 127.0.0.1:{self._port}: {error}.",
+                hint="Stop what listens there, or remove the local cluster and start it anew.",
+            ) from error
+        self._port = self._listener.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Stops listening and drops every connection at once, whatever it is doing."""
+        if self._listener is None or self._connections is None:
+            return
+        self._listener.close()
+        for connection in self._connections.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+        for task in list(self._answering):
+            task.cancel()
+        if self._answering:
+            await asyncio.wait(list(self._answering), timeout=_STOP_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_SECONDS):
+                await self._connections.shutdown(0)
+                await self._listener.wait_closed()
+        self._listener = self._connections = None
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        task = asyncio.current_task()
+        assert task is not None
+        self._answering.add(task)
+        try:
+            return await self._answer(request)
+        except StatusError as error:
+            return bodies.refusal(error)
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            _log.exception("%s %s failed", request.method, request.path)
+            text = f"Internal error occurred: {type(error).__name__}"
+            return bodies.refusal(StatusError(text, status=500, reason="InternalError"))
+        finally:
+            self._answering.discard(task)
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        user = self._users.who(request.headers.get("Authorization", ""))
+        if user is None:
+            raise status.unauthorized()
+        path = request.path
+        kind = review_at(path)
+        if kind and request.method == "POST":
+            return bodies.answer(answer_review(kind, user, await bodies.read_object(request)), status=201)
+        route = find_route(self._store.resources, request.method, path, request.query)
+        if route is None:
+            return self._document(request)
+        self._authorize(request, user, route)
+        if route.resource.key == PODS.key and route.subresource not in ("", "status"):
+            return await self._pods.serve(request, route)
+        return await self._objects.serve(request, route)
+
+    def _authorize(self, request: web.BaseRequest, user: User, route: Route) -> None:
+        """A WebSocket begins as a GET yet does what a POST does, so it needs the right to both."""
+        verbs = [route.verb]
+        if route.subresource in ("exec", "attach", "portforward") and route.verb == "get":
+            verbs.append("create")
+        for verb in verbs:
+            if not user.may(question_of(route, verb)):
+                raise refuse(user, route, verb)
+
+    def _document(self, request: web.BaseRequest) -> web.Response:
+        if request.method not in ("GET", "HEAD"):
+            raise status.no_such_resource()
+        path, accept = request.path, request.headers.get("Accept", "")
+        if path in _HEALTH:
+            return web.Response(text="ok")
+        if path.startswith("/openapi/"):
+            found = openapi.document(self._store.resources, path)
+        else:
+            found = discover(self._store.resources, path, accept)
+        if found is None:
+            raise status.no_such_resource()
+        response = bodies.answer(found)
+        if found.get("kind") == "APIGroupDiscoveryList":
+            response.headers["Content-Type"] = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        return response

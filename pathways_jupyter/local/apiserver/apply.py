@@ -1,0 +1,174 @@
+"""Server-side apply: each manager owns the fields that it last applied, and nobody overrules another unasked.
+
+Ownership is kept where real servers keep it, in ``metadata.managedFields``, and only for managers that apply: writers
+that replace or patch own nothing and are not in anyone's way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pathways_jupyter.local.apiserver.patch import clone, merge_key
+from pathways_jupyter.local.apiserver.resources import Object, ResourceType
+from pathways_jupyter.local.apiserver.status import StatusError
+from pathways_jupyter.local.apiserver.strategy import now
+
+Path = tuple[str, ...]
+"""Steps as ``fieldsV1`` spells them: ``f:name`` for a field, ``k:{...}`` for the element of a keyed list."""
+
+_OWN = {("f:apiVersion",), ("f:kind",), ("f:metadata", "f:name"), ("f:metadata", "f:namespace")}
+
+
+def apply_configuration(
+    resource: ResourceType, old: Object | None, wanted: Object, manager: str, *, force: bool, subresource: str = ""
+) -> Object:
+    """What `old` becomes when `manager` applies `wanted`.
+
+    Raises:
+      StatusError: 409, another manager owns a field that is to get another value, and `force` is not set.
+    """
+    wanted = clone(wanted)
+    wanted.get("metadata", {}).pop("managedFields", None)
+    mine = {path for path in _leaves(wanted, ()) if path not in _OWN}
+    current: Object = old if old is not None else {}
+    entries = list(current.get("metadata", {}).get("managedFields") or ())
+    others = [each for each in entries if not _is(each, manager, subresource)]
+    before = next(
+        (set(_paths(each.get("fieldsV1") or {})) for each in entries if _is(each, manager, subresource)), set()
+    )
+    owned = {id(each): set(_paths(each.get("fieldsV1") or {})) for each in others}
+    conflicts = [
+        (str(each.get("manager")), path)
+        for each in others
+        for path in sorted(mine & owned[id(each)])
+        if _at(current, path) != _at(wanted, path)
+    ]
+    if conflicts and not force:
+        raise _conflict(conflicts)
+    result: Object = clone(current)
+    kept = set().union(*owned.values()) if owned else set()
+    for path in sorted(before - mine - kept, key=len, reverse=True):
+        _drop(result, path)
+    result = _merged(result, wanted, "")
+    if conflicts:
+        taken = {path for _, path in conflicts}
+        others = [{**each, "fieldsV1": _tree(owned[id(each)] - taken)} for each in others]
+    own: Object = {
+        "manager": manager,
+        "operation": "Apply",
+        "apiVersion": resource.api_version,
+        "time": now(),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": _tree(mine),
+    }
+    if subresource:
+        own["subresource"] = subresource
+    unchanged = next((each for each in entries if {**each, "time": ""} == {**own, "time": ""}), own)
+    result.setdefault("metadata", {})["managedFields"] = [*(each for each in others if each["fieldsV1"]), unchanged]
+    return result
+
+
+def _is(entry: Object, manager: str, subresource: str) -> bool:
+    return (
+        entry.get("manager") == manager
+        and entry.get("operation") == "Apply"
+        and entry.get("subresource", "") == subresource
+    )
+
+
+def _leaves(value: Any, path: Path) -> Iterator[Path]:
+    if isinstance(value, dict) and value:
+        for key, each in value.items():
+            yield from _leaves(each, (*path, f"f:{key}"))
+        return
+    field = path[-1][2:] if path and path[-1].startswith("f:") else ""
+    key = merge_key(field, value) if isinstance(value, list) else None
+    if key is None:
+        yield path
+        return
+    for each in value:
+        yield from _leaves(each, (*path, f"k:{json.dumps({key: each[key]}, separators=(',', ':'))}"))
+
+
+def _paths(tree: Object, path: Path = ()) -> Iterator[Path]:
+    for key, inner in tree.items():
+        if key == ".":
+            continue
+        if inner:
+            yield from _paths(inner, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def _tree(paths: set[Path]) -> Object:
+    tree: Object = {}
+    for path in sorted(paths):
+        place = tree
+        for step in path:
+            place = place.setdefault(step, {})
+    return tree
+
+
+def _step(value: Any, step: str) -> Any:
+    if step.startswith("f:"):
+        return value.get(step[2:]) if isinstance(value, dict) else None
+    wanted = json.loads(step[2:])
+    if not isinstance(value, list):
+        return None
+    return next((each for each in value if isinstance(each, dict) and wanted.items() <= each.items()), None)
+
+
+def _at(value: Any, path: Path) -> Any:
+    for step in path:
+        value = _step(value, step)
+    return value
+
+
+def _drop(obj: Any, path: Path) -> None:
+    """Removes a field, and what becomes empty by it."""
+    parent = _at(obj, path[:-1])
+    step = path[-1]
+    if step.startswith("f:") and isinstance(parent, dict):
+        parent.pop(step[2:], None)
+    elif isinstance(parent, list):
+        found = _step(parent, step)
+        if found is not None:
+            parent.remove(found)
+    if len(path) > 1 and (_is_empty(parent, path)):
+        _drop(obj, path[:-1])
+
+
+def _is_empty(parent: Any, path: Path) -> bool:
+    if path[-2].startswith("k:") and isinstance(parent, dict):
+        return set(parent) <= set(json.loads(path[-2][2:]))
+    return parent in ({}, [])
+
+
+def _merged(old: Any, new: Any, field: str) -> Any:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {**old, **{key: _merged(old.get(key), value, key) for key, value in new.items()}}
+    if isinstance(old, list) and isinstance(new, list):
+        key = merge_key(field, old, new)
+        if key is not None:
+            by_key = {json.dumps(each[key]): each for each in old}
+            for each in new:
+                name = json.dumps(each[key])
+                by_key[name] = _merged(by_key.get(name), each, "")
+            return list(by_key.values())
+    return new
+
+
+def _conflict(conflicts: list[tuple[str, Path]]) -> StatusError:
+    causes = [
+        {
+            "reason": "FieldManagerConflict",
+            "message": f'conflict with "{manager}"',
+            "field": "".join(f".{step[2:]}" if step.startswith("f:") else f"[{step[2:]}]" for step in path),
+        }
+        for manager, path in conflicts
+    ]
+    count = f"{len(causes)} conflict{'s' if len(causes) > 1 else ''}"
+    told = "; ".join(f"{each['message']}: {each['field']}" for each in causes)
+    return StatusError(f"Apply failed with {count}: {told}", status=409, reason="Conflict", details={"causes": causes})

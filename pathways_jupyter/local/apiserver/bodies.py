@@ -1,0 +1,164 @@
+"""Bodies in and out: JSON or YAML read within limits, and answers in the form that the client accepts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from pathways_jupyter.local.apiserver.patch import PatchKind
+from pathways_jupyter.local.apiserver.resources import Object
+from pathways_jupyter.local.apiserver.status import StatusError, bad_request, body_too_large, unsupported_media
+
+LIMIT = 3 * 1024 * 1024
+"""Bytes that a request's body may have."""
+
+_JSON = ("application/json", "text/json", "")
+_YAML = ("application/yaml", "application/x-yaml", "text/yaml")
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a client wants an answer: ``Table``, ``PartialObjectMetadata`` or plain (empty)."""
+
+    shape: str = ""
+    yaml: bool = False
+
+
+def accepted_form(header: str) -> Form:
+    """Reads an ``Accept`` header.
+
+    Raises:
+      StatusError: 406, the client takes nothing that this server can give.
+    """
+    if not header.strip():
+        return Form()
+    for part in header.split(","):
+        kind, *parameters = (each.strip() for each in part.split(";"))
+        given = dict(each.split("=", 1) for each in parameters if "=" in each)
+        if kind in _YAML:
+            return Form(yaml=True)
+        if kind in ("application/json", "*/*", "application/*", "text/plain"):
+            shape = given.get("as", "").removesuffix("List")
+            if shape in ("", "Table", "PartialObjectMetadata"):
+                return Form(shape)
+    raise StatusError(
+        "only the following media types are accepted: application/json, application/yaml",
+        status=406,
+        reason="NotAcceptable",
+    )
+
+
+async def read_bytes(request: web.BaseRequest) -> bytes:
+    """The whole body.
+
+    Raises:
+      StatusError: 413, it is larger than :data:`LIMIT`.
+    """
+    if (request.content_length or 0) > LIMIT:
+        raise body_too_large(LIMIT)
+    pieces, size = [], 0
+    async for piece in request.content.iter_any():
+        size += len(piece)
+        if size > LIMIT:
+            raise body_too_large(LIMIT)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def read_object(request: web.BaseRequest, *, optional: bool = False) -> Object:
+    """The body as one object; an empty body is ``{}`` where it is `optional`.
+
+    Raises:
+      StatusError: 400, 413 or 415.
+    """
+    data = await read_bytes(request)
+    if not data and optional:
+        return {}
+    if request.content_type in _YAML:
+        value = parse_yaml(data)
+    elif request.content_type in _JSON or request.content_type == "application/octet-stream":
+        value = parse_json(data)
+    else:
+        raise unsupported_media(request.content_type, ["application/json", "application/yaml"])
+    if not isinstance(value, dict):
+        raise bad_request("the body of the request must be an object")
+    return value
+
+
+async def read_patch(request: web.BaseRequest) -> tuple[PatchKind, Any]:
+    """The body as a patch.
+
+    Raises:
+      StatusError: 400, 413 or 415.
+    """
+    try:
+        kind = PatchKind(request.content_type)
+    except ValueError as error:
+        raise unsupported_media(request.content_type, [str(each) for each in PatchKind]) from error
+    data = await read_bytes(request)
+    return kind, parse_yaml(data) if kind is PatchKind.APPLY else parse_json(data)
+
+
+def parse_json(data: bytes) -> Any:
+    """Reads JSON, strictly.
+
+    Raises:
+      StatusError: 400.
+    """
+    try:
+        value = json.loads(data, parse_constant=_no_constant)
+        if b"\\u" in data:
+            text = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise bad_request(f"the body of the request is not JSON: {error}") from error
+    return value
+
+
+def parse_yaml(data: bytes) -> Any:
+    """Reads YAML without aliases, which could make a small text stand for a huge object.
+
+    Raises:
+      StatusError: 400.
+    """
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(data, loader)):
+            raise bad_request("aliases in YAML are not supported")
+        return parse_json(json.dumps(yaml.load(data, loader), default=str).encode())
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
+        raise bad_request(f"the body of the request is not YAML: {error}") from error
+
+
+def encode(obj: Any) -> bytes:
+    """JSON as it is sent."""
+    return json.dumps(obj, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+
+
+def answer(data: bytes | Object, *, status: int = 200, form: Form | None = None) -> web.Response:
+    """A response that carries an object, encoded or not."""
+    if form is not None and form.yaml:
+        import yaml
+
+        obj = json.loads(data) if isinstance(data, bytes) else data
+        return web.Response(body=yaml.safe_dump(obj).encode(), status=status, content_type="application/yaml")
+    body = data if isinstance(data, bytes) else encode(data)
+    return web.Response(body=body, status=status, content_type="application/json")
+
+
+def refusal(error: StatusError) -> web.Response:
+    """A response that carries a refusal."""
+    response = answer(error.to_object(), status=error.status)
+    seconds = error.details.get("retryAfterSeconds")
+    if seconds:
+        response.headers["Retry-After"] = str(seconds)
+    return response
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

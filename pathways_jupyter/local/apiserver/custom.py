@@ -1,0 +1,162 @@
+"""Custom resources against the schema of their definition: pruning, defaults and validation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pathways_jupyter.local.apiserver.patch import clone
+from pathways_jupyter.local.apiserver.resources import Object, ResourceType
+from pathways_jupyter.local.apiserver.status import invalid
+
+Schema = Mapping[str, Any]
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+}
+_KEEP = "x-kubernetes-preserve-unknown-fields"
+
+
+def check_custom(resource: ResourceType, obj: Object, unknown: list[str]) -> Object:
+    """A custom resource without unknown fields, whose paths are added to `unknown`.
+
+    Raises:
+      StatusError: 422, it breaks a rule of its schema.
+    """
+    if not resource.schema:
+        return obj
+    causes: list[tuple[str, str]] = []
+    plain = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
+    found = _check(plain, resource.schema, "", causes, unknown, top=True)
+    if causes:
+        name = obj.get("metadata", {}).get("name", "") if isinstance(obj.get("metadata"), dict) else ""
+        raise invalid(resource, str(name), causes)
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], **found}
+
+
+def fill_defaults(schema: Schema, value: Any) -> Any:
+    """`value` with the schema's defaults where it says nothing."""
+    if isinstance(value, dict):
+        properties = schema.get("properties") or {}
+        more = schema.get("additionalProperties")
+        filled = dict(value)
+        for key, inner in properties.items():
+            if key not in filled and "default" in inner:
+                filled[key] = clone(inner["default"])
+        for key, each in filled.items():
+            inner = properties.get(key) or (more if isinstance(more, dict) else {})
+            filled[key] = fill_defaults(inner, each)
+        return filled
+    if isinstance(value, list) and isinstance(schema.get("items"), dict):
+        return [fill_defaults(schema["items"], each) for each in value]
+    return value
+
+
+def immutable_causes(schema: Schema, new: Any, old: Any, path: str = "") -> list[tuple[str, str]]:
+    """Fields that the schema declares immutable (the rule ``self == oldSelf``) and that differ."""
+    if new is None or old is None:
+        return []
+    for rule in schema.get("x-kubernetes-validations") or ():
+        if rule.get("rule", "").replace(" ", "") == "self==oldSelf" and new != old:
+            return [(path.lstrip("."), f"Invalid value: {rule.get('message') or 'field is immutable'}")]
+    causes: list[tuple[str, str]] = []
+    if isinstance(new, dict) and isinstance(old, dict):
+        for key, inner in (schema.get("properties") or {}).items():
+            causes += immutable_causes(inner, new.get(key), old.get(key), f"{path}.{key}")
+    if isinstance(new, list) and isinstance(old, list) and isinstance(schema.get("items"), dict):
+        for index, (left, right) in enumerate(zip(new, old, strict=False)):
+            causes += immutable_causes(schema["items"], left, right, f"{path}[{index}]")
+    return causes
+
+
+def _check(
+    value: Any, schema: Schema, path: str, causes: list[tuple[str, str]], unknown: list[str], *, top: bool = False
+) -> Any:
+    if value is None and schema.get("nullable"):
+        return None
+    where = path.lstrip(".") or "<root>"
+    if schema.get("x-kubernetes-int-or-string"):
+        fits = isinstance(value, int | str) and not isinstance(value, bool)
+    else:
+        wanted = _TYPES.get(schema.get("type", ""))
+        fits = wanted is None or (isinstance(value, wanted) and (bool in wanted or not isinstance(value, bool)))
+    if not fits:
+        kind = schema.get("type", "integer or string")
+        causes.append((where, f'Invalid value: "{type(value).__name__}": must be of type {kind}'))
+        return value
+    causes += [(where, why) for why in _limits(value, schema)]
+    if isinstance(value, dict):
+        return _check_object(value, schema, path, causes, unknown, top)
+    if isinstance(value, list) and isinstance(schema.get("items"), dict):
+        _check_keys(value, schema, where, causes)
+        return [_check(each, schema["items"], f"{path}[{i}]", causes, unknown) for i, each in enumerate(value)]
+    return value
+
+
+def _check_object(
+    value: Object, schema: Schema, path: str, causes: list[tuple[str, str]], unknown: list[str], top: bool
+) -> Object:
+    properties, more = schema.get("properties") or {}, schema.get("additionalProperties")
+    found: Object = {}
+    for key, each in value.items():
+        inner = properties.get(key)
+        if inner is None and isinstance(more, dict):
+            inner = more
+        if inner is not None:
+            if each is None and not inner.get("nullable"):
+                continue
+            found[key] = _check(each, inner, f"{path}.{key}", causes, unknown)
+        elif schema.get(_KEEP) or more is True or not (properties or more is False or "type" in schema):
+            found[key] = each
+        else:
+            unknown.append(f"{path}.{key}")
+    for key in schema.get("required") or ():
+        if key not in found and not (top and key in ("metadata", "kind", "apiVersion")):
+            default = "default" in (properties.get(key) or {})
+            causes += [] if default else [(f"{path}.{key}".lstrip("."), "Required value")]
+    return found
+
+
+def _check_keys(value: list[Any], schema: Schema, where: str, causes: list[tuple[str, str]]) -> None:
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    seen: list[Any] = []
+    for index, each in enumerate(value if keys else ()):
+        identity = [each.get(key) for key in keys] if isinstance(each, dict) else each
+        if identity in seen:
+            causes.append((f"{where}[{index}]", f"Duplicate value: {dict(zip(keys, identity, strict=False))}"))
+        seen.append(identity)
+
+
+def _limits(value: Any, schema: Schema) -> list[str]:
+    why = []
+    if schema.get("enum") and value not in schema["enum"]:
+        listed = ", ".join(f'"{each}"' for each in schema["enum"])
+        why.append(f'Unsupported value: "{value}": supported values: {listed}')
+    if isinstance(value, str):
+        pattern = schema.get("pattern")
+        if pattern and not re.search(pattern, value):
+            why.append(f'Invalid value: "{value}": must match {pattern!r}')
+        why += _size(len(value), schema.get("minLength"), schema.get("maxLength"), "characters")
+    elif isinstance(value, list):
+        why += _size(len(value), schema.get("minItems"), schema.get("maxItems"), "items")
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        low, high = schema.get("minimum"), schema.get("maximum")
+        if low is not None and value < low:
+            why.append(f"Invalid value: {value}: must be greater than or equal to {low}")
+        if high is not None and value > high:
+            why.append(f"Invalid value: {value}: must be less than or equal to {high}")
+    return why
+
+
+def _size(size: int, low: int | None, high: int | None, what: str) -> list[str]:
+    if low is not None and size < low:
+        return [f"Invalid value: should have at least {low} {what}"]
+    if high is not None and size > high:
+        return [f"Too many: {size}: must have at most {high} {what}"]
+    return []

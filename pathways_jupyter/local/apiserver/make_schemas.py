@@ -1,0 +1,82 @@
+"""Writes ``schemas.json``: the names and types of the built-in kinds' fields, as the official Python client knows them.
+
+Run by hand (``python -m pathways_jupyter.local.apiserver.make_schemas``) when that client's major version changes. The
+client's own models cannot serve in its place: importing them costs more than starting the whole cluster.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter.local.apiserver.resources import BUILTIN
+
+TARGET = Path(__file__).with_name("schemas.json")
+_MODELS = {"Event": "CoreV1Event"}
+_ANY = {"V1JSONSchemaProps", "V1ManagedFieldsEntry"}
+_QUANTITIES = {"limits", "requests", "capacity", "allocatable", "allocatedResources", "overhead", "min", "max", "used"}
+_PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", datetime.datetime: "time", bytes: "string"}
+
+
+def make() -> dict[str, dict[str, str]]:
+    """Fields by kind: a plain type, another kind's name, ``[]TYPE`` or ``{}TYPE``; ``!`` marks what must be there."""
+    import kubernetes.client.models as models
+
+    kinds: dict[str, dict[str, str]] = {}
+    waiting = [getattr(models, _MODELS.get(each.kind, f"V1{each.kind}")) for each in BUILTIN]
+    while waiting:
+        model = waiting.pop()
+        name = _name(model)
+        if name in kinds:
+            continue
+        fields = kinds[name] = {}
+        for key, field in model.model_fields.items():
+            alias = _alias(key, field)
+            found: list[Any] = []
+            kind = _type(field.annotation, found)
+            if alias in _QUANTITIES and kind == "{}string":
+                kind = "{}quantity"
+            fields[alias + ("!" if field.is_required() else "")] = kind
+            waiting += found
+    return dict(sorted(kinds.items()))
+
+
+def _alias(key: str, field: Any) -> str:
+    if field.validation_alias is not None:
+        choices = getattr(field.validation_alias, "choices", [field.validation_alias])
+        return str(choices[0])
+    return str(field.alias or key)
+
+
+def _name(model: type) -> str:
+    name = model.__name__
+    return name.removeprefix("Core").removeprefix("V1")
+
+
+def _type(annotation: Any, found: list[Any]) -> str:
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _type(arguments[0], found)
+    if origin in (typing.Union, types.UnionType):
+        options = {_type(each, found) for each in arguments if each is not type(None)}
+        if len(options) == 1:
+            return options.pop()
+        return "int-or-string" if options == {"integer", "string"} else "any"
+    if origin is list:
+        return "[]" + _type(arguments[0], found)
+    if origin is dict:
+        return "{}" + _type(arguments[1], found)
+    if annotation in _PLAIN:
+        return _PLAIN[annotation]
+    if isinstance(annotation, type) and hasattr(annotation, "model_fields") and annotation.__name__ not in _ANY:
+        found.append(annotation)
+        return _name(annotation)
+    return "any"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(json.dumps(make(), indent=0, separators=(",", ":")) + "\n", encoding="utf-8")

@@ -1,0 +1,322 @@
+"""The verbs on objects, as HTTP carries them: read the request, ask the store, shape the answer."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from pathways_jupyter.local.apiserver import bodies, status
+from pathways_jupyter.local.apiserver.apply import apply_configuration
+from pathways_jupyter.local.apiserver.bodies import Form
+from pathways_jupyter.local.apiserver.patch import PatchKind, apply_patch
+from pathways_jupyter.local.apiserver.printing import as_metadata, as_table
+from pathways_jupyter.local.apiserver.resources import (
+    ENDPOINTS,
+    EVENTS,
+    LEASES,
+    PODS,
+    SERVICE_ACCOUNTS,
+    Object,
+    ResourceType,
+)
+from pathways_jupyter.local.apiserver.route import Route, flag, number, read_revision
+from pathways_jupyter.local.apiserver.schema import Checked, check_object
+from pathways_jupyter.local.apiserver.selectors import Test, all_of, field_test, label_test
+from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.apiserver.watch import Record
+from pathways_jupyter.local.apiserver.watching import stream_changes
+
+_CREATED_BY_UPDATE = {LEASES.key, ENDPOINTS.key, EVENTS.key}
+_DELETION_GIVES_OBJECT = {PODS.key, SERVICE_ACCOUNTS.key}
+_PROPAGATIONS = ("", "Orphan", "Background", "Foreground")
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """What a client says about a deletion, in the query or in the body."""
+
+    grace: int | None = None
+    propagation: str = ""
+    uid: str = ""
+    revision: str = ""
+    dry_run: bool = False
+
+
+class Objects:
+    """Serves the plain verbs on every type."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def serve(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
+        """Answers one request.
+
+        Raises:
+          StatusError: It cannot be done.
+        """
+        form = bodies.accepted_form(request.headers.get("Accept", ""))
+        if route.verb == "get":
+            record = self._store.record(route.resource, self._namespace(route), route.name)
+            return self._one(route.resource, record, form, request)
+        if route.verb == "list":
+            return self._list(request, route, form)
+        if route.verb == "watch":
+            test = selection(request, route.resource)
+            return await stream_changes(request, self._store, route, test, form)
+        if route.verb == "create":
+            return await self._create(request, route, form)
+        if route.verb == "update":
+            return await self._update(request, route, form)
+        if route.verb == "patch":
+            return await self._patch(request, route, form)
+        if route.verb == "delete":
+            return await self._delete(request, route)
+        return await self._delete_many(request, route)
+
+    def _namespace(self, route: Route) -> str:
+        return route.namespace if route.resource.namespaced else ""
+
+    def _one(
+        self, resource: ResourceType, record: Record, form: Form, request: web.BaseRequest, code: int = 200
+    ) -> web.Response:
+        obj = versioned(resource, record.object)
+        if form.shape == "Table":
+            table = as_table(
+                resource, [obj], obj["metadata"]["resourceVersion"], request.query.get("includeObject", "")
+            )
+            return bodies.answer(table, status=code)
+        if form.shape == "PartialObjectMetadata":
+            return bodies.answer(as_metadata(obj), status=code)
+        return bodies.answer(record.encoded if obj is record.object else obj, status=code, form=form)
+
+    def _list(self, request: web.BaseRequest, route: Route, form: Form) -> web.Response:
+        query, resource = request.query, route.resource
+        wanted = read_revision(query.get("resourceVersion", ""))
+        if wanted is not None and wanted > self._store.revision:
+            raise status.too_large(wanted, self._store.revision)
+        records = self._store.records(resource, self._namespace(route), selection(request, resource))
+        metadata: dict[str, Any] = {"resourceVersion": str(self._store.revision)}
+        records = _page(records, number(query, "limit"), query.get("continue", ""), metadata)
+        objects = [versioned(resource, record.object) for record in records]
+        if form.shape == "Table":
+            table = as_table(resource, objects, metadata["resourceVersion"], query.get("includeObject", ""))
+            table["metadata"] = metadata
+            return bodies.answer(table)
+        if form.shape == "PartialObjectMetadata":
+            items = [as_metadata(each) for each in objects]
+            return bodies.answer(
+                {
+                    "kind": "PartialObjectMetadataList",
+                    "apiVersion": "meta.k8s.io/v1",
+                    "metadata": metadata,
+                    "items": items,
+                }
+            )
+        head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
+        plain = all(each is record.object for each, record in zip(objects, records, strict=True))
+        encoded = [record.encoded for record in records] if plain else [bodies.encode(each) for each in objects]
+        return bodies.answer(bodies.encode(head)[:-1] + b',"items":[' + b",".join(encoded) + b"]}", form=form)
+
+    async def _create(self, request: web.BaseRequest, route: Route, form: Form) -> web.Response:
+        checked = self._checked(request, route, await bodies.read_object(request))
+        _keep_managers(checked.object, None)
+        obj = self._store.create(route.resource, checked.object, namespace=route.namespace, dry_run=is_dry_run(request))
+        return _warned(self._one(route.resource, Record(obj), form, request, 201), checked)
+
+    async def _update(self, request: web.BaseRequest, route: Route, form: Form) -> web.Response:
+        checked = self._checked(request, route, await bodies.read_object(request))
+        obj, dry_run, code = checked.object, is_dry_run(request), 200
+        old = self._store.find(route.resource, self._namespace(route), route.name)
+        _keep_managers(obj, old)
+        if old is None and route.resource.key in _CREATED_BY_UPDATE and not route.subresource:
+            obj, code = self._store.create(route.resource, obj, namespace=route.namespace, dry_run=dry_run), 201
+        else:
+            obj = self._store.update(route.resource, obj, subresource=route.subresource, dry_run=dry_run)
+        return _warned(self._one(route.resource, Record(obj), form, request, code), checked)
+
+    async def _patch(self, request: web.BaseRequest, route: Route, form: Form) -> web.Response:
+        kind, patch = await bodies.read_patch(request)
+        resource, namespace, dry_run, code = route.resource, self._namespace(route), is_dry_run(request), 200
+        if kind is PatchKind.STRATEGIC and resource.custom:
+            raise status.unsupported_media(kind, [PatchKind.JSON, PatchKind.MERGE, PatchKind.APPLY])
+        old = self._store.find(resource, namespace, route.name)
+        if kind is PatchKind.APPLY:
+            manager = request.query.get("fieldManager", "")
+            if not isinstance(patch, dict) or not manager:
+                raise status.bad_request("an apply patch must be an object and name its fieldManager")
+            given = self._checked(request, route, patch)
+            new = apply_configuration(
+                resource, old, given.object, manager, force=flag(request.query, "force"), subresource=route.subresource
+            )
+        else:
+            if old is None:
+                raise status.not_found(resource, route.name)
+            new = apply_patch(old, patch, kind)
+            if not isinstance(new, dict):
+                raise status.bad_request("the patched object is not an object")
+        checked = self._checked(request, route, new)
+        if kind is not PatchKind.APPLY:
+            _keep_managers(checked.object, old)
+        if old is None:
+            obj, code = self._store.create(resource, checked.object, namespace=route.namespace, dry_run=dry_run), 201
+        else:
+            obj = self._store.update(resource, checked.object, subresource=route.subresource, dry_run=dry_run)
+        return _warned(self._one(resource, Record(obj), form, request, code), checked)
+
+    async def _delete(self, request: web.BaseRequest, route: Route) -> web.Response:
+        resource, namespace = route.resource, self._namespace(route)
+        wish = await read_deletion(request)
+        obj = self._store.delete(
+            resource,
+            namespace,
+            route.name,
+            grace=wish.grace,
+            propagation=wish.propagation,
+            uid=wish.uid,
+            revision=wish.revision,
+            dry_run=wish.dry_run,
+        )
+        remains = self._store.find(resource, namespace, route.name) is not None
+        if remains or resource.key in _DELETION_GIVES_OBJECT:
+            return bodies.answer(versioned(resource, obj))
+        details = {"name": route.name, "kind": resource.plural, "uid": obj["metadata"]["uid"]}
+        if resource.group:
+            details["group"] = resource.group
+        return bodies.answer(
+            {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+        )
+
+    async def _delete_many(self, request: web.BaseRequest, route: Route) -> web.Response:
+        resource, wish = route.resource, await read_deletion(request)
+        deleted = []
+        for record in self._store.records(resource, self._namespace(route), selection(request, resource)):
+            metadata = record.object["metadata"]
+            deleted.append(
+                self._store.delete(
+                    resource,
+                    metadata.get("namespace", ""),
+                    metadata["name"],
+                    grace=wish.grace,
+                    propagation=wish.propagation,
+                    dry_run=wish.dry_run,
+                )
+            )
+        return bodies.answer(
+            {
+                "kind": f"{resource.kind}List",
+                "apiVersion": resource.api_version,
+                "metadata": {"resourceVersion": str(self._store.revision)},
+                "items": [versioned(resource, each) for each in deleted],
+            }
+        )
+
+    def _checked(self, request: web.BaseRequest, route: Route, obj: Object) -> Checked:
+        """`obj`, which a client sent, once its shape and its place are known to be right."""
+        resource = route.resource
+        for field, wanted in (("kind", resource.kind), ("apiVersion", resource.api_version)):
+            if obj.setdefault(field, wanted) != wanted:
+                raise status.bad_request(
+                    f"the {field} in the data ({obj[field]}) does not match the expected {field} ({wanted})"
+                )
+        checked = check_object(resource, obj, request.query.get("fieldValidation", "Warn"))
+        metadata = checked.object.setdefault("metadata", {})
+        if resource.namespaced and metadata.setdefault("namespace", route.namespace) != route.namespace:
+            raise status.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        if route.name and metadata.setdefault("name", route.name) != route.name:
+            raise status.bad_request(
+                f"the name of the object ({metadata['name']}) does not match the name on the URL ({route.name})"
+            )
+        return checked
+
+
+def selection(request: web.BaseRequest, resource: ResourceType) -> Test | None:
+    """The test that a request's selectors ask for, or None.
+
+    Raises:
+      StatusError: 400.
+    """
+    labels, fields = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
+    return all_of(label_test(labels) if labels else None, field_test(fields, resource) if fields else None)
+
+
+def is_dry_run(request: web.BaseRequest) -> bool:
+    """Whether nothing is to be changed.
+
+    Raises:
+      StatusError: 400, the query asks for a kind of dry run that does not exist.
+    """
+    values = request.query.getall("dryRun", [])
+    if any(value != "All" for value in values):
+        raise status.bad_request(f'dryRun: Unsupported value: "{values[0]}": supported values: "All"')
+    return bool(values)
+
+
+async def read_deletion(request: web.BaseRequest) -> Deletion:
+    """What a client says about a deletion; the query wins over the body.
+
+    Raises:
+      StatusError: 400.
+    """
+    body = await bodies.read_object(request, optional=True)
+    preconditions = body.get("preconditions") or {}
+    grace = number(request.query, "gracePeriodSeconds")
+    if grace is None:
+        grace = body.get("gracePeriodSeconds")
+    propagation = request.query.get("propagationPolicy") or body.get("propagationPolicy") or ""
+    if body.get("orphanDependents") is not None:
+        propagation = "Orphan" if body["orphanDependents"] else "Background"
+    proper = grace is None or (isinstance(grace, int) and not isinstance(grace, bool) and grace >= 0)
+    if not proper or propagation not in _PROPAGATIONS or not isinstance(preconditions, dict):
+        raise status.bad_request("these delete options are not valid")
+    dry_run = is_dry_run(request) or body.get("dryRun") == ["All"]
+    uid, revision = (str(preconditions.get(key) or "") for key in ("uid", "resourceVersion"))
+    return Deletion(grace, propagation, uid, revision, dry_run)
+
+
+def versioned(resource: ResourceType, obj: Object) -> Object:
+    """`obj` as this version of its type serves it."""
+    return obj if obj["apiVersion"] == resource.api_version else {**obj, "apiVersion": resource.api_version}
+
+
+def _keep_managers(obj: Object, old: Object | None) -> None:
+    """Who owns which fields is not for clients to write."""
+    obj["metadata"].pop("managedFields", None)
+    if old is not None and "managedFields" in old["metadata"]:
+        obj["metadata"]["managedFields"] = old["metadata"]["managedFields"]
+
+
+def _warned(response: web.Response, checked: Checked) -> web.Response:
+    for warning in checked.warnings:
+        quoted = warning.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{quoted}"')
+    return response
+
+
+def _page(records: Sequence[Record], limit: int | None, token: str, metadata: dict[str, Any]) -> Sequence[Record]:
+    """One page of a list: every page carries the first one's revision, so that a watch from it misses nothing."""
+    if token:
+        try:
+            after = json.loads(base64.urlsafe_b64decode(token))
+            metadata["resourceVersion"], place = str(int(after["rv"])), (str(after["start"][0]), str(after["start"][1]))
+        except (ValueError, KeyError, TypeError, IndexError, binascii.Error) as error:
+            raise status.bad_request("continue key is not valid") from error
+        records = [record for record in records if _place(record) > place]
+    if not limit or len(records) <= limit:
+        return records
+    token = json.dumps({"rv": int(metadata["resourceVersion"]), "start": _place(records[limit - 1])})
+    metadata["continue"] = base64.urlsafe_b64encode(token.encode()).decode()
+    metadata["remainingItemCount"] = len(records) - limit
+    return records[:limit]
+
+
+def _place(record: Record) -> tuple[str, str]:
+    metadata = record.object["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]

@@ -1,0 +1,208 @@
+"""What can be done with a pod beyond its object: logs, programs, ports, eviction, binding."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from aiohttp import web
+
+from pathways_jupyter.local.apiserver import bodies, status
+from pathways_jupyter.local.apiserver.columns import seconds_of
+from pathways_jupyter.local.apiserver.portforward import forward_ports
+from pathways_jupyter.local.apiserver.remotecommand import attach_over_websocket, exec_over_websocket
+from pathways_jupyter.local.apiserver.resources import PODS, Object
+from pathways_jupyter.local.apiserver.route import Route, flag, number
+from pathways_jupyter.local.apiserver.runtime import PodRuntime
+from pathways_jupyter.local.apiserver.store import Store
+
+_REFUSAL_SECONDS = 0.05
+"""How long a log that is to be followed may take to refuse; one that is empty yet says nothing at all."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A container that a request is about."""
+
+    pod: Object
+    container: str
+
+    @property
+    def uid(self) -> str:
+        """The pod's."""
+        return str(self.pod["metadata"]["uid"])
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What the pod's status says of the container."""
+        found = self.pod.get("status") or {}
+        for field in ("containerStatuses", "initContainerStatuses"):
+            for each in found.get(field) or ():
+                if each.get("name") == self.container:
+                    return dict(each)
+        return {}
+
+
+class Pods:
+    """Serves the subresources of pods."""
+
+    def __init__(self, store: Store, runtime: PodRuntime) -> None:
+        self._store = store
+        self._runtime = runtime
+
+    async def serve(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
+        """Answers one request.
+
+        Raises:
+          StatusError: It cannot be done.
+        """
+        if route.subresource == "log":
+            return await self._log(request, route)
+        if route.subresource == "eviction":
+            return await self._evict(request, route)
+        if route.subresource == "binding":
+            return await self._bind(request, route)
+        pod = self.pod(route)
+        if request.headers.get("Upgrade", "").lower() != "websocket":
+            raise status.bad_request("unable to upgrade: this path needs a WebSocket or SPDY connection")
+        if route.subresource == "portforward":
+            return await forward_ports(request, self._runtime, pod)
+        target = self.target(request, pod)
+        if route.subresource == "attach":
+            return await attach_over_websocket(request, self._runtime, target.uid, target.container)
+        return await exec_over_websocket(request, self._runtime, target.uid, target.container)
+
+    def pod(self, route: Route) -> Object:
+        """The pod that a request is about.
+
+        Raises:
+          StatusError: 404.
+        """
+        return self._store.record(PODS, route.namespace, route.name).object
+
+    def target(self, request: web.BaseRequest, pod: Object) -> Target:
+        """The container that a request is about: the named one, the annotated default, or the only one.
+
+        Raises:
+          StatusError: 400, there is no such container, or several to choose from.
+        """
+        spec, name = pod["spec"], pod["metadata"]["name"]
+        names = [each["name"] for each in spec["containers"]]
+        everything = [*names, *(each["name"] for each in spec.get("initContainers") or ())]
+        wanted = request.query.get("container", "")
+        if wanted:
+            if wanted not in everything:
+                raise status.bad_request(f"container {wanted} is not valid for pod {name}")
+            return Target(pod, wanted)
+        default = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container", "")
+        if default in names:
+            return Target(pod, default)
+        if len(names) > 1:
+            raise status.bad_request(
+                f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]"
+            )
+        return Target(pod, names[0])
+
+    async def _log(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
+        query = request.query
+        target = self.target(request, self.pod(route))
+        since, limit = _since(request), number(query, "limitBytes")
+        previous = flag(query, "previous")
+        waiting = target.state.get("state", {}).get("waiting") if target.state else {"reason": "ContainerCreating"}
+        if waiting is not None and not previous and not target.state.get("restartCount"):
+            raise status.bad_request(
+                f'container "{target.container}" in pod "{route.name}" is waiting to start:'
+                f" {waiting.get('reason') or 'ContainerCreating'}"
+            )
+        pieces = self._runtime.logs(
+            target.uid,
+            target.container,
+            follow=flag(query, "follow"),
+            tail=number(query, "tailLines"),
+            previous=previous,
+            since=since,
+            timestamps=flag(query, "timestamps"),
+        )
+        async with contextlib.aclosing(cast("AsyncGenerator[bytes, None]", pieces)) as stream:
+            first = await _begin(stream, target, wait=not flag(query, "follow"))
+            response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
+            response.enable_chunked_encoding()
+            await response.prepare(request)
+            await _copy(response, stream, first, limit)
+        return response
+
+    async def _evict(self, request: web.BaseRequest, route: Route) -> web.Response:
+        pod = self.pod(route)
+        body = await bodies.read_object(request, optional=True)
+        options = body.get("deleteOptions") or {}
+        if not isinstance(options, dict):
+            raise status.bad_request("deleteOptions must be an object")
+        grace = options.get("gracePeriodSeconds")
+        self._store.delete(
+            PODS,
+            route.namespace,
+            route.name,
+            grace=grace if isinstance(grace, int) else None,
+            uid=pod["metadata"]["uid"],
+        )
+        return bodies.answer({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}, status=201)
+
+    async def _bind(self, request: web.BaseRequest, route: Route) -> web.Response:
+        target = (await bodies.read_object(request)).get("target")
+        node = target.get("name") if isinstance(target, dict) else None
+        if not isinstance(node, str) or not node:
+            raise status.bad_request("a binding must name its target node")
+        if self.pod(route)["spec"].get("nodeName"):
+            raise status.conflict(PODS, route.name, "the pod is already assigned to a node")
+        self._store.edit(PODS, route.namespace, route.name, lambda pod: pod["spec"].update(nodeName=node))
+        return bodies.answer({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}, status=201)
+
+
+async def _begin(stream: AsyncGenerator[bytes, None], target: Target, *, wait: bool) -> asyncio.Task[bytes]:
+    """Asks for the first piece before the answer begins, so that a refusal can still be told as one."""
+    first = asyncio.ensure_future(_next(stream))
+    try:
+        await asyncio.wait({first}, timeout=None if wait else _REFUSAL_SECONDS)
+    except asyncio.CancelledError:
+        first.cancel()
+        raise
+    if first.done() and isinstance(error := first.exception(), LookupError | OSError):
+        raise status.bad_request(
+            f'logs of container "{target.container}" in pod "{target.pod["metadata"]["name"]}" not found: {error}'
+        )
+    return first
+
+
+async def _next(stream: AsyncGenerator[bytes, None]) -> bytes:
+    return await anext(stream, b"")
+
+
+async def _copy(
+    response: web.StreamResponse, stream: AsyncGenerator[bytes, None], first: asyncio.Task[bytes], limit: int | None
+) -> None:
+    left = float("inf") if limit is None else limit
+    try:
+        piece = await first
+        while piece and left > 0:
+            piece = piece if len(piece) <= left else piece[: int(left)]
+            left -= len(piece)
+            await response.write(piece)
+            piece = await _next(stream) if left > 0 else b""
+    except (LookupError, OSError):
+        return
+    finally:
+        first.cancel()
+
+
+def _since(request: web.BaseRequest) -> float | None:
+    seconds, stamp = number(request.query, "sinceSeconds"), request.query.get("sinceTime", "")
+    if seconds is not None:
+        return time.time() - seconds
+    moment = seconds_of(stamp)
+    if stamp and moment is None:
+        raise status.bad_request(f'sinceTime: Invalid value: "{stamp}"')
+    return moment

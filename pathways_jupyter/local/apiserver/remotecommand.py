@@ -1,0 +1,189 @@
+"""Exec and attach over WebSocket: standard streams, terminal size and the final status, each on its channel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+from aiohttp import web
+
+from pathways_jupyter.local.apiserver.bodies import encode
+from pathways_jupyter.local.apiserver.channels import next_message, open_channels, send_stream
+from pathways_jupyter.local.apiserver.route import flag
+from pathways_jupyter.local.apiserver.runtime import ExecProcess, PodRuntime
+from pathways_jupyter.local.apiserver.status import StatusError, bad_request
+
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_STDIN, _STDOUT, _STDERR, _STATUS, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
+_LAST_OUTPUT_SECONDS = 2.0
+"""How long output may still come after the program's end, from children that it left behind."""
+
+SUCCESS = {"metadata": {}, "status": "Success"}
+
+
+async def exec_over_websocket(
+    request: web.BaseRequest, runtime: PodRuntime, uid: str, container: str
+) -> web.StreamResponse:
+    """Runs a command in a container, wired to a WebSocket.
+
+    Raises:
+      StatusError: 400 (no command, no streams), 403 (protocol), 404 (the container does not run).
+    """
+    command = check_exec(request)
+    stdin, tty = flag(request.query, "stdin"), flag(request.query, "tty")
+    started: ExecProcess | OSError
+    try:
+        started = await runtime.exec(uid, container, command, stdin=stdin, tty=tty)
+    except LookupError as error:
+        raise container_not_found(container) from error
+    except OSError as error:
+        started = error
+    try:
+        socket = await open_channels(request, PROTOCOLS)
+        if isinstance(started, OSError):
+            await socket.send_bytes(bytes([_STATUS]) + encode(unstartable(command, started)))
+        else:
+            await _serve(socket, started, flag(request.query, "stdout"), flag(request.query, "stderr"))
+    finally:
+        if not isinstance(started, OSError):
+            started.kill()
+    await socket.close()
+    return socket
+
+
+async def attach_over_websocket(
+    request: web.BaseRequest, runtime: PodRuntime, uid: str, container: str
+) -> web.StreamResponse:
+    """Shows what a container prints from now on; containers here have no standard input to attach to.
+
+    Raises:
+      StatusError: 403, a protocol that is not spoken here.
+    """
+    socket = await open_channels(request, PROTOCOLS)
+    output = asyncio.create_task(_send_logs(socket, runtime, uid, container))
+    gone = asyncio.create_task(_until_gone(socket))
+    try:
+        await asyncio.wait({output, gone}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (output, gone):
+            task.cancel()
+        await asyncio.gather(output, gone, return_exceptions=True)
+    await socket.close()
+    return socket
+
+
+def check_exec(request: web.BaseRequest) -> list[str]:
+    """The command of an exec request.
+
+    Raises:
+      StatusError: 400, it names no command or no stream.
+    """
+    command = request.query.getall("command", [])
+    if not command or "\0" in "".join(command):
+        raise bad_request("you must specify at least 1 command for the container")
+    if not any(flag(request.query, each) for each in ("stdin", "stdout", "stderr")):
+        raise bad_request("you must specify at least one of stdin, stdout, stderr")
+    return command
+
+
+def container_not_found(container: str) -> StatusError:
+    """404: the container does not run."""
+    return StatusError(
+        f'unable to upgrade connection: container not found ("{container}")', status=404, reason="NotFound"
+    )
+
+
+def unstartable(command: list[str], error: OSError) -> dict[str, Any]:
+    """The final status of a program that could not be started."""
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "reason": "InternalError",
+        "message": f'Internal error occurred: error executing command in container: exec: "{command[0]}": {error}',
+        "code": 500,
+    }
+
+
+def exit_status(code: int) -> dict[str, Any]:
+    """The final status of a program that ended."""
+    if code == 0:
+        return dict(SUCCESS)
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "reason": "NonZeroExitCode",
+        "message": f"command terminated with non-zero exit code: exit status {code}",
+        "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+    }
+
+
+def resize(process: ExecProcess, message: bytes) -> None:
+    """Obeys a resize message; one that makes no sense changes nothing."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        size = json.loads(message)
+        width, height = int(size["Width"]), int(size["Height"])
+        if 0 < width < 65536 and 0 < height < 65536:
+            process.resize(width, height)
+
+
+async def drain_outputs(outputs: list[asyncio.Task[None]], process: ExecProcess) -> int:
+    """Waits for a program's end and for the last of its output; gives its exit code."""
+    code = await process.wait()
+    if outputs:
+        await asyncio.wait(outputs, timeout=_LAST_OUTPUT_SECONDS)
+    return code
+
+
+async def discard(reader: asyncio.StreamReader) -> None:
+    """Reads what nobody wants, so that the program does not block on it."""
+    while await reader.read(65536):
+        pass
+
+
+async def _serve(socket: web.WebSocketResponse, process: ExecProcess, stdout: bool, stderr: bool) -> None:
+    outputs = [
+        asyncio.create_task(send_stream(socket, channel, reader) if wanted else discard(reader))
+        for channel, reader, wanted in ((_STDOUT, process.stdout, stdout), (_STDERR, process.stderr, stderr))
+        if reader is not None
+    ]
+    inwards = asyncio.create_task(_pump_in(socket, process))
+    ended = asyncio.create_task(drain_outputs(outputs, process))
+    try:
+        await asyncio.wait({inwards, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():
+            await socket.send_bytes(bytes([_STATUS]) + encode(exit_status(ended.result())))
+    finally:
+        tasks = (*outputs, inwards, ended)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _pump_in(socket: web.WebSocketResponse, process: ExecProcess) -> None:
+    """Client to program, until the client goes."""
+    while (message := await next_message(socket)) is not None:
+        channel, data = message
+        if channel == _STDIN and process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.write(bytes(data))
+                await process.stdin.drain()
+        elif channel == _RESIZE:
+            resize(process, bytes(data))
+        elif channel == _CLOSE and bytes(data) == bytes([_STDIN]) and process.stdin is not None:
+            process.stdin.close()
+
+
+async def _send_logs(socket: web.WebSocketResponse, runtime: PodRuntime, uid: str, container: str) -> None:
+    with contextlib.suppress(LookupError, OSError):
+        async for piece in runtime.logs(
+            uid, container, follow=True, tail=0, previous=False, since=None, timestamps=False
+        ):
+            await socket.send_bytes(bytes([_STDOUT]) + piece)
+    await socket.send_bytes(bytes([_STATUS]) + encode(SUCCESS))
+
+
+async def _until_gone(socket: web.WebSocketResponse) -> None:
+    while await next_message(socket) is not None:
+        pass

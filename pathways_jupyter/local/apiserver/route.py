@@ -1,0 +1,135 @@
+"""What a request asks for: its verb and its place, read from method, path and query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pathways_jupyter.local.apiserver.resources import NAMESPACES, Registry, ResourceType
+from pathways_jupyter.local.apiserver.status import StatusError, bad_request, method_not_allowed, no_such_resource
+
+_ONE = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_MANY = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
+_CONNECT = {"exec", "attach", "portforward"}
+_SUBRESOURCE_VERBS: Mapping[str, frozenset[str]] = {
+    "status": frozenset({"get", "update", "patch"}),
+    "finalize": frozenset({"update"}),
+    "log": frozenset({"get"}),
+    "eviction": frozenset({"create"}),
+    "binding": frozenset({"create"}),
+    **dict.fromkeys(_CONNECT, frozenset({"get", "create"})),
+}
+_TRUE = {"1", "true", "True", "t", "TRUE"}
+
+
+@dataclass(frozen=True)
+class Route:
+    """One request for objects."""
+
+    verb: str
+    resource: ResourceType
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def target(self) -> str:
+        """``pods/log``, as rules name it."""
+        return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
+
+
+def find_route(registry: Registry, method: str, path: str, query: Mapping[str, str]) -> Route | None:
+    """The objects that a request asks for, or None when its path is not one of objects.
+
+    Raises:
+      StatusError: 404, no such resource; 405, the resource has no such verb.
+    """
+    parts = path.strip("/").split("/")
+    if len(parts) > 2 and parts[:2] == ["api", "v1"]:
+        group, version, rest = "", "v1", parts[2:]
+    elif len(parts) > 3 and parts[0] == "apis":
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    if any(part in ("", ".", "..") for part in rest):
+        raise no_such_resource()
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and not _of_namespace(registry, group, version, rest):
+        namespace, rest = rest[1], rest[2:]
+    resource = registry.find(group, version, rest[0])
+    if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
+        raise no_such_resource()
+    name, subresource = (*rest[1:], "", "")[:2]
+    if resource.key == NAMESPACES.key and name:
+        namespace = name
+    return _checked(Route(_verb(method, name, subresource, query), resource, namespace, name, subresource))
+
+
+def flag(query: Mapping[str, str], name: str) -> bool:
+    """Whether the query says yes to `name`."""
+    return query.get(name, "") in _TRUE
+
+
+def number(query: Mapping[str, str], name: str) -> int | None:
+    """A whole number of at least 0 from the query, or None when it is not given.
+
+    Raises:
+      StatusError: 400, it is something else.
+    """
+    text = query.get(name, "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise bad_request(f'{name}: Invalid value: "{text}": must be a whole number of at least 0')
+    return int(text)
+
+
+def _of_namespace(registry: Registry, group: str, version: str, rest: list[str]) -> bool:
+    return len(rest) == 3 and registry.find(group, version, rest[2]) is None
+
+
+def _verb(method: str, name: str, subresource: str, query: Mapping[str, str]) -> str:
+    method = "GET" if method == "HEAD" else method
+    if subresource and method == "POST":
+        return "create"
+    verb = (_ONE if name else _MANY).get(method)
+    if verb is None:
+        raise method_not_allowed()
+    return "watch" if verb == "list" and flag(query, "watch") else verb
+
+
+def _checked(route: Route) -> Route:
+    resource, subresource = route.resource, route.subresource
+    if not subresource:
+        if route.verb == "create" and resource.namespaced and not route.namespace:
+            raise method_not_allowed()
+        if route.verb not in ("list", "watch", "deletecollection") and resource.namespaced and not route.namespace:
+            raise no_such_resource()
+        return route
+    known = (
+        subresource in resource.subresources
+        or (subresource == "status" and resource.has_status)
+        or (subresource == "finalize" and resource.key == NAMESPACES.key)
+    )
+    if not known:
+        raise no_such_resource()
+    if route.verb not in _SUBRESOURCE_VERBS[subresource]:
+        raise method_not_allowed()
+    return route
+
+
+def read_revision(text: str) -> int | None:
+    """A resourceVersion from a query; None for "whatever there is now".
+
+    Raises:
+      StatusError: 400, it is not one that this server gave out.
+    """
+    if text in ("", "0"):
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise _bad_revision(text)
+    return int(text)
+
+
+def _bad_revision(text: str) -> StatusError:
+    return bad_request(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')

@@ -1,0 +1,161 @@
+"""Whether what a client sent has the shape of its kind: right types, no unknown fields, custom resources' own rules.
+
+Everything past this point may count on the shapes; without it a malformed object would surface as a server error.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from pathways_jupyter.local.apiserver.custom import check_custom
+from pathways_jupyter.local.apiserver.resources import Object, ResourceType
+from pathways_jupyter.local.apiserver.status import bad_request, invalid
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?")
+_LARGEST = 2**63
+_UNCHECKED = ("status", "involvedObject")
+"""Parts in which a real API server does not insist on required fields either."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """An object of the right shape, without the fields that its kind does not have."""
+
+    object: Object
+    warnings: tuple[str, ...] = ()
+
+
+class _Misfit(Exception):
+    """A value of the wrong type."""
+
+    def __init__(self, path: str, wanted: str, value: Any) -> None:
+        super().__init__(f"{path.lstrip('.')}: expected {wanted}, got {_name(value)}")
+
+
+@functools.cache
+def kinds() -> Mapping[str, Mapping[str, str]]:
+    """The built-in kinds' fields; see :func:`make_schemas.make` for the notation."""
+    text = files(__package__).joinpath("schemas.json").read_text(encoding="utf-8")
+    found: Mapping[str, Mapping[str, str]] = json.loads(text)
+    return found
+
+
+@functools.cache
+def fields(kind: str) -> Mapping[str, tuple[str, bool]]:
+    """A built-in kind's fields: type, and whether it must be there."""
+    return {key.removesuffix("!"): (value, key.endswith("!")) for key, value in kinds()[kind].items()}
+
+
+def check_object(resource: ResourceType, obj: Object, validation: str) -> Checked:
+    """Checks what a client sent.
+
+    Args:
+      validation: What to do about unknown fields: ``Strict`` refuses, ``Warn`` warns, ``Ignore`` drops them silently.
+
+    Raises:
+      StatusError: 400 for wrong types and, when strict, unknown fields; 422 for missing or forbidden values.
+    """
+    if validation not in ("", "Strict", "Warn", "Ignore"):
+        raise bad_request(f'fieldValidation: Unsupported value: "{validation}"')
+    unknown: list[str] = []
+    missing: list[tuple[str, str]] = []
+    try:
+        if resource.custom:
+            metadata = _value(obj.get("metadata") or {}, "ObjectMeta", ".metadata", unknown, missing)
+            found = {**check_custom(resource, obj, unknown), "metadata": metadata}
+        else:
+            found = _value(obj, resource.kind, "", unknown, missing)
+    except _Misfit as error:
+        raise bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
+        ) from error
+    if missing:
+        raise invalid(resource, str(found.get("metadata", {}).get("name", "")), missing)
+    warnings = tuple(f'unknown field "{path.lstrip(".")}"' for path in unknown)
+    if validation == "Strict" and warnings:
+        raise bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}:'
+            f" strict decoding error: {', '.join(warnings)}"
+        )
+    return Checked(found, () if validation == "Ignore" else warnings)
+
+
+def _value(value: Any, kind: str, path: str, unknown: list[str], missing: list[tuple[str, str]]) -> Any:
+    if kind == "any":
+        return value
+    if kind.startswith("[]"):
+        if not isinstance(value, list):
+            raise _Misfit(path, "a list", value)
+        return [_value(each, kind[2:], f"{path}[{i}]", unknown, missing) for i, each in enumerate(value)]
+    if kind.startswith("{}"):
+        if not isinstance(value, dict):
+            raise _Misfit(path, "an object", value)
+        return {key: _value(each, kind[2:], f"{path}.{key}", unknown, missing) for key, each in value.items()}
+    if kind in kinds():
+        return _structure(value, kind, path, unknown, missing)
+    return _plain(value, kind, path)
+
+
+def _structure(value: Any, kind: str, path: str, unknown: list[str], missing: list[tuple[str, str]]) -> Object:
+    if not isinstance(value, dict):
+        raise _Misfit(path, "an object", value)
+    known, found = fields(kind), {}
+    for key, each in value.items():
+        if key not in known:
+            unknown.append(f"{path}.{key}")
+        elif each is not None:
+            found[key] = _value(each, known[key][0], f"{path}.{key}", unknown, missing)
+    if not path.startswith(tuple(f".{each}" for each in _UNCHECKED)):
+        missing += [
+            (f"{path}.{key}".lstrip("."), "Required value")
+            for key, (_, must) in known.items()
+            if must and key not in found
+        ]
+    return found
+
+
+def _plain(value: Any, kind: str, path: str) -> Any:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if kind == "quantity":
+        text = str(value) if whole or isinstance(value, float) else value
+        if not isinstance(text, str) or not _QUANTITY.fullmatch(text):
+            raise _Misfit(path, "a quantity", value)
+        return text
+    fits = {
+        "string": isinstance(value, str),
+        "integer": whole and -_LARGEST <= value < _LARGEST,
+        "number": whole or isinstance(value, float),
+        "boolean": isinstance(value, bool),
+        "int-or-string": isinstance(value, str) or (whole and -_LARGEST <= value < _LARGEST),
+        "time": isinstance(value, str) and bool(_TIME.fullmatch(value)),
+    }
+    if not fits[kind]:
+        raise _Misfit(path, f"a {kind}" if kind != "integer" else "an integer", value)
+    return value
+
+
+def walk(kind: str) -> Iterator[str]:
+    """Every built-in kind that `kind` is made of, itself first."""
+    seen, waiting = {kind}, [kind]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        for value, _ in fields(each).values():
+            inner = value.lstrip("[]{}")
+            if inner in kinds() and inner not in seen:
+                seen.add(inner)
+                waiting.append(inner)
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, str):
+        return f"the string {value[:40]!r}"
+    names = {bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return names.get(type(value), "null")

@@ -1,0 +1,141 @@
+"""Who a token belongs to, and what they may do."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter.local.apiserver.route import Route
+from pathways_jupyter.local.apiserver.status import StatusError, forbidden
+
+Rule = Mapping[str, Any]
+"""As in RBAC: ``apiGroups``, ``resources``, ``verbs``, ``resourceNames``, ``nonResourceURLs``; ``namespaces`` limits it
+further. ``*`` stands for all, and so does a missing ``resourceNames`` or ``namespaces``."""
+
+EVERYTHING: Sequence[Rule] = (
+    {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+    {"nonResourceURLs": ["*"], "verbs": ["*"]},
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """May somebody do this?"""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    """With its subresource: ``pods/log``. Empty for a question about `path`."""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class User:
+    """The bearer of a token."""
+
+    name: str
+    rules: Sequence[Rule]
+    groups: tuple[str, ...] = ("system:authenticated",)
+
+    def may(self, question: Question) -> bool:
+        """Whether one of the rules allows it."""
+        return any(_allows(rule, question) for rule in self.rules)
+
+
+class Users:
+    """The tokens, kept in a file that only their owner can read.
+
+    Args:
+      path: The file; made with mode 0600 when the first token is added.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._tokens: dict[str, dict[str, Any]] = {}
+        if path.exists():
+            self._tokens = json.loads(path.read_text(encoding="utf-8"))
+        self._users = {_digest(token): _user(entry) for token, entry in self._tokens.items()}
+
+    def add(self, name: str, rules: Sequence[Rule] | None = None, groups: Sequence[str] = ()) -> str:
+        """Makes a token for `name`, or gives the one that a user of that name and rules already has.
+
+        Args:
+          rules: What its bearer may do; None for everything.
+        """
+        entry = {"name": name, "rules": list(EVERYTHING if rules is None else rules), "groups": list(groups)}
+        for token, known in self._tokens.items():
+            if known == entry:
+                return token
+        token = secrets.token_urlsafe(32)
+        self._tokens[token] = entry
+        self._users[_digest(token)] = _user(entry)
+        draft = self._path.with_suffix(".draft")
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            json.dump(self._tokens, file)
+        os.replace(draft, self._path)
+        return token
+
+    def who(self, authorization: str) -> User | None:
+        """The user behind an ``Authorization`` header, or None."""
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        return self._users.get(_digest(token.strip()))
+
+
+def question_of(route: Route, verb: str = "") -> Question:
+    """What must be allowed for `route` to be served."""
+    return Question(verb or route.verb, route.resource.group, route.target, route.namespace, route.name)
+
+
+def refuse(user: User, route: Route, verb: str = "") -> StatusError:
+    """403, in the words of a real API server."""
+    resource = route.resource
+    where = f'in the namespace "{route.namespace}"' if route.namespace else "at the cluster scope"
+    subject = f'{resource.qualified} "{route.name}"' if route.name else resource.qualified
+    return forbidden(
+        f'{subject} is forbidden: User "{user.name}" cannot {verb or route.verb} resource "{route.target}"'
+        f' in API group "{resource.group}" {where}',
+        resource,
+        route.name,
+    )
+
+
+def _allows(rule: Rule, question: Question) -> bool:
+    if not _has(rule.get("verbs"), question.verb):
+        return False
+    if not question.resource:
+        return any(_covers(pattern, question.path) for pattern in rule.get("nonResourceURLs") or ())
+    names, namespaces = rule.get("resourceNames"), rule.get("namespaces")
+    wanted = {question.resource, f"*/{question.resource.partition('/')[2]}" if "/" in question.resource else "*"}
+    resources = set(rule.get("resources") or ())
+    return (
+        _has(rule.get("apiGroups"), question.group)
+        and bool(resources & wanted or "*" in resources)
+        and (not names or question.name in names)
+        and (not namespaces or _has(namespaces, question.namespace))
+    )
+
+
+def _has(values: Sequence[str] | None, value: str) -> bool:
+    return values is not None and ("*" in values or value in values)
+
+
+def _covers(pattern: str, path: str) -> bool:
+    return path.startswith(pattern[:-1]) if pattern.endswith("*") else path == pattern
+
+
+def _user(entry: Mapping[str, Any]) -> User:
+    return User(entry["name"], tuple(entry["rules"]), (*entry["groups"], "system:authenticated"))
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()

@@ -1,0 +1,234 @@
+"""A real API server for each module, over pods that are programs of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import os
+import ssl
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+
+from pathways_jupyter.local.apiserver.app import ApiServer
+from pathways_jupyter.local.apiserver.resources import PODS
+from pathways_jupyter.local.apiserver.store import Store
+
+
+@dataclass
+class LocalProcess:
+    """A program started by exec."""
+
+    process: asyncio.subprocess.Process
+
+    @property
+    def stdin(self):
+        return self.process.stdin
+
+    @property
+    def stdout(self):
+        return self.process.stdout
+
+    @property
+    def stderr(self):
+        return self.process.stderr
+
+    async def wait(self) -> int:
+        code = await self.process.wait()
+        return code if code >= 0 else 128 - code
+
+    sizes: list[tuple[int, int]] = field(default_factory=list)
+
+    def resize(self, width: int, height: int) -> None:
+        self.sizes.append((width, height))
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+
+
+class LocalRuntime:
+    """Pods whose logs are lists of lines, whose programs are local ones, and whose ports are this machine's."""
+
+    def __init__(self) -> None:
+        self.lines: dict[tuple[str, str], list[bytes]] = {}
+        self.ended: set[str] = set()
+        self.previous: dict[tuple[str, str], list[bytes]] = {}
+        self.changed = asyncio.Condition()
+        self.processes: list[LocalProcess] = []
+        self.allowed_ports: set[int] = set()
+
+    async def write(self, uid: str, container: str, line: bytes) -> None:
+        async with self.changed:
+            self.lines.setdefault((uid, container), []).append(line + b"\n")
+            self.changed.notify_all()
+
+    async def end(self, uid: str) -> None:
+        async with self.changed:
+            self.ended.add(uid)
+            self.changed.notify_all()
+
+    async def logs(self, uid, container, *, follow, tail, previous, since, timestamps) -> AsyncIterator[bytes]:
+        source = self.previous if previous else self.lines
+        if (uid, container) not in source:
+            raise LookupError("nothing was ever written")
+        lines = source[uid, container]
+        stamp = datetime.datetime.now(datetime.UTC).isoformat().encode() + b" " if timestamps else b""
+        position = 0 if tail is None else max(0, len(lines) - tail)
+        while True:
+            while position < len(lines):
+                yield stamp + lines[position]
+                position += 1
+            if not follow or uid in self.ended:
+                return
+            async with self.changed:
+                await self.changed.wait_for(lambda: position < len(lines) or uid in self.ended)
+
+    async def exec(self, uid, container, command, *, stdin, tty) -> LocalProcess:
+        if (uid, container) not in self.lines:
+            raise LookupError(container)
+        pipe = asyncio.subprocess.PIPE
+        process = LocalProcess(
+            await asyncio.create_subprocess_exec(
+                *command,
+                stdin=pipe if stdin else asyncio.subprocess.DEVNULL,
+                stdout=pipe,
+                stderr=asyncio.subprocess.STDOUT if tty else pipe,
+                limit=1 << 20,
+            )
+        )
+        self.processes.append(process)
+        return process
+
+    async def dial(self, uid, port):
+        return await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
+
+
+@dataclass
+class Bench:
+    """A server and everything to reach it."""
+
+    directory: Path
+    store: Store
+    runtime: LocalRuntime
+    server: ApiServer
+    token: str
+    kubeconfig: Path
+    http: aiohttp.ClientSession
+
+    async def call(self, method: str, path: str, body=None, *, token: str | None = None, **options):
+        """A request; gives the status code and the decoded answer."""
+        headers = {"Authorization": f"Bearer {token or self.token}", **options.pop("headers", {})}
+        async with self.http.request(method, self.server.url + path, json=body, headers=headers, **options) as response:
+            kind = response.content_type
+            return response.status, await (response.json() if kind == "application/json" else response.text())
+
+    async def kubectl(self, *arguments: str, stdin: bytes = b"", code: int | None = 0) -> str:
+        """Runs the real kubectl and gives what it printed."""
+        process = await asyncio.create_subprocess_exec(
+            "kubectl",
+            "--kubeconfig",
+            str(self.kubeconfig),
+            *arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "HOME": str(self.directory)},
+        )
+        out, err = await process.communicate(stdin)
+        assert code is None or process.returncode == code, (arguments, process.returncode, out, err)
+        return (out + err).decode()
+
+    async def running_pod(self, name: str, *, lines: tuple[bytes, ...] = (b"hello",), **labels: str):
+        """A pod with one container called main that says it runs."""
+        pod = self.store.create(PODS, pod_manifest(name, **labels))
+        self.store.edit(PODS, "default", name, lambda pod: pod["spec"].update(nodeName="n0"))
+        state = {"name": "main", "ready": True, "restartCount": 0, "image": "i", "state": {"running": {}}}
+        status = {"phase": "Running", "podIP": "127.0.0.1", "containerStatuses": [state]}
+        pod = self.store.edit(PODS, "default", name, lambda pod: pod["status"].update(status), subresource="status")
+        self.runtime.lines[pod["metadata"]["uid"], "main"] = [line + b"\n" for line in lines]
+        return pod
+
+    async def restart(self) -> None:
+        """Stops the server and starts another one on the same directory and port, with the state read from disk."""
+        await self.server.stop()
+        self.store.close()
+        self.store = Store(self.directory / "journal")
+        self.server = ApiServer(self.store, self.runtime, directory=self.directory, port=self.server.port)
+        await self.server.start()
+
+
+def pod_manifest(name: str, **labels: str):
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"containers": [{"name": "main", "image": "registry/thing:1", "ports": [{"containerPort": 80}]}]},
+    }
+
+
+@contextlib.asynccontextmanager
+async def open_bench(directory: Path) -> AsyncIterator[Bench]:
+    store, runtime = Store(directory / "journal"), LocalRuntime()
+    server = ApiServer(store, runtime, directory=directory)
+    await server.start()
+    token = server.add_token("admin")
+    kubeconfig = directory / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(kubeconfig_for(server, token)))
+    kubeconfig.chmod(0o600)
+    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=server.ca))
+    async with aiohttp.ClientSession(connector=connector) as http:
+        bench = Bench(directory, store, runtime, server, token, kubeconfig, http)
+        try:
+            yield bench
+        finally:
+            await bench.server.stop()
+            bench.store.close()
+            for process in runtime.processes:
+                process.kill()
+                await process.wait()
+
+
+def kubeconfig_for(server: ApiServer, token: str):
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": server.url, "certificate-authority": str(server.ca)}}],
+        "users": [{"name": "u", "user": {"token": token}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "default"}}],
+        "current-context": "x",
+    }
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with open_bench(tmp_path) as bench:
+        yield bench
+
+
+@pytest.fixture
+async def echo() -> AsyncIterator[int]:
+    """The port of a server that gives back what it gets."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+
+
+@pytest.fixture
+def python() -> Callable[[str], list[str]]:
+    """A command that runs a line of Python."""
+    return lambda text: [sys.executable, "-c", text]
