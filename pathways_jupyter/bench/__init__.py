@@ -1,0 +1,1 @@
+"""Measurements of this package beside its peers, in one run on one machine."""

@@ -1,0 +1,26 @@
+"""What the proxy costs: the workload through it, beside the same on plain CPU devices of one process."""
+
+from __future__ import annotations
+
+from pathways_jupyter.bench.measure import Row, Table, in_process
+
+_WORKLOAD = "pathways_jupyter.bench.workload"
+
+
+def run(kubeconfig: str, context: str) -> list[Table]:
+    """Runs the workload twice and lays the numbers side by side, one table a unit."""
+    direct = in_process(_WORKLOAD, "direct")
+    proxy = in_process(_WORKLOAD, "proxy", kubeconfig, context)
+    return [
+        _side_by_side("Dispatch through the proxy", "ms", direct, proxy),
+        _side_by_side("Arrays through the proxy", "MB/s", direct, proxy),
+    ]
+
+
+def _side_by_side(title: str, unit: str, direct: dict[str, float], proxy: dict[str, float]) -> Table:
+    rows = [
+        Row(name.removesuffix(f" ({unit})"), {"plain CPU JAX": value, "through proxy and tunnel": proxy[name]})
+        for name, value in direct.items()
+        if name.endswith(f"({unit})")
+    ]
+    return Table(title, unit, rows)
