@@ -35,6 +35,7 @@ MAIN_PID_VARIABLE = "PATHWAYS_LOCAL_MAIN_PID"
 """The container's main process: what is pid 1 in a real container."""
 
 _MAX_DESCRIPTORS = 64
+_FORWARDED = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,15 @@ class Request:
 class _Child:
     request: Request
     pid: int
+
+    def signal(self, number: int, *, group: bool) -> None:
+        """Signals the process or its group; it has not been reaped, so the id is still its own."""
+        try:
+            (os.killpg if group else os.kill)(self.pid, number)
+        except ProcessLookupError:
+            # Just forked: it has no group of its own yet.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
 
 @dataclass
@@ -105,7 +115,7 @@ class _Server:
     def end_all(self) -> None:
         """Kills every process that was started here, and what they started."""
         for child in self.children.values():
-            processes.signal_group(child.pid, signal.SIGKILL)
+            child.signal(signal.SIGKILL, group=True)
         processes.kill_children()
 
     def _receive(self) -> bool:
@@ -124,9 +134,12 @@ class _Server:
             count = message.pop("descriptors")
             descriptors, self._descriptors = self._descriptors[:count], self._descriptors[count:]
             request = Request(**message)
+            # A signal that follows at once must wait until the fork has put the handlers back.
+            signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
             pid = os.fork()
             if pid == 0:
                 return request, descriptors
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
             self.children[pid] = _Child(request, pid)
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -136,11 +149,7 @@ class _Server:
     def _signal(self, name: str, number: int, *, group: bool) -> None:
         for child in self.children.values():
             if child.request.id == name:
-                if group:
-                    processes.signal_group(child.pid, number)
-                else:
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.kill(child.pid, number)
+                child.signal(number, group=group)
 
     def _reap(self) -> None:
         while True:
@@ -163,7 +172,7 @@ class _Server:
         container = main.request.container
         for child in self.children.values():
             if child.request.container == container:
-                processes.signal_group(child.pid, signal.SIGKILL)
+                child.signal(signal.SIGKILL, group=True)
         mark = f"{CONTAINER_VARIABLE}={container}\0".encode()
         for pid in processes.children():
             if pid not in self.children and mark in processes.environment_of(pid):
@@ -185,8 +194,8 @@ def main(argv: list[str]) -> None:
     LIFE is a pipe that the daemon never writes to: its end of file tells a program that the daemon is gone.
     """
     requests, reports, life = (int(each) for each in argv[:3])
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    for number in _FORWARDED:
+        signal.signal(number, lambda *_: None)
     processes.adopt_orphans()
     processes.set_name("pathways-zygote")
     for module in argv[3:]:
@@ -213,15 +222,17 @@ def main(argv: list[str]) -> None:
 def _become(request: Request, descriptors: list[int], *, life: int, parent: int) -> None:
     """Turns this fork into the process asked for; does not return."""
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
+    for number in (signal.SIGCHLD, signal.SIGPIPE, *_FORWARDED):
         signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler if request.program else signal.SIG_DFL)
+    if request.program:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if request.tty:
         os.login_tty(descriptors[0])
     else:
         os.setsid()
         for target, descriptor in enumerate(descriptors):
             os.dup2(descriptor, target)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
     processes.die_with(parent)
     processes.set_name(request.name or os.path.basename(request.argv[0]))
     if request.program:

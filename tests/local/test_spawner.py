@@ -199,3 +199,13 @@ async def test_nothing_survives_the_owner_of_the_fork_server(tmp_path):
     owner.kill()
     await owner.wait()
     await until_gone(*pids)
+
+
+async def test_a_signal_that_comes_before_the_process_has_begun_is_not_lost(spawner, tmp_path):
+    started = [await start(spawner, tmp_path, "sleep", "600", container=str(number)) for number in range(20)]
+    for number, each in enumerate(started):
+        fresh = await start(spawner, tmp_path, "sleep", "600", container=f"fresh{number}")
+        fresh.process.send_signal(signal.SIGTERM if number % 2 else signal.SIGKILL, group=number % 3 == 0)
+        each.process.send_signal(signal.SIGTERM)
+        assert (await fresh.finish())[0] > 128
+        assert (await each.finish())[0] == 128 + signal.SIGTERM

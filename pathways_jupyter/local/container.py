@@ -1,0 +1,371 @@
+"""One container of a pod: started, watched, restarted and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from pathways_jupyter.local import images, pid_one
+from pathways_jupyter.local.apiserver.resources import Object
+from pathways_jupyter.local.apiserver.strategy import now
+from pathways_jupyter.local.environment import SpecError, arguments
+from pathways_jupyter.local.exec import Exec
+from pathways_jupyter.local.images import ImageError
+from pathways_jupyter.local.logs import ContainerLog
+from pathways_jupyter.local.probes import Probe
+from pathways_jupyter.local.spawner import Process, Spawner
+
+BACKOFF_SECONDS = 1.0
+"""Wait before the second restart (the first is at once); doubled each time. A real cluster begins with 10 s."""
+MAX_BACKOFF_SECONDS = 60.0
+STABLE_SECONDS = 60.0
+"""A container that ran this long has its next restart at once again."""
+
+_START_FAILED = 128
+_LAST_OUTPUT_SECONDS = 1.0
+
+
+class Role(Enum):
+    """What a container is in its pod."""
+
+    INIT = "init"
+    SIDECAR = "sidecar"
+    """An init container with ``restartPolicy: Always``: it runs beside the others."""
+    MAIN = "main"
+
+
+class Surroundings(Protocol):
+    """What a container needs from its pod."""
+
+    uid: str
+    directory: Path
+    programs: Path
+
+    def spawner(self, *, warm: bool) -> Spawner:
+        """The fork server for programs that need JAX, or the other one."""
+
+    def environment(self, spec: Object) -> dict[str, str]:
+        """The variables of a container with this spec; SpecError when something that it names does not exist."""
+
+    async def dial(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connects to a port of the pod."""
+
+    def changed(self) -> None:
+        """Takes note that a container's status changed."""
+
+    def record(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Writes an Event about the pod."""
+
+
+class Container:
+    """One container; :meth:`run` is its whole life."""
+
+    def __init__(self, spec: Object, role: Role, pod: Surroundings) -> None:
+        self.spec = spec
+        self.role = role
+        self.name: str = spec["name"]
+        self.state: Object = {"waiting": {"reason": "PodInitializing" if role is Role.MAIN else "ContainerCreating"}}
+        self.last_state: Object = {}
+        self.restarts = 0
+        self.ready = False
+        self.started = asyncio.Event()
+        """Set while the container runs and its startup probe, where it has one, has succeeded."""
+        self.ever_started = False
+        self.log: ContainerLog | None = None
+        self.previous: ContainerLog | None = None
+        self._pod = pod
+        self._process: Process | None = None
+        self._environment: dict[str, str] = {}
+        self._stop = asyncio.Event()
+        self._backoff = 0.0
+        self._logs = pod.directory / "logs" / self.name
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of the instance that ended last; None while one runs or none has run."""
+        terminated = self.state.get("terminated")
+        return None if terminated is None else int(terminated["exitCode"])
+
+    @property
+    def status(self) -> Object:
+        """The container's entry in the pod's status."""
+        status: Object = {
+            "name": self.name,
+            "image": self.spec["image"],
+            "imageID": "" if "waiting" in self.state and not self.ever_started else f"local/{self.spec['image']}",
+            "ready": self.ready,
+            "started": self.started.is_set(),
+            "restartCount": self.restarts,
+            "state": self.state,
+            "lastState": self.last_state,
+        }
+        if self.ever_started:
+            status["containerID"] = f"local://{self._pod.uid}/{self.name}/{self.restarts}"
+        return status
+
+    async def run(self, again: Callable[[int], bool]) -> None:
+        """Runs the container, also anew, until it ends and `again` says no to its exit code, or it is stopped."""
+        while not self._stop.is_set():
+            began = time.monotonic()
+            try:
+                code = await self._once()
+            except ImageError as error:
+                await self._cannot_pull(error)
+                return
+            except SpecError as error:
+                self._wait_for("CreateContainerConfigError", str(error))
+                self._pod.record("Failed", f"Error: {error}", warning=True)
+                await self._pause(max(self._next_backoff(), BACKOFF_SECONDS))
+                continue
+            if self._stop.is_set() or not again(code):
+                return
+            if time.monotonic() - began > STABLE_SECONDS:
+                self._backoff = 0.0
+            await self._back_off()
+
+    async def stop(self, grace: float) -> None:
+        """Asks the container to end, and kills it after `grace` seconds; returns when it has ended."""
+        self._stop.set()
+        process = self._process
+        if process is None:
+            return
+        self._pod.record("Killing", f"Stopping container {self.name}")
+        if grace > 0:
+            try:
+                async with asyncio.timeout(grace):
+                    await self._before_stop()
+                    process.send_signal(signal.SIGTERM)
+                    await process.wait()
+            except TimeoutError:
+                pass
+        process.send_signal(signal.SIGKILL, group=True)
+        await process.wait()
+
+    def kill(self) -> None:
+        """Ends the container at once."""
+        self._stop.set()
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL, group=True)
+
+    async def exec(self, command: list[str], *, stdin: bool, tty: bool) -> Exec:
+        """Runs a command in the container's directory and environment.
+
+        Raises:
+          LookupError: The container does not run.
+          FileNotFoundError: There is no such command.
+        """
+        process = self._process
+        if process is None:
+            raise LookupError(f'container "{self.name}" is not running')
+        environment = {**self._environment, "PATHWAYS_LOCAL_MAIN_PID": str(process.pid)}
+        if tty:
+            environment.setdefault("TERM", "xterm")
+        self._locate(command, environment)
+        return await Exec.start(
+            lambda streams, terminal: self._spawn(command, environment, streams, main=False, tty=terminal),
+            stdin=stdin,
+            tty=tty,
+        )
+
+    def remove_logs(self) -> None:
+        """Ends followers of the logs."""
+        for log in (self.log, self.previous):
+            if log is not None:
+                log.close()
+
+    async def _once(self) -> int:
+        """One instance from start to end; its exit code."""
+        variables = self._pod.environment(self.spec)
+        program, argv = images.resolve(
+            self.spec["image"],
+            arguments(self.spec.get("command"), variables),
+            arguments(self.spec.get("args"), variables),
+        )
+        probes = self._probes()
+        self._environment = variables
+        self._open_log()
+        try:
+            if not program.entry:
+                self._locate(argv, variables)
+            process = await self._start(program, argv, variables)
+        except FileNotFoundError as error:
+            self._pod.record("Failed", f"Error: {error}", warning=True)
+            self._terminated(_START_FAILED, "StartError", now(), str(error))
+            return _START_FAILED
+        began = now()
+        self._process = process
+        self.ever_started = True
+        self.state = {"running": {"startedAt": began}}
+        self._pod.record("Started", f"Started container {self.name}")
+        watching = asyncio.create_task(self._watch(process, probes))
+        self._pod.changed()
+        try:
+            if self._stop.is_set():
+                process.send_signal(signal.SIGKILL, group=True)
+            code = await process.wait()
+        finally:
+            watching.cancel()
+            self._process = None
+        assert self.log is not None
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.log.ended.wait(), _LAST_OUTPUT_SECONDS)
+        self.log.close()
+        self._terminated(code, "Completed" if code == 0 else "Error", began)
+        return code
+
+    async def _start(self, program: images.Program, argv: list[str], variables: dict[str, str]) -> Process:
+        assert self.log is not None
+        output, write = os.pipe()
+        null = os.open(os.devnull, os.O_RDONLY)
+        await self.log.connect(output)
+        try:
+            return await self._spawn(
+                argv, variables, (null, write, write), main=True, program=program.entry, warm=program.warm
+            )
+        finally:
+            os.close(write)
+            os.close(null)
+
+    async def _spawn(
+        self,
+        argv: list[str],
+        environment: dict[str, str],
+        streams: Sequence[int],
+        *,
+        main: bool,
+        program: str = "",
+        warm: bool = False,
+        tty: bool = False,
+    ) -> Process:
+        return await self._pod.spawner(warm=warm).spawn(
+            argv if program else pid_one.adapt(argv, self._pod.programs),
+            environment=environment,
+            directory=self._pod.directory / "root",
+            streams=streams,
+            container=f"{self._pod.uid}/{self.name}",
+            program=program,
+            main=main,
+            name=self.name,
+            tty=tty,
+        )
+
+    def _locate(self, argv: list[str], environment: dict[str, str]) -> None:
+        directory = self._pod.directory / "root"
+        name = argv[0] if argv else ""
+        found = (directory / name).is_file() if "/" in name else shutil.which(name, path=environment["PATH"])
+        if not found:
+            where = "no such file or directory" if "/" in name else "executable file not found in $PATH"
+            raise FileNotFoundError(f'exec: "{name}": {where}')
+
+    def _open_log(self) -> None:
+        if self.previous is not None:
+            self.previous.remove()
+        self.previous = self.log
+        self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.log = ContainerLog(self._logs / f"{self.restarts}.log")
+
+    def _probes(self) -> dict[str, Probe]:
+        async def run(command: list[str]) -> int:
+            execution = await self.exec(command, stdin=False, tty=False)
+            try:
+                return await execution.wait()
+            finally:
+                execution.kill()
+
+        return {
+            kind: Probe(spec, self.spec, dial=self._pod.dial, run=run)
+            for kind in ("startupProbe", "readinessProbe", "livenessProbe")
+            if (spec := self.spec.get(kind))
+        }
+
+    async def _watch(self, process: Process, probes: dict[str, Probe]) -> None:
+        """Follows the probes of a running instance."""
+        if startup := probes.get("startupProbe"):
+            async for succeeded in startup.results():
+                if succeeded:
+                    break
+                self._unhealthy(process, "Startup")
+                return
+        self.started.set()
+        if "readinessProbe" not in probes:
+            self._set_ready(True)
+        async with asyncio.TaskGroup() as group:
+            for kind, follow in (("readinessProbe", self._follow_readiness), ("livenessProbe", self._follow_liveness)):
+                if kind in probes:
+                    group.create_task(follow(process, probes[kind]))
+
+    async def _follow_readiness(self, _process: Process, probe: Probe) -> None:
+        async for ready in probe.results():
+            if not ready:
+                self._pod.record("Unhealthy", f"Readiness probe of {self.name} failed", warning=True)
+            self._set_ready(ready)
+
+    async def _follow_liveness(self, process: Process, probe: Probe) -> None:
+        async for alive in probe.results():
+            if not alive:
+                self._unhealthy(process, "Liveness")
+
+    def _unhealthy(self, process: Process, what: str) -> None:
+        self._pod.record("Unhealthy", f"{what} probe of {self.name} failed, the container is restarted", warning=True)
+        process.send_signal(signal.SIGKILL, group=True)
+
+    def _set_ready(self, ready: bool) -> None:
+        self.ready = ready
+        self._pod.changed()
+
+    async def _before_stop(self) -> None:
+        hook = (self.spec.get("lifecycle") or {}).get("preStop") or {}
+        if command := (hook.get("exec") or {}).get("command"):
+            with contextlib.suppress(LookupError, OSError):
+                await (await self.exec(list(command), stdin=False, tty=False)).wait()
+
+    def _terminated(self, code: int, reason: str, began: str, message: str = "") -> None:
+        self.ready = False
+        self.started.clear()
+        terminated: Object = {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": now()}
+        if message:
+            terminated["message"] = message
+        self.state = {"terminated": terminated}
+        self._pod.changed()
+
+    def _wait_for(self, reason: str, message: str = "") -> None:
+        if "terminated" in self.state:
+            self.last_state = self.state
+        self.state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
+        self._pod.changed()
+
+    async def _cannot_pull(self, error: ImageError) -> None:
+        self._wait_for("ErrImagePull", str(error))
+        self._pod.record("Failed", str(error), warning=True)
+        await self._pause(BACKOFF_SECONDS)
+        self._wait_for("ImagePullBackOff", f"Back-off pulling image: {error}")
+        await self._stop.wait()
+
+    async def _back_off(self) -> None:
+        delay = self._next_backoff()
+        if delay:
+            message = f"back-off {delay:g}s restarting failed container={self.name}"
+            self._pod.record("BackOff", message, warning=True)
+            self._wait_for("CrashLoopBackOff", message)
+            await self._pause(delay)
+        elif "terminated" in self.state:
+            self.last_state = self.state
+        if not self._stop.is_set():
+            self.restarts += 1
+
+    def _next_backoff(self) -> float:
+        delay = self._backoff
+        self._backoff = min(max(delay * 2, BACKOFF_SECONDS), MAX_BACKOFF_SECONDS)
+        return delay
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), seconds)

@@ -1,0 +1,319 @@
+"""Runs the pods of every node of the cluster as processes of this machine, and tells the API how they are.
+
+One kubelet serves all nodes, since they are all this machine. It follows the pods of the store: one that the scheduler
+gave a node is started, one that is marked for deletion is ended, and one that has ended is reported or removed.
+
+A pod with the annotation ``pathways-jupyter/hollow: "true"`` is reported as running and ready without any process. That
+is for tests of scale only: thousands of such pods show what a client makes of a large cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+
+from pathways_jupyter.errors import ApiError
+from pathways_jupyter.local import environment, pid_one
+from pathways_jupyter.local.apiserver.resources import PODS, Object
+from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.apiserver.strategy import now
+from pathways_jupyter.local.apiserver.watch import Change, ChangeType, Watch
+from pathways_jupyter.local.container import Container
+from pathways_jupyter.local.exec import Exec
+from pathways_jupyter.local.network import Network
+from pathways_jupyter.local.pod import Pod
+from pathways_jupyter.local.recorder import Recorder
+from pathways_jupyter.local.spawner import Spawner
+
+_log = logging.getLogger(__name__)
+
+HOLLOW_ANNOTATION = "pathways-jupyter/hollow"
+
+_TERMINAL = ("Succeeded", "Failed")
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_INHERITED = (
+    "COVERAGE_PROCESS_START",
+    "DYLD_LIBRARY_PATH",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "SSL_CERT_FILE",
+    "TZ",
+)
+
+
+class Kubelet:
+    """The pods that run here; also the :class:`~pathways_jupyter.local.apiserver.runtime.PodRuntime` of the API.
+
+    Args:
+      directory: The cluster's directory; pods live below ``pods/``.
+      cold: Starts commands and light programs.
+      warm: Starts programs that need JAX.
+      secret: What the cluster's Pathways programs prove to each other that they belong together with.
+      kubeconfig: Gives a pod the file by which it reaches the API, or None.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        network: Network,
+        cold: Spawner,
+        warm: Spawner,
+        secret: str,
+        kubeconfig: Callable[[Object], Path | None] = lambda _pod: None,
+    ) -> None:
+        self.directory = directory
+        self.programs = directory / "bin"
+        self.network = network
+        self._cold = cold
+        self._warm = warm
+        self._secret = secret
+        self._kubeconfig = kubeconfig
+        self._nodes: dict[str, str] = {}
+        self._pods: dict[str, Pod] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._store: Store
+        self._recorder: Recorder
+        self._watch: Watch | None = None
+        self._following: asyncio.Task[None] | None = None
+        pid_one.install(self.programs)
+
+    def attach(self, store: Store, recorder: Recorder) -> None:
+        """Follows the pods of `store`, in place of the store before; pods that run already go on."""
+        self.detach()
+        self._store = store
+        self._recorder = recorder
+        known = {obj["metadata"]["uid"] for obj in store.list(PODS)}
+        for uid in set(self._pods) - known:
+            self._forget(uid)
+        self._watch = store.watch(PODS)
+        self._following = asyncio.create_task(self._follow(self._watch))
+
+    def detach(self) -> None:
+        """Stops following the store."""
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    async def close(self) -> None:
+        """Ends every pod at once and removes what they left."""
+        self.detach()
+        for pod in self._pods.values():
+            pod.terminate(0)
+        if self._running:
+            await asyncio.wait(self._running.values())
+        for pod in self._pods.values():
+            pod.remove()
+        self._pods.clear()
+
+    # What the API server asks for.
+
+    def logs(
+        self,
+        uid: str,
+        container: str,
+        *,
+        follow: bool,
+        tail: int | None,
+        previous: bool,
+        since: float | None,
+        timestamps: bool,
+    ) -> AsyncIterator[bytes]:
+        """See :meth:`pathways_jupyter.local.apiserver.runtime.PodRuntime.logs`."""
+        found = self._container(uid, container)
+        log = found.previous if previous else found.log
+        if log is None and previous:
+            raise LookupError(f'previous terminated container "{found.name}" in pod "{self._pods[uid].name}" not found')
+        if log is None:
+            reason = found.state.get("waiting", {}).get("reason", "ContainerCreating")
+            raise LookupError(f'container "{found.name}" in pod "{self._pods[uid].name}" is waiting to start: {reason}')
+        return log.read(follow=follow, tail=tail, since=since, timestamps=timestamps)
+
+    async def exec(self, uid: str, container: str, command: list[str], *, stdin: bool, tty: bool) -> Exec:
+        """See :meth:`pathways_jupyter.local.apiserver.runtime.PodRuntime.exec`."""
+        return await self._container(uid, container).exec(command, stdin=stdin, tty=tty)
+
+    async def dial(self, uid: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """See :meth:`pathways_jupyter.local.apiserver.runtime.PodRuntime.dial`."""
+        pod = self._pods.get(uid)
+        if pod is None or pod.ended.is_set():
+            raise LookupError("the pod is not running")
+        return await pod.dial(port)
+
+    # What pods need.
+
+    def spawner(self, *, warm: bool) -> Spawner:
+        """The fork server for programs that need JAX, or the other one."""
+        return self._warm if warm else self._cold
+
+    def node_address(self, node: str) -> str:
+        """The address of a node, which pods in its network share."""
+        if node not in self._nodes:
+            self._nodes[node] = self.network.assign()
+        return self._nodes[node]
+
+    def base_environment(self, pod: Pod) -> dict[str, str]:
+        """The variables that every container of `pod` begins with; little of the daemon's own."""
+        spec = pod.object["spec"]
+        variables = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        variables |= {
+            "PATH": f"{self.programs}:{os.path.dirname(sys.executable)}:{_SYSTEM_PATH}",
+            "HOME": str(pod.directory / "root"),
+            "TMPDIR": str(pod.directory / "tmp"),
+            "HOSTNAME": spec.get("hostname") or pod.name,
+            "POD_IP": pod.address,
+            "PATHWAYS_LOCAL_HOSTS": str(self.network.hosts),
+            "PATHWAYS_LOCAL_NODE": spec["nodeName"],
+            "PATHWAYS_LOCAL_SECRET": self._secret,
+            "PATHWAYS_LOCAL_SOCKETS": str(self.network.sockets(pod.uid)),
+        }
+        if (kubeconfig := self._kubeconfig(pod.object)) is not None:
+            variables["KUBECONFIG"] = str(kubeconfig)
+        return variables
+
+    def container_environment(self, spec: Object, pod: Object, base: Mapping[str, str]) -> dict[str, str]:
+        """All variables of a container.
+
+        Raises:
+          SpecError: It names something that does not exist.
+        """
+        return environment.container_environment(spec, pod, base=base, store=self._store)
+
+    def publish(self, pod: Pod) -> None:
+        """Writes the pod's status to the API."""
+        self._write_status(pod.object, pod.status)
+
+    def record(self, pod: Object, reason: str, message: str, *, warning: bool = False) -> None:
+        """Writes an Event about `pod`."""
+        self._recorder.record(pod, "kubelet", reason, message, warning=warning)
+
+    # Following the store.
+
+    async def _follow(self, watch: Watch) -> None:
+        while changes := await watch.batch():
+            for change in changes:
+                try:
+                    self._heed(change)
+                except Exception:
+                    _log.exception("A change of pod %s was not heeded.", change.object["metadata"]["name"])
+
+    def _heed(self, change: Change) -> None:
+        obj = change.object
+        metadata, uid = obj["metadata"], obj["metadata"]["uid"]
+        if change.type is ChangeType.DELETED:
+            self._forget(uid)
+            return
+        if not obj["spec"].get("nodeName"):
+            return
+        ending = "deletionTimestamp" in metadata
+        if (metadata.get("annotations") or {}).get(HOLLOW_ANNOTATION) == "true":
+            self._pretend(obj, ending)
+        elif (pod := self._pods.get(uid)) is not None:
+            pod.object = obj
+            if ending:
+                if pod.ended.is_set():
+                    self._delete(obj)
+                pod.terminate(metadata.get("deletionGracePeriodSeconds", 0))
+        elif ending:
+            self._end_unstarted(obj)
+        elif obj.get("status", {}).get("phase") not in _TERMINAL:
+            pod = self._pods[uid] = Pod(obj, self)
+            self._running[uid] = asyncio.create_task(self._run(pod))
+
+    async def _run(self, pod: Pod) -> None:
+        try:
+            await pod.run()
+        except Exception:
+            _log.exception("Pod %s failed.", pod.name)
+            pod.ended.set()
+        self._running.pop(pod.uid, None)
+        if self._pods.get(pod.uid) is not pod:
+            pod.remove()
+            return
+        self.publish(pod)
+        if "deletionTimestamp" in pod.object["metadata"]:
+            self._delete(pod.object)
+
+    def _forget(self, uid: str) -> None:
+        """Ends a pod whose object is gone."""
+        pod = self._pods.pop(uid, None)
+        if pod is None:
+            return
+        if uid in self._running:
+            pod.terminate(0)
+        else:
+            pod.remove()
+
+    def _end_unstarted(self, obj: Object) -> None:
+        if obj.get("status", {}).get("phase") not in _TERMINAL:
+            self._write_status(obj, {**obj.get("status", {}), "phase": "Failed"})
+        self._delete(obj)
+
+    def _delete(self, obj: Object) -> None:
+        metadata = obj["metadata"]
+        with contextlib.suppress(ApiError):
+            self._store.delete(PODS, metadata["namespace"], metadata["name"], grace=0, uid=metadata["uid"])
+
+    def _write_status(self, obj: Object, status: Object) -> None:
+        metadata = obj["metadata"]
+        with contextlib.suppress(ApiError):
+            current = self._store.get(PODS, metadata["namespace"], metadata["name"])
+            if current["metadata"]["uid"] != metadata["uid"]:
+                return
+            before = current.get("status", {})
+            own = {each["type"] for each in status.get("conditions", ())}
+            others = [each for each in before.get("conditions", ()) if each["type"] not in own]
+            current["status"] = {**before, **status, "conditions": [*status.get("conditions", ()), *others]}
+            self._store.update(PODS, current, subresource="status")
+
+    def _container(self, uid: str, name: str) -> Container:
+        pod = self._pods.get(uid)
+        if pod is None:
+            raise LookupError("the pod does not run on this machine")
+        return pod.container(name)
+
+    def _pretend(self, obj: Object, ending: bool) -> None:
+        """Reports a hollow pod as running and ready, or removes it."""
+        if ending:
+            self._end_unstarted(obj)
+            return
+        if obj.get("status", {}).get("phase") != "Pending":
+            return
+        time = now()
+        running = [
+            {
+                "name": each["name"],
+                "image": each["image"],
+                "imageID": "",
+                "ready": True,
+                "started": True,
+                "restartCount": 0,
+                "state": {"running": {"startedAt": time}},
+                "lastState": {},
+            }
+            for each in obj["spec"]["containers"]
+        ]
+        conditions = [
+            {"type": kind, "status": "True", "lastTransitionTime": time}
+            for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+        ]
+        address = self.node_address(obj["spec"]["nodeName"])
+        self._write_status(
+            obj,
+            {
+                "phase": "Running",
+                "startTime": time,
+                "hostIP": address,
+                "podIP": address,
+                "podIPs": [{"ip": address}],
+                "conditions": conditions,
+                "containerStatuses": running,
+            },
+        )

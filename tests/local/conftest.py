@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pathways_jupyter.local.apiserver.resources import PODS, Object, ResourceType
+from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.kubelet import Kubelet
+from pathways_jupyter.local.network import Network
+from pathways_jupyter.local.recorder import Recorder
+from pathways_jupyter.local.spawner import Spawner
+
+DEADLINE = 60.0
+
+
+class Machine:
+    """A store with a kubelet, as tests use them."""
+
+    def __init__(self, store: Store, kubelet: Kubelet, cold: Spawner, network: Network) -> None:
+        self.store = store
+        self.kubelet = kubelet
+        self.cold = cold
+        self.network = network
+
+    async def until(
+        self, condition: Callable[[Object | None], Any], name: str, resource: ResourceType = PODS, namespace="default"
+    ) -> Object:
+        """Waits until an object (None while it does not exist) fulfils a condition, and gives it."""
+        found = self.store.find(resource, namespace if resource.namespaced else "", name)
+        if condition(found):
+            return found
+        watch = self.store.watch(resource)
+        last = found
+        try:
+            async with asyncio.timeout(DEADLINE):
+                while True:
+                    for _ in await watch.batch():
+                        last = self.store.find(resource, namespace if resource.namespaced else "", name)
+                        if condition(last):
+                            return last
+        except TimeoutError:
+            raise AssertionError(f"{name} never got there: {last}") from None
+        finally:
+            watch.close()
+
+    async def until_gone(self, name: str, resource: ResourceType = PODS) -> None:
+        await self.until(lambda obj: obj is None, name, resource)
+
+    def pod(self, name: str, *command: str, node: str = "n0", **spec: Any) -> Object:
+        """Creates a pod of one container that runs a command."""
+        container = {"name": "main", "image": "python:3", "command": list(command), **spec.pop("container", {})}
+        metadata = {"name": name, **spec.pop("metadata", {})}
+        pod_spec = {"containers": [container, *spec.pop("others", ())], "restartPolicy": "Never", **spec}
+        if node:
+            pod_spec["nodeName"] = node
+        return self.store.create(PODS, {"metadata": metadata, "spec": pod_spec}, namespace="default")
+
+    async def logs(self, name: str, container: str = "", **options: Any) -> str:
+        defaults = {"follow": False, "tail": None, "previous": False, "since": None, "timestamps": False}
+        uid = self.store.get(PODS, "default", name)["metadata"]["uid"]
+        pieces = self.kubelet.logs(uid, container, **{**defaults, **options})
+        async with asyncio.timeout(DEADLINE):
+            return b"".join([piece async for piece in pieces]).decode()
+
+
+@pytest.fixture
+async def machine(tmp_path: Path):
+    network = Network(tmp_path)
+    cold, warm = Spawner(log=tmp_path / "cold.log"), Spawner(log=tmp_path / "warm.log")
+    cold.start()
+    store = Store()
+    kubelet = Kubelet(tmp_path, network=network, cold=cold, warm=warm, secret="s3cret")
+    kubelet.attach(store, Recorder(store))
+    yield Machine(store, kubelet, cold, network)
+    await asyncio.wait_for(kubelet.close(), DEADLINE)
+    await asyncio.wait_for(cold.close(), DEADLINE)
+    network.close()
+    assert not list((tmp_path / "pods").glob("*"))
