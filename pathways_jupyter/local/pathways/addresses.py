@@ -1,0 +1,60 @@
+"""How Pathways' programs find each other in a cluster whose pods are processes of one machine.
+
+There is no name server: names of pods stand in the file ``$PATHWAYS_LOCAL_HOSTS``, which changes as pods come and go.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+SECRET_VARIABLE = "PATHWAYS_LOCAL_SECRET"
+HOSTS_VARIABLE = "PATHWAYS_LOCAL_HOSTS"
+SOCKETS_VARIABLE = "PATHWAYS_LOCAL_SOCKETS"
+ADDRESS_VARIABLE = "POD_IP"
+
+LOOPBACK = "127.0.0.1"
+
+
+def own() -> str:
+    """This pod's address; plain loopback outside of a cluster, or where pods have no addresses of their own."""
+    return os.environ.get(ADDRESS_VARIABLE) or LOOPBACK
+
+
+def secret() -> str:
+    """What programs of one cluster know, and nobody else."""
+    return os.environ.get(SECRET_VARIABLE, "")
+
+
+def own_socket(port: int) -> Path | None:
+    """The unix socket that stands for a port of this pod; None outside of a cluster."""
+    directory = os.environ.get(SOCKETS_VARIABLE)
+    return Path(directory) / str(port) if directory else None
+
+
+def split(address: str) -> tuple[str, int]:
+    """``host:port`` in two.
+
+    Raises:
+      ValueError: It is not of that form.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError(f"{address!r} is not of the form HOST:PORT")
+    return host, int(port)
+
+
+def resolve(host: str) -> str:
+    """The IP address of a pod, or of any other name that this machine knows.
+
+    Raises:
+      OSError: Nobody has that name now.
+    """
+    listed = os.environ.get(HOSTS_VARIABLE)
+    if listed:
+        for line in Path(listed).read_text(encoding="ascii").splitlines():
+            address, *names = line.split()
+            if host in names:
+                return address
+    return socket.gethostbyname(host)

@@ -1,0 +1,198 @@
+"""The resource manager's picture of its slices: which hosts are there, and which proxy holds what.
+
+Plain bookkeeping without input or output, so that every rule of it can be read, and tested, in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pathways_jupyter.tpu import InstanceType
+
+
+@dataclass(frozen=True)
+class Host:
+    """One worker that has registered.
+
+    Attributes:
+      slice_index: The slice that it is part of.
+      index: Its place among the hosts of the slice.
+      job: The Kubernetes Job of the slice, which is how people know a slice.
+      pod: The pod that it runs in.
+      sidecar: The unix socket on which the colocated Python sidecar of its pod listens, if there is one.
+    """
+
+    slice_index: int
+    index: int
+    job: str
+    pod: str
+    sidecar: str = ""
+
+    @classmethod
+    def from_message(cls, message: dict[str, Any]) -> Host:
+        """Reads what a worker says of itself.
+
+        Raises:
+          ValueError, KeyError: Something is missing or not a number.
+        """
+        return cls(
+            int(message["slice"]),
+            int(message["host"]),
+            str(message["job"]),
+            str(message["pod"]),
+            str(message.get("sidecar", "")),
+        )
+
+
+@dataclass
+class Slice:
+    """One slice: ready when all of its hosts have registered."""
+
+    index: int
+    instance_type: InstanceType
+    hosts: dict[int, Host] = field(default_factory=dict)
+    holder: Request | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether all hosts are there."""
+        return len(self.hosts) == self.instance_type.hosts
+
+    @property
+    def job(self) -> str:
+        """The name by which people know the slice."""
+        return next((host.job for host in self.hosts.values()), f"slice {self.index}")
+
+    def to_message(self) -> dict[str, Any]:
+        """What a proxy is told of the slice."""
+        return {
+            "slice": self.index,
+            "job": self.job,
+            "hosts": [
+                {"host": host.index, "pod": host.pod, "sidecar": host.sidecar} for _, host in sorted(self.hosts.items())
+            ],
+        }
+
+
+@dataclass(eq=False)
+class Request:
+    """What one proxy wants.
+
+    Attributes:
+      wanted: The instance type of each of its virtual slices.
+      held: The slices that it had from this service before the connection was lost; it gets those and no others.
+      granted: The slices that it holds, one for each that it wanted; empty while it waits.
+    """
+
+    name: str
+    wanted: Sequence[InstanceType]
+    held: Sequence[int] = ()
+    granted: list[Slice] = field(default_factory=list)
+
+
+class Slices:
+    """All slices of a service, and the proxies that hold them or wait."""
+
+    def __init__(self, instance_types: Sequence[InstanceType]) -> None:
+        self.slices = [Slice(index, each) for index, each in enumerate(instance_types)]
+        self._waiting: list[Request] = []
+
+    @property
+    def ready(self) -> int:
+        """How many slices are ready."""
+        return sum(each.ready for each in self.slices)
+
+    def refusal(self, host: Host) -> str:
+        """Why a worker cannot be part of this service; empty when it can."""
+        if not 0 <= host.slice_index < len(self.slices):
+            return f"there is no slice {host.slice_index}; this service has {len(self.slices)}"
+        hosts = self.slices[host.slice_index].instance_type.hosts
+        if not 0 <= host.index < hosts:
+            return f"slice {host.slice_index} has {hosts} hosts; there is no host {host.index}"
+        return ""
+
+    def add(self, host: Host) -> Slice:
+        """A worker came, maybe in place of one that has not been missed yet."""
+        found = self.slices[host.slice_index]
+        found.hosts[host.index] = host
+        return found
+
+    def remove(self, host: Host) -> Slice | None:
+        """A worker went; None when another has taken its place already."""
+        found = self.slices[host.slice_index]
+        if found.hosts.get(host.index) is not host:
+            return None
+        del found.hosts[host.index]
+        return found
+
+    def impossible(self, request: Request) -> str:
+        """Why a request can never be met; empty when it can, sooner or later."""
+        for instance in dict.fromkeys(map(str, request.wanted)):
+            wanted = [str(each) for each in request.wanted].count(instance)
+            have = sum(str(each.instance_type) == instance for each in self.slices)
+            if wanted > have:
+                return f"{wanted} slices of {instance} are wanted, and this service has {have}"
+        return ""
+
+    def enqueue(self, request: Request) -> None:
+        """A proxy begins to wait."""
+        self._waiting.append(request)
+
+    def release(self, request: Request) -> list[Slice]:
+        """A proxy went; returns the slices that are free now."""
+        if request in self._waiting:
+            self._waiting.remove(request)
+        freed, request.granted = request.granted, []
+        for each in freed:
+            each.holder = None
+        return freed
+
+    def place(self) -> Iterator[Request]:
+        """Gives free slices to those who wait, in their order, and all that one wants at once or none.
+
+        A request that waits keeps all later ones for the same instance type waiting, so that a large one gets its turn.
+        """
+        kept_back: set[str] = set()
+        for request in list(self._waiting):
+            kinds = set(map(str, request.wanted))
+            granted = None if kinds & kept_back else self._match(request)
+            if granted is None:
+                kept_back |= kinds
+                continue
+            self._waiting.remove(request)
+            request.granted = granted
+            for each in granted:
+                each.holder = request
+            yield request
+
+    def why_waiting(self, request: Request) -> str:
+        """What a proxy that waits may tell its user."""
+        taken = [each for each in self.slices if each.holder is not None and each.instance_type in request.wanted]
+        down = [each for each in self.slices if not each.ready and each.instance_type in request.wanted]
+        reasons = [f"slice {each.index} is held by {each.holder.name}" for each in taken if each.holder is not None]
+        reasons += [f"slice {each.index} is not ready" for each in down if each.holder is None]
+        ahead = self._waiting.index(request) if request in self._waiting else 0
+        if ahead:
+            reasons.append(f"{ahead} waiting before")
+        return "; ".join(reasons) or "other proxies wait before"
+
+    def _match(self, request: Request) -> list[Slice] | None:
+        granted: list[Slice] = []
+        candidates = [self.slices[each] for each in request.held if each < len(self.slices)] or self.slices
+        for instance in request.wanted:
+            free = (
+                each
+                for each in candidates
+                # One that is taken back may be down: its proxy has been told so, and waits for it to heal.
+                if each.holder is None
+                and (each.ready or request.held)
+                and each not in granted
+                and each.instance_type == instance
+            )
+            chosen = next(free, None)
+            if chosen is None:
+                return None
+            granted.append(chosen)
+        return granted

@@ -1,0 +1,150 @@
+"""A proxy's line to the resource manager: asks for slices, and hears what becomes of them.
+
+It runs on a thread with an event loop of its own, beside the threads that serve the client. When the resource manager
+is lost, the proxy keeps what it has and asks for the same slices again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pathways_jupyter.local.pathways import addresses, links
+from pathways_jupyter.local.pathways.links import Link, LinkError, Message
+from pathways_jupyter.tpu import InstanceType
+
+_log = logging.getLogger(__name__)
+
+_RETRY_SECONDS = 1.0
+
+
+class Listener(Protocol):
+    """Whoever acts on what becomes of the slices; called on the placement's thread."""
+
+    def placed(self, slices: Sequence[PlacedSlice]) -> None:
+        """Every slice has its place: the first time, or again after the resource manager was lost."""
+
+    def changed(self, slices: Sequence[PlacedSlice]) -> None:
+        """A slice went down or healed."""
+
+    def refused(self, reason: str) -> None:
+        """The slices cannot be had, now or ever."""
+
+
+@dataclass(frozen=True)
+class PlacedSlice:
+    """Where one of the proxy's slices is.
+
+    Attributes:
+      index: The slice's number at the resource manager.
+      up: Whether all of its hosts are there.
+      sidecars: The unix socket of each host's sidecar, in the order of hosts; only known while the slice is up.
+    """
+
+    index: int
+    job: str
+    up: bool
+    sidecars: tuple[str, ...] = ()
+
+
+@dataclass
+class Placement:
+    """Asks for `wanted`, and tells `listener`.
+
+    Attributes:
+      name: What the resource manager calls this proxy when it tells others who holds a slice.
+    """
+
+    resource_manager: str
+    name: str
+    wanted: Sequence[InstanceType]
+    listener: Listener
+    _slices: list[PlacedSlice] = field(default_factory=list)
+
+    def start(self, failed: Callable[[BaseException], None]) -> None:
+        """Begins on a thread of its own; `failed` hears of an error that nobody foresaw."""
+
+        def run() -> None:
+            try:
+                asyncio.run(self._run())
+            except BaseException as error:
+                failed(error)
+
+        threading.Thread(target=run, name="placement", daemon=True).start()
+
+    async def _run(self) -> None:
+        while True:
+            link = await links.dial(self.resource_manager)
+            try:
+                await self._follow(link)
+            except LinkError as error:
+                _log.warning("Lost the resource manager: %s", error)
+            finally:
+                await link.close()
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _follow(self, link: Link) -> None:
+        _log.info("Signaling to RM at %s", self.resource_manager)
+        link.send(
+            "hello",
+            role="proxy",
+            secret=addresses.secret(),
+            name=self.name,
+            slices=[str(each) for each in self.wanted],
+            held=[each.index for each in self._slices],
+        )
+        reason = ""
+        async for message in link.messages():
+            match message["type"]:
+                case "placed":
+                    self._placed(message["slices"])
+                case "down":
+                    self._down(message)
+                case "healed":
+                    self._healed(message)
+                case "waiting" if message["reason"] != reason:
+                    reason = message["reason"]
+                    _log.info("Waiting for slices: %s", reason)
+                case "refused":
+                    _log.error("FAILED_PRECONDITION: %s", message["message"])
+                    self.listener.refused(message["message"])
+
+    def _placed(self, found: Sequence[Mapping[str, Any]]) -> None:
+        before = self._slices
+        self._slices = [_read(each, up=each["ready"]) for each in found]
+        for virtual, now in enumerate(self._slices):
+            was_up = before[virtual].up if before else False
+            if now.up and not was_up:
+                self._log_placed(virtual, now)
+            elif was_up and not now.up:
+                self._log_unplaced(virtual, now.job, "lost while the resource manager was away")
+        self.listener.placed(tuple(self._slices))
+
+    def _down(self, message: Message) -> None:
+        virtual = message["virtual"]
+        gone = self._slices[virtual]
+        if gone.up:
+            self._log_unplaced(virtual, message["job"], f"lost {message['pod']} ({message['reason']})")
+        self._slices[virtual] = PlacedSlice(gone.index, message["job"], up=False)
+        self.listener.changed(tuple(self._slices))
+
+    def _healed(self, message: Message) -> None:
+        virtual = message["virtual"]
+        self._slices[virtual] = _read(message, up=True)
+        self._log_placed(virtual, self._slices[virtual])
+        self.listener.changed(tuple(self._slices))
+
+    def _log_placed(self, virtual: int, now: PlacedSlice) -> None:
+        _log.info("Transition slice %d (%s) unplaced -> placed on %s", virtual, self.wanted[virtual], now.job)
+
+    def _log_unplaced(self, virtual: int, job: str, why: str) -> None:
+        _log.warning("Transition slice %d (%s) placed -> unplaced from %s: %s", virtual, self.wanted[virtual], job, why)
+
+
+def _read(message: Mapping[str, Any], *, up: bool) -> PlacedSlice:
+    sidecars = tuple(str(each["sidecar"]) for each in message["hosts"]) if up else ()
+    return PlacedSlice(int(message["slice"]), str(message["job"]), up, sidecars)

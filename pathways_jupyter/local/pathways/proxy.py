@@ -1,0 +1,104 @@
+"""The proxy: serves one client's JAX over the IFRT proxy protocol, on the slices that the resource manager gives it.
+
+It accepts connections as soon as it runs; a client's session opens once every slice is placed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Sequence
+
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.local.pathways import addresses, logs
+from pathways_jupyter.local.pathways.flags import Flags, instance_list
+from pathways_jupyter.local.pathways.ifrt.cells import Cell
+from pathways_jupyter.local.pathways.ifrt.devices import Devices
+from pathways_jupyter.local.pathways.ifrt.inprocess import ThisProcess
+from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
+from pathways_jupyter.local.pathways.ifrt.server import Server
+from pathways_jupyter.local.pathways.ifrt.session import Machine
+from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
+from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
+from pathways_jupyter.local.pathways.placement import PlacedSlice, Placement
+from pathways_jupyter.tpu import InstanceType
+
+_log = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the program until it is told to stop, or until its slices turn out not to be had."""
+    logs.set_up("proxy", argv)
+    flags = Flags("proxy")
+    flags.add_argument("--resource_manager_address", required=True)
+    flags.add_argument("--virtual_slices", required=True)
+    flags.add_argument("--num_elastic_slices", type=int, default=0)
+    flags.add_argument("--sidecar_name", default="")
+    try:
+        values = flags.read(argv)
+        addresses.split(values.resource_manager_address)
+        wanted = instance_list(values.virtual_slices)
+    except (ConfigError, ValueError) as error:
+        _log.error("FAILED_PRECONDITION: %s", error)
+        return 2
+    return Proxy(wanted).run(values.server_port, values.resource_manager_address)
+
+
+class Proxy:
+    """One proxy: its devices, its server, and what the resource manager says of its slices."""
+
+    def __init__(self, wanted: Sequence[InstanceType]) -> None:
+        self._wanted = wanted
+        self._devices = Devices(wanted)
+        self._placed = Cell()
+        self._ended = threading.Event()
+        self._exit_code = 0
+        self._server = Server(
+            Machine(self._devices, Shardings(self._devices), Lanes(), ThisProcess(self._devices), self._placed)
+        )
+
+    def run(self, port: int, resource_manager: str) -> int:
+        """Serves until the slices are refused; returns the exit code."""
+        self._listen(port)
+        name = os.environ.get("HOSTNAME") or socket.gethostname()
+        Placement(resource_manager, name, self._wanted, self).start(self._failed)
+        self._ended.wait()
+        self._server.stop()
+        return self._exit_code
+
+    # What the placement tells, on its thread.
+
+    def placed(self, slices: Sequence[PlacedSlice]) -> None:
+        """Lets sessions open."""
+        # Made only now: a proxy that waits for slices should not hold threads and memory for them.
+        devices = self._devices.client.device_count()
+        self.changed(slices)
+        if not self._placed.settled:
+            _log.info("All %d slices are placed: %d devices", len(slices), devices // 2)
+            self._placed.settle(None)
+
+    def changed(self, slices: Sequence[PlacedSlice]) -> None:
+        """Takes slices that went down from all sessions."""
+        self._server.set_down({virtual for virtual, each in enumerate(slices) if not each.up})
+
+    def refused(self, reason: str) -> None:
+        """Fails the session that waits, and ends."""
+        self._placed.fail(StatusError(Code.FAILED_PRECONDITION, reason))
+        self._exit_code = 1
+        self._ended.set()
+
+    def _failed(self, error: BaseException) -> None:
+        _log.error("Following the resource manager failed", exc_info=error)
+        self._exit_code = 1
+        self._ended.set()
+
+    def _listen(self, port: int) -> None:
+        path = addresses.own_socket(port)
+        if path is not None:
+            self._server.listen_on_socket(path)
+        else:
+            self._server.listen_on_loopback(port)
+        self._server.start()
+        _log.info("Pathways Server serving on %s", path.name if path is not None else f"{addresses.LOOPBACK}:{port}")

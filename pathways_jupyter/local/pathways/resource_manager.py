@@ -1,0 +1,165 @@
+"""The resource manager: workers register with it, and it gives slices to proxies.
+
+Started in the head pod of a service. It does not touch data: it only says who may use what, and who is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Sequence
+
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.local.pathways import addresses, links, logs
+from pathways_jupyter.local.pathways.flags import Flags, instance_list
+from pathways_jupyter.local.pathways.inventory import Host, Request, Slice, Slices
+from pathways_jupyter.local.pathways.links import Link, LinkError, Message
+from pathways_jupyter.tpu import InstanceType, parse_count
+
+_log = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the program until it is told to stop; see :class:`ResourceManager`."""
+    logs.set_up("resource_manager", argv)
+    try:
+        port, instances = _read(argv)
+    except ConfigError as error:
+        _log.error("%s %s", error, error.hint)
+        return 2
+    asyncio.run(ResourceManager(instances).serve(port))
+    return 0
+
+
+class ResourceManager:
+    """Keeps workers and proxies informed of each other."""
+
+    def __init__(self, instances: Sequence[InstanceType]) -> None:
+        self._slices = Slices(instances)
+        self._workers: dict[Host, Link] = {}
+        self._proxies: dict[Request, Link] = {}
+
+    async def serve(self, port: int) -> None:
+        """Serves on a port of this pod, until cancelled."""
+        server = await links.listen(port, self.accept)
+        _log.info("Pathways Server serving on [::]:%d", port)
+        async with server:
+            await server.serve_forever()
+
+    async def accept(self, link: Link) -> None:
+        """Serves one worker or proxy until it goes."""
+        try:
+            hello = await link.receive()
+        except LinkError:
+            return  # A probe of the port, which says nothing.
+        if not hmac.compare_digest(str(hello.get("secret", "")), addresses.secret()):
+            _log.warning("Refused somebody who does not know the cluster's secret")
+            link.send("refused", message="the secret is wrong")
+            return
+        try:
+            if hello.get("role") == "worker":
+                await self._serve_worker(link, Host.from_message(hello))
+            elif hello.get("role") == "proxy":
+                await self._serve_proxy(link, _request(hello))
+            else:
+                link.send("refused", message="only workers and proxies are served")
+        except (KeyError, ValueError, ConfigError) as error:
+            _log.warning("Refused a %s: %s", hello.get("role"), error)
+            link.send("refused", message=str(error))
+
+    # -- workers
+
+    async def _serve_worker(self, link: Link, host: Host) -> None:
+        if refusal := self._slices.refusal(host):
+            raise ValueError(refusal)
+        joined = self._slices.add(host)
+        self._workers[host] = link
+        _log.info("Host %d of slice %d registered: %s", host.index, joined.index, host.pod)
+        link.send("welcome", slices=len(self._slices.slices))
+        if joined.ready:
+            self._slice_ready(joined)
+        try:
+            async for _ in link.messages():
+                pass
+        except LinkError as error:
+            reason = str(error)
+        finally:
+            del self._workers[host]
+            left = self._slices.remove(host)
+        if left is not None:
+            self._slice_lost(left, host, reason)
+
+    def _slice_ready(self, ready: Slice) -> None:
+        _log.info("*** %d/%d Pathways Slices Now Ready", self._slices.ready, len(self._slices.slices))
+        if ready.holder is not None:
+            _log.info("Slice %d (%s) is healed: %s", ready.index, ready.instance_type, ready.job)
+            for virtual in self._places(ready):
+                self._proxies[ready.holder].send("healed", virtual=virtual, **ready.to_message())
+        self._place()
+
+    def _slice_lost(self, lost: Slice, host: Host, reason: str) -> None:
+        _log.warning(
+            "Slice %d (%s) is down: lost host %d, %s (%s)",
+            lost.index,
+            lost.instance_type,
+            host.index,
+            host.pod,
+            reason,
+        )
+        if lost.holder is not None:
+            for virtual in self._places(lost):
+                self._proxies[lost.holder].send("down", virtual=virtual, job=host.job, pod=host.pod, reason=reason)
+
+    def _places(self, each: Slice) -> list[int]:
+        assert each.holder is not None
+        return [virtual for virtual, granted in enumerate(each.holder.granted) if granted is each]
+
+    # -- proxies
+
+    async def _serve_proxy(self, link: Link, request: Request) -> None:
+        if reason := self._slices.impossible(request):
+            raise ValueError(reason)
+        self._proxies[request] = link
+        self._slices.enqueue(request)
+        _log.info("Proxy %s wants %s", request.name, ", ".join(map(str, request.wanted)))
+        self._place()
+        try:
+            async for _ in link.messages():
+                pass
+        except LinkError as error:
+            _log.info("Proxy %s is gone: %s", request.name, error)
+        finally:
+            del self._proxies[request]
+            for freed in self._slices.release(request):
+                _log.info("Slice %d (%s) is free", freed.index, freed.instance_type)
+            self._place()
+
+    def _place(self) -> None:
+        for request in self._slices.place():
+            _log.info("Placed proxy %s on slices %s", request.name, [each.index for each in request.granted])
+            self._proxies[request].send(
+                "placed",
+                slices=[{"ready": each.ready, **each.to_message()} for each in request.granted],
+            )
+        for request, link in self._proxies.items():
+            if not request.granted:
+                link.send("waiting", reason=self._slices.why_waiting(request))
+
+
+def _request(hello: Message) -> Request:
+    wanted = instance_list(",".join(hello["slices"]))
+    return Request(str(hello["name"]), wanted, tuple(int(each) for each in hello.get("held", ())))
+
+
+def _read(argv: Sequence[str]) -> tuple[int, list[InstanceType]]:
+    flags = Flags("resource_manager")
+    flags.add_argument("--node_type", default="resource_manager")
+    flags.add_argument("--instance_type", required=True)
+    flags.add_argument("--instance_count", default="1")
+    values = flags.read(argv)
+    kinds = instance_list(values.instance_type)
+    counts = [parse_count(each, "--instance_count") for each in values.instance_count.split(",")]
+    if len(counts) != len(kinds):
+        raise ConfigError("--instance_type and --instance_count must have as many entries.")
+    return values.server_port, [kind for kind, count in zip(kinds, counts, strict=True) for _ in range(count)]

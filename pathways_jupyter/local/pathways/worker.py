@@ -1,0 +1,98 @@
+"""The worker: stands for one host of a slice, and tells the resource manager that the host is there.
+
+On real hardware it drives the host's chips. Here the proxy computes on CPU devices of its own, so that a worker's part
+is to live: when it dies, the slice is down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.local.pathways import addresses, links, logs
+from pathways_jupyter.local.pathways.flags import Flags
+from pathways_jupyter.local.pathways.links import Link, LinkError
+from pathways_jupyter.service import names
+
+_log = logging.getLogger(__name__)
+
+_RETRY_SECONDS = 1.0
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the program until it is told to stop."""
+    logs.set_up("worker", argv)
+    flags = Flags("worker")
+    flags.add_argument("--resource_manager_address", required=True)
+    try:
+        values = flags.read(argv)
+        addresses.split(values.resource_manager_address)
+    except (ConfigError, ValueError) as error:
+        _log.error("%s", error)
+        return 2
+    return asyncio.run(_run(values.server_port, values.resource_manager_address))
+
+
+async def _run(port: int, resource_manager: str) -> int:
+    server = await _listen(port)
+    _log.info("Pathways Server serving on [::]:%d", port)
+    async with server:
+        while True:
+            link = await links.dial(resource_manager)
+            try:
+                if not await _register(link):
+                    return 1
+            except LinkError as error:
+                _log.warning("Lost the resource manager: %s", error)
+            finally:
+                await link.close()
+            await asyncio.sleep(_RETRY_SECONDS)
+
+
+async def _register(link: Link) -> bool:
+    """Stays registered until the connection is lost; False when the resource manager does not want this worker."""
+    link.send("hello", role="worker", secret=addresses.secret(), **_about_this_host())
+    async for message in link.messages():
+        if message["type"] == "refused":
+            _log.error("The resource manager refused this worker: %s", message["message"])
+            return False
+        if message["type"] == "welcome":
+            _log.info("MegaScale transport initialized.")
+            _log.info("MegaScale transport init succeeded.")
+    return True
+
+
+async def _listen(port: int) -> asyncio.Server:
+    """Accepts connections, which is how a probe or a person sees that the worker runs; there is nothing to say.
+
+    Where all pods share one address, only one of them could have the port: there it is the pod's socket instead.
+    """
+
+    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    path = addresses.own_socket(port)
+    if path is not None and addresses.own() == addresses.LOOPBACK:
+        return await asyncio.start_unix_server(accept, path)
+    return await asyncio.start_server(accept, addresses.own(), port)
+
+
+def _about_this_host() -> dict[str, Any]:
+    """Which host this is, from the environment of a worker pod."""
+    slice_index = int(os.environ.get("MEGASCALE_SLICE_ID", "0"))
+    jobset = os.environ.get("JOBSET_NAME", names.DEFAULT_SERVICE)
+    replicated_job = os.environ.get("REPLICATED_JOB_NAME", names.WORKER_JOB)
+    sidecar = addresses.own_socket(names.SIDECAR_PORT)
+    return {
+        "slice": slice_index,
+        # Kubernetes gives every pod of an indexed Job its number; here that is the host's place in the slice.
+        "host": int(os.environ.get("JOB_COMPLETION_INDEX", "0")),
+        "job": f"{jobset}-{replicated_job}-{slice_index}",
+        "pod": os.environ.get("HOSTNAME") or socket.gethostname(),
+        "sidecar": str(sidecar) if sidecar else "",
+    }

@@ -1,0 +1,252 @@
+"""Pathways' programs as real processes, in the environment that the embedded cluster gives them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DEADLINE = 60.0
+_PACKAGE = "pathways_jupyter.local.pathways"
+_numbers = itertools.count(1)
+
+
+class Lines:
+    """What a process has written, line by line, for tests to wait on."""
+
+    def __init__(self, stream: Any) -> None:
+        self._lines: list[str] = []
+        self._changed = threading.Condition()
+        self._ended = False
+        threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+
+    def wait(self, pattern: str, *, after: int = 0, deadline: float = DEADLINE) -> int:
+        """Waits for a line from number `after` on that matches, and returns the number of the line behind it."""
+        found = 0
+
+        def there() -> bool:
+            nonlocal found
+            for number, line in enumerate(self._lines[after:], start=after):
+                if re.search(pattern, line):
+                    found = number + 1
+                    return True
+            return self._ended
+
+        with self._changed:
+            self._changed.wait_for(there, deadline)
+        assert found, f"no line matches {pattern!r}:\n{self}"
+        return found
+
+    def __str__(self) -> str:
+        return "".join(self._lines)
+
+    def _read(self, stream: Any) -> None:
+        for line in stream:
+            with self._changed:
+                self._lines.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+
+class Program:
+    """One of Pathways' programs, running."""
+
+    def __init__(self, module: str, args: Sequence[str], environment: dict[str, str], cwd: Path) -> None:
+        code = f"import sys; from {module} import main; sys.exit(main(sys.argv[1:]))"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, *args], stderr=subprocess.PIPE, env=environment, cwd=cwd, text=True
+        )
+        self.log = Lines(self.process.stderr)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Client:
+    """A JAX of its own, see jax_client.py."""
+
+    def __init__(self, target: str) -> None:
+        script = Path(__file__).with_name("jax_client.py")
+        self.process = subprocess.Popen(
+            [sys.executable, str(script), target],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.log = Lines(self.process.stderr)
+        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def start(self, code: str) -> None:
+        """Sends a snippet without waiting for it."""
+        request = {"code": textwrap.dedent(code), "name": f"snippet-{next(_numbers)}"}
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+
+    def finish(self, deadline: float = DEADLINE) -> Any:
+        """The variable `result` after the oldest snippet that was not finished; its error is raised."""
+        answer = json.loads(self._answers.get(timeout=deadline))
+        if "error" in answer:
+            raise RemoteError(answer["message"], answer["traceback"])
+        return answer["value"]
+
+    def run(self, code: str, deadline: float = DEADLINE) -> Any:
+        self.start(code)
+        return self.finish(deadline)
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(DEADLINE)
+        self.process.kill()
+        self.process.wait()
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self._answers.put(line)
+        self._answers.put(json.dumps({"error": "Ended", "message": str(self.log), "traceback": str(self.log)}))
+
+
+class RemoteError(Exception):
+    """A snippet raised."""
+
+    def __init__(self, message: str, traceback: str) -> None:
+        super().__init__(message)
+        self.add_note(traceback)
+
+
+class Service:
+    """A resource manager, and the workers and proxies that a test starts beside it."""
+
+    def __init__(self, directory: Path, instance_type: str = "tpuv6e:2x2", slices: int = 2) -> None:
+        self._directory = directory
+        self._instance_type = instance_type
+        self._slices = slices
+        self._hosts = directory / "hosts"
+        # Not one address for all: a port that another test run has just left must not matter.
+        network = os.getpid() % 200 + 20
+        self._address = f"127.{network}.{next(_numbers) % 250}.2" if sys.platform == "linux" else "127.0.0.1"
+        self._hosts.write_text(f"{self._address} head.service\n")
+        self.programs: list[Program] = []
+        self.clients: list[Client] = []
+        self.resource_manager = self.start_resource_manager()
+
+    def start_resource_manager(self) -> Program:
+        flags = ["--server_port=29001", "--gcs_scratch_location=", "--node_type=resource_manager"]
+        flags += [f"--instance_count={self._slices}", f"--instance_type={self._instance_type}"]
+        self.resource_manager = self.start("resource_manager", "head", flags)
+        self.resource_manager.log.wait(r"Pathways Server serving on \[::\]:29001")
+        return self.resource_manager
+
+    def worker(self, slice_index: int, host: int = 0) -> Program:
+        flags = ["--server_port=29005", "--resource_manager_address=head.service:29001", "--gcs_scratch_location="]
+        pod = f"service-worker-{slice_index}-{host}"
+        place = {
+            "MEGASCALE_SLICE_ID": str(slice_index),
+            "JOB_COMPLETION_INDEX": str(host),
+            "JOBSET_NAME": "service",
+            "REPLICATED_JOB_NAME": "worker",
+        }
+        return self.start("worker", pod, flags, place)
+
+    def proxy(self, name: str, slices: int = 2, instance_type: str | None = None) -> Program:
+        wanted = ",".join([instance_type or self._instance_type] * slices)
+        flags = ["--server_port=29000", "--resource_manager_address=head.service:29001", "--gcs_scratch_location="]
+        return self.start("proxy", name, [*flags, f"--virtual_slices={wanted}"])
+
+    def start(self, module: str, pod: str, flags: list[str], more: dict[str, str] | None = None) -> Program:
+        sockets = self._directory / pod
+        sockets.mkdir(mode=0o700, exist_ok=True)
+        network, _, _ = self._address.rpartition(".")
+        address = self._address if pod == "head" else f"{network}.{next(_numbers) % 200 + 3}"
+        environment = {
+            **os.environ,
+            "HOSTNAME": pod,
+            "POD_IP": address if sys.platform == "linux" else "127.0.0.1",
+            "PATHWAYS_LOCAL_HOSTS": str(self._hosts),
+            "PATHWAYS_LOCAL_SECRET": "open sesame",
+            "PATHWAYS_LOCAL_SOCKETS": str(sockets),
+            **(more or {}),
+        }
+        program = Program(f"{_PACKAGE}.{module}", flags, environment, sockets)
+        self.programs.append(program)
+        return program
+
+    def target(self, proxy: str) -> str:
+        return f"grpc://unix:{self._directory / proxy / '29000'}"
+
+    def client(self, proxy: str) -> Client:
+        client = Client(self.target(proxy))
+        self.clients.append(client)
+        return client
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.close()
+        for program in self.programs:
+            # A stopped process does not notice anything else.
+            with contextlib.suppress(ProcessLookupError):
+                program.process.send_signal(signal.SIGCONT)
+            program.kill()
+
+
+@pytest.fixture(scope="module")
+def make_service() -> Iterator[Callable[..., Service]]:
+    """Makes services that end with the module."""
+    # Not pytest's own directory: its path is too long for a unix socket.
+    directory = Path(tempfile.mkdtemp(prefix="pw"))
+    made: list[Service] = []
+
+    def make(**options: Any) -> Service:
+        own = directory / str(len(made))
+        own.mkdir(mode=0o700)
+        made.append(Service(own, **options))
+        return made[-1]
+
+    yield make
+    for service in made:
+        service.close()
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="module")
+def service(make_service) -> Service:
+    """Two slices of four chips with their workers, and a proxy named ``proxy`` that has both."""
+    service = make_service()
+    for each in range(2):
+        service.worker(each)
+    service.proxy("proxy").log.wait("All 2 slices are placed")
+    return service
+
+
+@pytest.fixture(scope="module")
+def client(service) -> Client:
+    """A JAX on that proxy."""
+    return service.client("proxy")
+
+
+@pytest.fixture(scope="module")
+def plain_client() -> Iterator[Client]:
+    """A JAX on eight plain CPU devices."""
+    client = Client("")
+    yield client
+    client.close()
