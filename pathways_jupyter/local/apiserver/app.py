@@ -15,11 +15,12 @@ from pathways_jupyter.errors import LocalClusterError
 from pathways_jupyter.local.apiserver import bodies, openapi, status
 from pathways_jupyter.local.apiserver.access import answer_review, review_at
 from pathways_jupyter.local.apiserver.discovery import discover
+from pathways_jupyter.local.apiserver.door import Door, Head, refuse_upgrade
 from pathways_jupyter.local.apiserver.objects import Objects
 from pathways_jupyter.local.apiserver.pki import certificates
 from pathways_jupyter.local.apiserver.pods import Pods
 from pathways_jupyter.local.apiserver.resources import PODS
-from pathways_jupyter.local.apiserver.route import Route, find_route
+from pathways_jupyter.local.apiserver.route import CONNECTS, Route, find_route
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.status import StatusError
 from pathways_jupyter.local.apiserver.store import Store
@@ -52,6 +53,8 @@ class ApiServer:
         self._listener: asyncio.Server | None = None
         self._connections: web.Server | None = None
         self._answering: set[asyncio.Task[object]] = set()
+        self._waiting: set[asyncio.BaseTransport] = set()
+        self._upgraded: set[asyncio.StreamWriter] = set()
 
     @property
     def port(self) -> int:
@@ -97,8 +100,14 @@ class ApiServer:
         )
         loop = asyncio.get_running_loop()
         try:
+            connections = self._connections
             self._listener = await loop.create_server(
-                self._connections, "127.0.0.1", self._port, ssl=context, backlog=1024, reuse_address=True
+                lambda: Door(connections, self._serve_spdy, self._waiting),
+                "127.0.0.1",
+                self._port,
+                ssl=context,
+                backlog=1024,
+                reuse_address=True,
             )
         except OSError as error:
             raise LocalClusterError(
@@ -112,9 +121,10 @@ class ApiServer:
         if self._listener is None or self._connections is None:
             return
         self._listener.close()
-        for connection in self._connections.connections:
-            if connection.transport is not None:
-                connection.transport.abort()
+        transports = [each.transport for each in self._connections.connections]
+        for transport in [*transports, *self._waiting, *(each.transport for each in self._upgraded)]:
+            if isinstance(transport, asyncio.Transport):
+                transport.abort()
         for task in list(self._answering):
             task.cancel()
         if self._answering:
@@ -142,6 +152,26 @@ class ApiServer:
         finally:
             self._answering.discard(task)
 
+    async def _serve_spdy(self, head: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._answering.add(task)
+        self._upgraded.add(writer)
+        try:
+            user = self._users.who(head.headers.get("Authorization", ""))
+            if user is None:
+                raise status.unauthorized()
+            route = find_route(self._store.resources, head.method, head.path, head.query)
+            if route is None or route.subresource not in CONNECTS:
+                raise status.bad_request("only exec and port-forward can be upgraded to SPDY")
+            self._authorize(user, route)
+            await self._pods.serve_spdy(head, route, reader, writer)
+        except StatusError as error:
+            writer.write(refuse_upgrade(error))
+        finally:
+            self._answering.discard(task)
+            self._upgraded.discard(writer)
+
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         user = self._users.who(request.headers.get("Authorization", ""))
         if user is None:
@@ -153,15 +183,15 @@ class ApiServer:
         route = find_route(self._store.resources, request.method, path, request.query)
         if route is None:
             return self._document(request)
-        self._authorize(request, user, route)
+        self._authorize(user, route)
         if route.resource.key == PODS.key and route.subresource not in ("", "status"):
             return await self._pods.serve(request, route)
         return await self._objects.serve(request, route)
 
-    def _authorize(self, request: web.BaseRequest, user: User, route: Route) -> None:
+    def _authorize(self, user: User, route: Route) -> None:
         """A WebSocket begins as a GET yet does what a POST does, so it needs the right to both."""
         verbs = [route.verb]
-        if route.subresource in ("exec", "attach", "portforward") and route.verb == "get":
+        if route.subresource in CONNECTS and route.verb == "get":
             verbs.append("create")
         for verb in verbs:
             if not user.may(question_of(route, verb)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,11 +13,16 @@ from aiohttp import web
 
 from pathways_jupyter.local.apiserver import bodies, status
 from pathways_jupyter.local.apiserver.columns import seconds_of
+from pathways_jupyter.local.apiserver.door import Head, accept_upgrade
 from pathways_jupyter.local.apiserver.portforward import forward_ports
-from pathways_jupyter.local.apiserver.remotecommand import attach_over_websocket, exec_over_websocket
+from pathways_jupyter.local.apiserver.remotecommand import attach_over_websocket, exec_over_websocket, read_command
 from pathways_jupyter.local.apiserver.resources import PODS, Object
 from pathways_jupyter.local.apiserver.route import Route, flag, number
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
+from pathways_jupyter.local.apiserver.spdyexec import PROTOCOL as EXEC_PROTOCOL
+from pathways_jupyter.local.apiserver.spdyexec import exec_over_spdy
+from pathways_jupyter.local.apiserver.spdyforward import PROTOCOL as FORWARD_PROTOCOL
+from pathways_jupyter.local.apiserver.spdyforward import TUNNEL_PROTOCOL, forward_over_spdy, forward_over_websocket
 from pathways_jupyter.local.apiserver.store import Store
 
 _REFUSAL_SECONDS = 0.05
@@ -70,11 +75,38 @@ class Pods:
         if request.headers.get("Upgrade", "").lower() != "websocket":
             raise status.bad_request("unable to upgrade: this path needs a WebSocket or SPDY connection")
         if route.subresource == "portforward":
+            if TUNNEL_PROTOCOL in request.headers.get("Sec-WebSocket-Protocol", ""):
+                return await forward_over_websocket(request, self._runtime, pod)
             return await forward_ports(request, self._runtime, pod)
-        target = self.target(request, pod)
+        target = self.target(request.query, pod)
         if route.subresource == "attach":
             return await attach_over_websocket(request, self._runtime, target.uid, target.container)
         return await exec_over_websocket(request, self._runtime, target.uid, target.container)
+
+    async def serve_spdy(
+        self, head: Head, route: Route, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Serves a request that asks for SPDY, on its connection.
+
+        Raises:
+          StatusError: It cannot be done; nothing was sent yet.
+        """
+        pod = self.pod(route)
+        offered = [
+            name.strip() for each in head.headers.getall("X-Stream-Protocol-Version", []) for name in each.split(",")
+        ]
+        protocol = {"portforward": FORWARD_PROTOCOL, "exec": EXEC_PROTOCOL}.get(route.subresource, "")
+        if protocol not in offered:
+            raise status.forbidden(
+                f"unable to upgrade: {route.subresource} speaks {protocol or 'no SPDY'}, not {offered}"
+            )
+        if protocol == FORWARD_PROTOCOL:
+            writer.write(accept_upgrade(protocol))
+            await forward_over_spdy(reader, writer, self._runtime, pod)
+            return
+        target, command = self.target(head.query, pod), read_command(head.query)
+        writer.write(accept_upgrade(protocol))
+        await exec_over_spdy(reader, writer, self._runtime, target.uid, target.container, command)
 
     def pod(self, route: Route) -> Object:
         """The pod that a request is about.
@@ -84,7 +116,7 @@ class Pods:
         """
         return self._store.record(PODS, route.namespace, route.name).object
 
-    def target(self, request: web.BaseRequest, pod: Object) -> Target:
+    def target(self, query: Mapping[str, str], pod: Object) -> Target:
         """The container that a request is about: the named one, the annotated default, or the only one.
 
         Raises:
@@ -93,7 +125,7 @@ class Pods:
         spec, name = pod["spec"], pod["metadata"]["name"]
         names = [each["name"] for each in spec["containers"]]
         everything = [*names, *(each["name"] for each in spec.get("initContainers") or ())]
-        wanted = request.query.get("container", "")
+        wanted = query.get("container", "")
         if wanted:
             if wanted not in everything:
                 raise status.bad_request(f"container {wanted} is not valid for pod {name}")
@@ -109,7 +141,7 @@ class Pods:
 
     async def _log(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
         query = request.query
-        target = self.target(request, self.pod(route))
+        target = self.target(query, self.pod(route))
         since, limit = _since(request), number(query, "limitBytes")
         previous = flag(query, "previous")
         waiting = target.state.get("state", {}).get("waiting") if target.state else {"reason": "ContainerCreating"}

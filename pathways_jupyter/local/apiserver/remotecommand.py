@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
+from multidict import MultiMapping
 
 from pathways_jupyter.local.apiserver.bodies import encode
 from pathways_jupyter.local.apiserver.channels import next_message, open_channels, send_stream
@@ -23,6 +25,20 @@ _LAST_OUTPUT_SECONDS = 2.0
 SUCCESS = {"metadata": {}, "status": "Success"}
 
 
+@dataclass(frozen=True)
+class Command:
+    """What is to be run, and which streams the client wants."""
+
+    words: list[str]
+    tty: bool
+    streams: frozenset[str]
+
+    @property
+    def stdin(self) -> bool:
+        """Whether the program gets standard input."""
+        return "stdin" in self.streams
+
+
 async def exec_over_websocket(
     request: web.BaseRequest, runtime: PodRuntime, uid: str, container: str
 ) -> web.StreamResponse:
@@ -31,11 +47,10 @@ async def exec_over_websocket(
     Raises:
       StatusError: 400 (no command, no streams), 403 (protocol), 404 (the container does not run).
     """
-    command = check_exec(request)
-    stdin, tty = flag(request.query, "stdin"), flag(request.query, "tty")
+    command = read_command(request.query)
     started: ExecProcess | OSError
     try:
-        started = await runtime.exec(uid, container, command, stdin=stdin, tty=tty)
+        started = await runtime.exec(uid, container, command.words, stdin=command.stdin, tty=command.tty)
     except LookupError as error:
         raise container_not_found(container) from error
     except OSError as error:
@@ -43,9 +58,9 @@ async def exec_over_websocket(
     try:
         socket = await open_channels(request, PROTOCOLS)
         if isinstance(started, OSError):
-            await socket.send_bytes(bytes([_STATUS]) + encode(unstartable(command, started)))
+            await socket.send_bytes(bytes([_STATUS]) + encode(unstartable(command.words, started)))
         else:
-            await _serve(socket, started, flag(request.query, "stdout"), flag(request.query, "stderr"))
+            await _serve(socket, started, command)
     finally:
         if not isinstance(started, OSError):
             started.kill()
@@ -74,18 +89,21 @@ async def attach_over_websocket(
     return socket
 
 
-def check_exec(request: web.BaseRequest) -> list[str]:
-    """The command of an exec request.
+def read_command(query: MultiMapping[str]) -> Command:
+    """What an exec request asks for.
 
     Raises:
       StatusError: 400, it names no command or no stream.
     """
-    command = request.query.getall("command", [])
-    if not command or "\0" in "".join(command):
+    words = query.getall("command", [])
+    if not words or "\0" in "".join(words):
         raise bad_request("you must specify at least 1 command for the container")
-    if not any(flag(request.query, each) for each in ("stdin", "stdout", "stderr")):
+    wanted = {each for each in ("stdin", "stdout", "stderr") if flag(query, each)}
+    if not wanted:
         raise bad_request("you must specify at least one of stdin, stdout, stderr")
-    return command
+    tty = flag(query, "tty")
+    streams = {"error", *wanted, *(["resize"] if tty else [])} - ({"stderr"} if tty else set())
+    return Command(words, tty, frozenset(streams))
 
 
 def container_not_found(container: str) -> StatusError:
@@ -142,10 +160,10 @@ async def discard(reader: asyncio.StreamReader) -> None:
         pass
 
 
-async def _serve(socket: web.WebSocketResponse, process: ExecProcess, stdout: bool, stderr: bool) -> None:
+async def _serve(socket: web.WebSocketResponse, process: ExecProcess, command: Command) -> None:
     outputs = [
-        asyncio.create_task(send_stream(socket, channel, reader) if wanted else discard(reader))
-        for channel, reader, wanted in ((_STDOUT, process.stdout, stdout), (_STDERR, process.stderr, stderr))
+        asyncio.create_task(send_stream(socket, channel, reader) if name in command.streams else discard(reader))
+        for channel, reader, name in ((_STDOUT, process.stdout, "stdout"), (_STDERR, process.stderr, "stderr"))
         if reader is not None
     ]
     inwards = asyncio.create_task(_pump_in(socket, process))

@@ -10,14 +10,15 @@ from pathways_jupyter.local.apiserver.status import StatusError, bad_request, me
 
 _ONE = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _MANY = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
-_CONNECT = {"exec", "attach", "portforward"}
+CONNECTS = frozenset({"exec", "attach", "portforward"})
+"""Subresources that are a connection, not an answer."""
 _SUBRESOURCE_VERBS: Mapping[str, frozenset[str]] = {
     "status": frozenset({"get", "update", "patch"}),
     "finalize": frozenset({"update"}),
     "log": frozenset({"get"}),
     "eviction": frozenset({"create"}),
     "binding": frozenset({"create"}),
-    **dict.fromkeys(_CONNECT, frozenset({"get", "create"})),
+    **dict.fromkeys(CONNECTS, frozenset({"get", "create"})),
 }
 _TRUE = {"1", "true", "True", "t", "TRUE"}
 

@@ -88,7 +88,8 @@ class LocalRuntime:
             if not follow or uid in self.ended:
                 return
             async with self.changed:
-                await self.changed.wait_for(lambda: position < len(lines) or uid in self.ended)
+                while position == len(lines) and uid not in self.ended:
+                    await self.changed.wait()
 
     async def exec(self, uid, container, command, *, stdin, tty) -> LocalProcess:
         if (uid, container) not in self.lines:

@@ -1,0 +1,134 @@
+"""Who gets a new connection: the HTTP server, or, when its first request asks for SPDY, the older upgrade.
+
+HTTP libraries know no upgrade but WebSocket's, so the choice is made before they see the first byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.parse
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+from multidict import CIMultiDict, MultiDict
+
+from pathways_jupyter.local.apiserver.bodies import encode
+from pathways_jupyter.local.apiserver.channels import CHUNK
+from pathways_jupyter.local.apiserver.status import StatusError
+
+_LONGEST_HEAD = 64 * 1024
+_METHODS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ", b"OPTIONS ")
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head of a request that asks for SPDY."""
+
+    method: str
+    path: str
+    query: MultiDict[str]
+    headers: CIMultiDict[str]
+
+
+SpdyHandler = Callable[[Head, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Door(asyncio.Protocol):
+    """Holds a new connection until its first request's head is there, then hands it on.
+
+    Args:
+      server: Takes what is plain HTTP.
+      on_spdy: Takes what asks for SPDY.
+      waiting: Where connections are listed that nobody has taken yet.
+    """
+
+    def __init__(self, server: web.Server, on_spdy: SpdyHandler, waiting: set[asyncio.BaseTransport]) -> None:
+        self._server = server
+        self._on_spdy = on_spdy
+        self._waiting = waiting
+        self._transport: asyncio.Transport | None = None
+        self._head = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Notes the connection."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._waiting.add(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Forgets the connection."""
+        if self._transport is not None:
+            self._waiting.discard(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Decides as soon as the head is complete, or cannot be one that asks for SPDY."""
+        self._head += data
+        end = self._head.find(b"\r\n\r\n")
+        if not self._head.startswith(_METHODS) and not any(each.startswith(self._head) for each in _METHODS):
+            self._hand_on()
+        elif end >= 0:
+            head = _read_head(self._head[:end])
+            if head is None or not head.headers.get("Upgrade", "").lower().startswith("spdy/"):
+                self._hand_on()
+            else:
+                self._upgrade(head, self._head[end + 4 :])
+        elif len(self._head) > _LONGEST_HEAD:
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        transport = self._taken()
+        protocol = self._server()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        protocol.data_received(self._head)
+
+    def _upgrade(self, head: Head, rest: bytes) -> None:
+        transport = self._taken()
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=4 * CHUNK, loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if rest:
+            protocol.data_received(rest)
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        task = asyncio.ensure_future(self._on_spdy(head, reader, writer))
+        task.add_done_callback(lambda _: transport.close())
+
+    def _taken(self) -> asyncio.Transport:
+        assert self._transport is not None
+        self._waiting.discard(self._transport)
+        return self._transport
+
+
+def accept_upgrade(protocol: str) -> bytes:
+    """The answer that turns a connection over to SPDY."""
+    return (
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
+        f"X-Stream-Protocol-Version: {protocol}\r\n\r\n"
+    ).encode()
+
+
+def refuse_upgrade(error: StatusError) -> bytes:
+    """The answer to one that is not to be had."""
+    body = encode(error.to_object())
+    head = (
+        f"HTTP/1.1 {error.status} {error.reason}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def _read_head(data: bytes) -> Head | None:
+    lines = data.decode("latin-1").split("\r\n")
+    words = lines[0].split(" ")
+    if len(words) != 3:
+        return None
+    target = urllib.parse.urlsplit(words[1])
+    headers: CIMultiDict[str] = CIMultiDict()
+    for line in lines[1:]:
+        name, _, value = line.partition(":")
+        headers.add(name.strip(), value.strip())
+    query = MultiDict(urllib.parse.parse_qsl(target.query, keep_blank_values=True))
+    return Head(words[0], urllib.parse.unquote(target.path), query, headers)
