@@ -10,17 +10,20 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.kube import http, problems
+from pathways_jupyter.kube.messages import Messages
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
-from pathways_jupyter.kube.websocket import Messages, Receiver, Refused, WebSocket
+from pathways_jupyter.kube.websocket import Receiver, Refused, WebSocket
 
 if TYPE_CHECKING:
     from pathways_jupyter.kube.auth import Cluster
@@ -35,6 +38,8 @@ MAX_ANSWER_BYTES = 512 * 1024 * 1024
 
 _REPEATABLE = {"GET", "PUT", "PATCH", "DELETE"}
 _BUSY = {429, 503}
+_CLOCK_TOLERANCE_SECONDS = 2.0
+_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
 
@@ -56,6 +61,7 @@ class Client:
         self._base = urlsplit(cluster.server)
         self._closed = False
         self._known = False
+        self._ahead = 0.0
 
     async def __aenter__(self) -> Self:
         return self
@@ -69,6 +75,10 @@ class Client:
     def namespace(self) -> str:
         """The namespace that the context prefers."""
         return self.cluster.namespace
+
+    def now(self) -> float:
+        """The API server's time, in seconds since the epoch; this machine's own before the first answer."""
+        return time.time() + self._ahead
 
     def close(self) -> None:
         """Ends all idle connections; requests under way end with their own callers."""
@@ -244,7 +254,19 @@ class Client:
             connection = await http.connect(self.cluster)
         response = await connection.exchange(request)
         self._known = True
+        if "date" in response.headers:
+            self._set_clock(response.headers["date"])
         return response
+
+    def _set_clock(self, date: str) -> None:
+        try:
+            _, day, month, year, clock, _ = date.split()
+            told = datetime.fromisoformat(f"{year}-{_MONTHS.index(month) // 3 + 1:02}-{day}T{clock}+00:00")
+        except ValueError:
+            return
+        ahead = told.timestamp() - time.time()
+        # The header has whole seconds, so small differences mean nothing.
+        self._ahead = ahead if abs(ahead) > _CLOCK_TOLERANCE_SECONDS else 0.0
 
     async def _finish(self, response: http.Response) -> bytes:
         body = bytearray()

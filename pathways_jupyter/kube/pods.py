@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 
 from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.messages import Messages
 from pathways_jupyter.kube.objects import PODS, Object, find
 from pathways_jupyter.kube.problems import ConnectionLost
-from pathways_jupyter.kube.websocket import Messages
 
 LONGEST_LINE = 1024 * 1024
 """A longer line of a log is handed on in pieces."""

@@ -1,7 +1,7 @@
 """The client's half of RFC 6455, built for tunnels: what arrives is handed on at once, in whatever pieces it came.
 
 A library that assembles messages would hold each one until its last byte is there, and copy it on the way. A tunnel
-wants neither. Exec and attach do want messages, and get them from :class:`Messages`.
+wants neither. Who wants whole messages gets them from `messages`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import base64
 import hashlib
 import os
 import struct
-from collections import deque
-from collections.abc import AsyncIterator
 from enum import IntEnum
 from typing import Protocol
 
@@ -185,9 +183,9 @@ class WebSocket(asyncio.Protocol):
         if not self._upgraded:
             self._answered(complete=True)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connectionlost(self, exc: Exception | None) -> None:
         """See :class:`asyncio.Protocol`."""
-        self._finish(_lost(str(exc) if exc and str(exc) else "it was cut"))
+        self._finish(lost(str(exc) if exc and str(exc) else "it was cut"))
 
     def pause_writing(self) -> None:
         """See :class:`asyncio.Protocol`."""
@@ -270,7 +268,7 @@ class WebSocket(asyncio.Protocol):
         reason = said[2:].decode(errors="replace")
         self.send(said[:2], opcode=Opcode.CLOSE)
         proper = code in {1000, 1001}
-        self._finish(None if proper else _lost(f"the server closed it with code {code} {reason}".rstrip()))
+        self._finish(None if proper else lost(f"the server closed it with code {code} {reason}".rstrip()))
         if self._transport is not None:
             self._transport.close()
 
@@ -286,7 +284,7 @@ class WebSocket(asyncio.Protocol):
         self._timer = self._loop.call_later(PING_SECONDS, self._ping)
 
     def _fail(self, problem: str) -> None:
-        self._finish(_lost(problem))
+        self._finish(lost(problem))
         self.abort()
 
     def _finish(self, error: ClusterError | None) -> None:
@@ -296,94 +294,13 @@ class WebSocket(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         if not self._opened.done():
-            self._opened.set_exception(error or _lost("it was closed"))
+            self._opened.set_exception(error or lost("it was closed"))
         elif self._upgraded:
             self._receiver.closed(error)
 
     def _write(self, data: bytes) -> None:
         assert self._transport is not None
         self._transport.write(data)
-
-
-class Messages:
-    """A receiver for those who want whole messages, and a sender that waits while the way out is full.
-
-    Args:
-      limit: Bytes held for a slow reader before the server is told to wait.
-    """
-
-    def __init__(self, *, limit: int = 1024 * 1024) -> None:
-        self.socket: WebSocket | None = None
-        self._limit = limit
-        self._messages: deque[bytes] = deque()
-        self._partial: list[bytes] = []
-        self._held = 0
-        self._arrived = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
-        self._ended = False
-        self._error: ClusterError | None = None
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._iterate()
-
-    async def send(self, *parts: bytes) -> None:
-        """Sends one binary message.
-
-        Raises:
-          ConnectionLost: There is no connection any more.
-        """
-        await self._room.wait()
-        if self._ended:
-            raise self._error or _lost("the server closed it")
-        assert self.socket is not None
-        self.socket.send(*parts)
-
-    def close(self) -> None:
-        """Says goodbye."""
-        if self.socket is not None:
-            self.socket.close()
-
-    def payload(self, data: memoryview, *, first: bool, last: bool) -> None:
-        """See :class:`Receiver`."""
-        self._partial.append(bytes(data))
-        self._held += len(data)
-        if last:
-            self._messages.append(b"".join(self._partial))
-            self._partial = []
-            self._arrived.set()
-        # A message that is larger than the limit must still be able to become whole.
-        if self._held > self._limit and self._messages and self.socket is not None:
-            self.socket.pause_reading()
-
-    def closed(self, error: ClusterError | None) -> None:
-        """See :class:`Receiver`."""
-        self._ended, self._error = True, error
-        self._arrived.set()
-        self._room.set()
-
-    def pause(self) -> None:
-        """See :class:`Receiver`."""
-        self._room.clear()
-
-    def resume(self) -> None:
-        """See :class:`Receiver`."""
-        self._room.set()
-
-    async def _iterate(self) -> AsyncIterator[bytes]:
-        while True:
-            while self._messages:
-                message = self._messages.popleft()
-                self._held -= len(message)
-                if self._held <= self._limit and self.socket is not None:
-                    self.socket.resume_reading()
-                yield message
-            if self._ended:
-                if self._error is not None:
-                    raise self._error
-                return
-            self._arrived.clear()
-            await self._arrived.wait()
 
 
 def _head_size(view: memoryview) -> int:
@@ -405,5 +322,6 @@ def _masked(data: bytes, mask: bytes) -> bytes:
     return number.to_bytes(len(data), "little")
 
 
-def _lost(problem: str) -> ConnectionLost:
+def lost(problem: str) -> ConnectionLost:
+    """The error for a WebSocket that ended badly."""
     return ConnectionLost(f"The connection through the API server was lost: {problem}.", hint="Try again.")

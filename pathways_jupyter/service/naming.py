@@ -1,0 +1,51 @@
+"""Names and labels made from what people are called: Kubernetes allows much less than people do."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import unicodedata
+from pathlib import PurePath
+
+MAX_LABEL = 63
+# The pod of a Job gets six characters more, and both must fit into a label.
+MAX_JOB_NAME = 52
+PREFIX = "pathways-proxy"
+
+
+def current_user() -> str:
+    """Who runs this process; ``unknown`` where the system does not know."""
+    try:
+        return getpass.getuser() or "unknown"
+    except (OSError, KeyError, ImportError):
+        return "unknown"
+
+
+def label_value(text: str) -> str:
+    """`text` as a label's value: at most 63 letters, digits, dots, dashes and underscores, with a letter or digit at
+    both ends. Empty when nothing of it can be used.
+    """
+    allowed = re.sub(r"[^A-Za-z0-9._-]+", "-", _plain(text))
+    return allowed.strip("._-")[:MAX_LABEL].rstrip("._-")
+
+
+def name_part(text: str, length: int) -> str:
+    """`text` as a part of an object's name: lower-case letters, digits and dashes, at most `length` of them."""
+    return re.sub(r"[^a-z0-9]+", "-", _plain(text).lower()).strip("-")[:length].rstrip("-")
+
+
+def job_name(user: str, session: str) -> str:
+    """The name of a session's proxy Job; it tells people whose it is, and is as unique as `session`."""
+    tail = name_part(session, 24) or "session"
+    room = MAX_JOB_NAME - len(PREFIX) - len(tail) - 2
+    middle = name_part(user.partition("@")[0], room)
+    return "-".join(part for part in (PREFIX, middle, tail) if part)
+
+
+def short_path(path: str) -> str:
+    """The last part of a notebook's path, which is what people know it by."""
+    return PurePath(path).name
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()

@@ -1,0 +1,65 @@
+"""Which slices a proxy holds, as far as its log tells.
+
+Kubernetes does not know it: slices are given out by the resource manager. The proxy logs each transition of a slice,
+in newer releases with the worker Job that it was placed on. An older proxy's log only tells how many are placed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+_TRANSITION = re.compile(
+    r"Transition slice (?P<slice>\d+)(?: \((?P<type>[^)]*)\))? (?P<before>[\w-]+) -> (?P<after>[\w-]+)"
+    r"(?: on (?P<job>[a-z0-9][-a-z0-9.]*[a-z0-9]))?"
+)
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One line of a proxy's log.
+
+    Attributes:
+      slice: The proxy's own index of the slice, counted from zero in the order in which it asked.
+      instance_type: Empty in older logs.
+      placed: Whether the slice is usable from now on.
+      worker_job: The Job of its workers; empty in older logs.
+    """
+
+    slice: int
+    instance_type: str
+    placed: bool
+    worker_job: str
+
+
+@dataclass
+class Placement:
+    """What the lines read so far amount to.
+
+    Attributes:
+      slices: The proxy's slices that are placed now, and the worker Job of each (empty when not told).
+    """
+
+    slices: dict[int, str] = field(default_factory=dict)
+
+    def feed(self, line: str) -> Transition | None:
+        """Takes one line of the log; returns what it tells, or None for a line about something else."""
+        change = parse(line)
+        if change is not None and change.placed:
+            self.slices[change.slice] = change.worker_job
+        elif change is not None:
+            self.slices.pop(change.slice, None)
+        return change
+
+    @property
+    def placed(self) -> int:
+        """How many slices are placed."""
+        return len(self.slices)
+
+
+def parse(line: str) -> Transition | None:
+    """Reads a line of a proxy's log; None when it tells of no transition."""
+    match = _TRANSITION.search(line)
+    if match is None:
+        return None
+    return Transition(int(match["slice"]), match["type"] or "", match["after"] == "placed", match["job"] or "")

@@ -1,0 +1,254 @@
+"""The proxy Job: what a session runs in the cluster, and nobody else's business.
+
+Each session has a proxy of its own, which holds the session's slices for as long as it lives. The Job is made so that
+it cannot outlive its use: it never restarts, it has a deadline, and it is cleared away after it ended; its Lease (see
+`leases`) covers the rest.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pathways_jupyter.errors import ConfigError, ServiceError
+from pathways_jupyter.service import names
+from pathways_jupyter.service.naming import job_name, label_value
+
+Manifest = dict[str, Any]
+
+# A finished Job stays this long, so that a person can still read why it ended.
+TTL_SECONDS = 60
+GRACE_SECONDS = 5
+_FIRST_PORT, _PORTS = 29100, 900
+_OWN_FLAGS = ("server_port", "resource_manager_address", "gcs_scratch_location", "virtual_slices")
+_FLAG = re.compile(r"--(?P<name>[a-z][a-z0-9_]*)(=.*)?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class ProxyOptions:
+    """What a session asks of its proxy beyond slices.
+
+    Attributes:
+      sidecar: Let colocated Python run on the slices' hosts.
+      elastic_slices: How many slices may be lost without the proxy giving up.
+      host_network: Use the node's own network; then two proxies on one node may want the same port.
+      flags: Further flags of the program.
+    """
+
+    sidecar: bool = False
+    elastic_slices: int = 0
+    host_network: bool = False
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ProxySpec:
+    """A proxy to be made.
+
+    Attributes:
+      session: The session's id.
+      service: Name of the service.
+      address: ``host:port`` of its resource manager.
+      image: The proxy's image; see :func:`image_for`.
+      instances: Slices wanted per instance type.
+      max_lifetime: Seconds after which the cluster ends it; ``inf`` for never.
+      kernel: The kernel's id.
+      notebook: The notebook's path.
+      host: The machine that the kernel runs on.
+    """
+
+    session: str
+    service: str
+    address: str
+    image: str
+    instances: Mapping[str, int]
+    namespace: str = names.DEFAULT_NAMESPACE
+    user: str = ""
+    gcs_bucket: str = ""
+    max_lifetime: float = math.inf
+    kernel: str = ""
+    notebook: str = ""
+    host: str = ""
+    options: ProxyOptions = field(default_factory=ProxyOptions)
+
+    @property
+    def name(self) -> str:
+        """Name of the Job, and of its Lease."""
+        return job_name(self.user, self.session)
+
+    @property
+    def port(self) -> int:
+        """The port that this proxy listens on; sessions get different ones."""
+        return _FIRST_PORT + zlib.crc32(self.session.encode()) % _PORTS
+
+
+def job(spec: ProxySpec) -> Manifest:
+    """The Job of `spec`."""
+    about = labels(spec)
+    manifest: Manifest = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": spec.name,
+            "namespace": spec.namespace,
+            "labels": about,
+            "annotations": _annotations(spec),
+        },
+        "spec": {
+            "backoffLimit": 0,
+            "completions": 1,
+            "parallelism": 1,
+            "ttlSecondsAfterFinished": TTL_SECONDS,
+            "template": {
+                "metadata": {"labels": {"app": "pathways-proxy", **about}, "annotations": _annotations(spec)},
+                "spec": _pod(spec),
+            },
+        },
+    }
+    if math.isfinite(spec.max_lifetime):
+        manifest["spec"]["activeDeadlineSeconds"] = max(1, math.ceil(spec.max_lifetime))
+    return manifest
+
+
+def labels(spec: ProxySpec) -> dict[str, str]:
+    """The labels of everything that belongs to the session."""
+    told = {
+        names.MANAGED_BY_LABEL: names.MANAGED_BY,
+        names.SESSION_LABEL: label_value(spec.session),
+        names.USER_LABEL: label_value(spec.user),
+        names.SERVICE_LABEL: label_value(spec.service),
+    }
+    return {key: value for key, value in told.items() if value}
+
+
+def image_for(server_image: str) -> str:
+    """The proxy image that fits a service's own server image: the same release of the image beside it.
+
+    Raises:
+      ServiceError: There is no telling from that image.
+    """
+    named, _, digest = server_image.partition("@")
+    directory, slash, last = named.rpartition("/")
+    name, colon, tag = last.partition(":")
+    hint = "Name the proxy's image yourself: --proxy-server-image."
+    if name != names.SERVER_IMAGE and not re.search(r"(^|[-_.])server($|[-_.])", name):
+        raise ServiceError(f"The service runs {server_image or 'no image'}, which has no proxy beside it.", hint=hint)
+    if digest and not tag:
+        raise ServiceError(f"The service's image {named} is pinned by digest, without its release.", hint=hint)
+    fitting = name if names.PROXY_IMAGE in name else name.replace(names.SERVER_IMAGE, names.PROXY_IMAGE)
+    return f"{directory}{slash}{fitting}{colon}{tag}"
+
+
+def parse_options(options: tuple[str, ...]) -> ProxyOptions:
+    """Reads ``sidecar:true``, ``num_elastic_slices:2``, ``xla_flags:--xla_a=1 --xla_b``, or flags as they are.
+
+    Raises:
+      ConfigError: An option is unknown or malformed, or a flag is one that the session itself sets.
+    """
+    sidecar = host_network = False
+    elastic = 0
+    flags: list[str] = []
+    for option in filter(None, (each.strip() for each in options)):
+        if option.startswith("--"):
+            flags.append(_checked_flag(option))
+            continue
+        key, separator, value = (part.strip() for part in option.partition(":"))
+        if not separator or not value:
+            raise _bad_option(option, "it is not KEY:VALUE")
+        if key == "sidecar":
+            sidecar = _flag_value(option, value)
+        elif key == "host_network":
+            host_network = _flag_value(option, value)
+        elif key == "use_insecure_credentials":
+            # A session's tunnel ends outside Google's network, so its proxy never asks for anything else.
+            if not _flag_value(option, value):
+                raise _bad_option(option, "a proxy behind a tunnel cannot use ALTS")
+        elif key == "num_elastic_slices" and value.isdecimal():
+            elastic = int(value)
+        elif key == "xla_flags":
+            flags.extend(_checked_flag(flag) for flag in value.strip("\"'").split())
+        else:
+            raise _bad_option(option, "there is no such option")
+    return ProxyOptions(sidecar, elastic, host_network, tuple(flags))
+
+
+def virtual_slices(instances: Mapping[str, int]) -> str:
+    """One entry per slice, as the proxy's flag wants them."""
+    return ",".join(name for name, count in instances.items() for _ in range(count))
+
+
+def _pod(spec: ProxySpec) -> Manifest:
+    pod: Manifest = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "automountServiceAccountToken": False,
+        "containers": [
+            {
+                "name": names.PROXY_CONTAINER,
+                "image": spec.image,
+                "args": _arguments(spec),
+                "env": [{"name": "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "value": "true"}],
+                "ports": [{"containerPort": spec.port, "protocol": "TCP"}],
+                "resources": {"limits": {"cpu": "16", "memory": "100G"}},
+                "securityContext": {
+                    "runAsUser": 1000,
+                    "runAsGroup": 1000,
+                    "allowPrivilegeEscalation": False,
+                    "capabilities": {"drop": ["ALL"]},
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                },
+            }
+        ],
+    }
+    if spec.options.host_network:
+        pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    return pod
+
+
+def _arguments(spec: ProxySpec) -> list[str]:
+    arguments = [
+        f"--server_port={spec.port}",
+        f"--resource_manager_address={spec.address}",
+        f"--gcs_scratch_location={spec.gcs_bucket}",
+        f"--virtual_slices={virtual_slices(spec.instances)}",
+    ]
+    if spec.options.sidecar:
+        arguments.append("--sidecar_name=external")
+    if spec.options.elastic_slices:
+        arguments.append(f"--num_elastic_slices={spec.options.elastic_slices}")
+    return [*arguments, *spec.options.flags]
+
+
+def _annotations(spec: ProxySpec) -> dict[str, str]:
+    told = {
+        names.KERNEL_ANNOTATION: spec.kernel,
+        names.NOTEBOOK_ANNOTATION: spec.notebook,
+        names.HOST_ANNOTATION: spec.host,
+    }
+    return {key: value for key, value in told.items() if value}
+
+
+def _checked_flag(flag: str) -> str:
+    match = _FLAG.fullmatch(flag)
+    if match is None:
+        raise _bad_option(flag, "it is not --NAME or --NAME=VALUE")
+    if match["name"] in _OWN_FLAGS:
+        raise _bad_option(flag, "the session sets that itself")
+    return flag
+
+
+def _flag_value(option: str, value: str) -> bool:
+    if value.lower() not in {"true", "false"}:
+        raise _bad_option(option, "its value must be true or false")
+    return value.lower() == "true"
+
+
+def _bad_option(option: str, problem: str) -> ConfigError:
+    return ConfigError(
+        f"Proxy option {option!r}: {problem}.",
+        hint="Options: sidecar:true, num_elastic_slices:N, host_network:true, xla_flags:--xla_..., or --FLAG=VALUE.",
+    )

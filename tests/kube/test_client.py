@@ -1,0 +1,337 @@
+import asyncio
+import json
+import stat
+import sys
+
+import pytest
+
+from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import CONFIG_MAPS, JOBS, NAMESPACES, PODS
+from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
+
+
+def config_map(name, **data):
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
+
+
+async def test_an_object_is_created_read_changed_and_deleted(bench):
+    async with bench.client() as client:
+        made = await objects.create(client, CONFIG_MAPS, config_map("a", x="1"))
+        assert made["metadata"]["uid"]
+        changed = await objects.patch(client, CONFIG_MAPS, "a", {"data": {"y": "2"}}, namespace="default")
+        assert changed["data"] == {"x": "1", "y": "2"}
+        changed["data"] = {"z": "3"}
+        await objects.replace(client, CONFIG_MAPS, changed)
+        assert (await objects.get(client, CONFIG_MAPS, "a", namespace="default"))["data"] == {"z": "3"}
+        assert await objects.delete(client, CONFIG_MAPS, "a", namespace="default")
+        assert not await objects.delete(client, CONFIG_MAPS, "a", namespace="default")
+        assert await objects.find(client, CONFIG_MAPS, "a", namespace="default") is None
+
+
+async def test_apply_makes_an_object_and_then_changes_it(bench):
+    async with bench.client() as client:
+        await objects.apply(client, CONFIG_MAPS, config_map("a", x="1"))
+        assert (await objects.apply(client, CONFIG_MAPS, config_map("a", x="2")))["data"] == {"x": "2"}
+
+
+async def test_a_long_list_comes_page_by_page(bench, monkeypatch):
+    monkeypatch.setattr(objects, "PAGE", 7)
+    async with bench.client() as client:
+        await asyncio.gather(*(objects.create(client, CONFIG_MAPS, config_map(f"m{i:02}")) for i in range(20)))
+        listing = await objects.list_(client, CONFIG_MAPS, namespace="default")
+    names = [item["metadata"]["name"] for item in listing.items if item["metadata"]["name"].startswith("m")]
+    assert names == [f"m{i:02}" for i in range(20)]
+    assert listing.resource_version
+    assert {item["kind"] for item in listing.items} == {"ConfigMap"}
+
+
+async def test_connections_are_used_again(bench):
+    async with bench.client() as client:
+        for _ in range(10):
+            await objects.list_(client, NAMESPACES)
+        assert bench.server.connections == 1
+
+
+async def test_a_stale_object_cannot_be_written_over_a_newer_one(bench):
+    async with bench.client() as client:
+        old = await objects.create(client, CONFIG_MAPS, config_map("a"))
+        await objects.patch(client, CONFIG_MAPS, "a", {"data": {"x": "1"}}, namespace="default")
+        with pytest.raises(ApiError) as raised:
+            await objects.replace(client, CONFIG_MAPS, old | {"data": {"x": "2"}})
+    assert raised.value.status == 409
+    assert raised.value.hint
+
+
+async def test_a_delete_can_be_bound_to_the_very_object_that_was_seen(bench):
+    async with bench.client() as client:
+        seen = (await objects.create(client, CONFIG_MAPS, config_map("a")))["metadata"]
+        await objects.patch(client, CONFIG_MAPS, "a", {"data": {"x": "1"}}, namespace="default")
+        for stated in ({"uid": "other"}, {"resource_version": seen["resourceVersion"]}):
+            with pytest.raises(ApiError) as raised:
+                await objects.delete(client, CONFIG_MAPS, "a", namespace="default", **stated)
+            assert raised.value.status == 409
+        assert await objects.delete(client, CONFIG_MAPS, "a", namespace="default", uid=seen["uid"])
+
+
+async def test_what_is_forbidden_is_named_with_the_role_that_would_allow_it(bench):
+    rules = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list"]}]
+    async with bench.client(rules=rules, name="reader") as client:
+        await objects.list_(client, JOBS, namespace="default")
+        with pytest.raises(ApiError, match="not allowed to create jobs in namespace default") as raised:
+            await client.post(JOBS.path("default"), {"metadata": {"name": "x"}})
+        assert raised.value.status == 403
+        expected = "kubectl create role pathways-user --verb=create --resource=jobs.batch --namespace=default"
+        assert expected in raised.value.hint
+        with pytest.raises(ApiError, match="create pods/exec p in namespace default"):
+            await client.websocket(PODS.path("default", "p", "exec"), protocols=("v5.channel.k8s.io",))
+        assert await objects.allowed(client, "list", JOBS, namespace="default")
+        assert not await objects.allowed(client, "create", JOBS, namespace="default")
+
+
+async def test_a_wrong_token_is_told_with_what_to_do(bench):
+    async with bench.client(user={"token": "wrong"}) as client:
+        with pytest.raises(ApiError, match="does not accept these credentials") as raised:
+            await objects.list_(client, PODS)
+    assert raised.value.status == 401
+    assert "Fetch the credentials" in raised.value.hint
+
+
+async def test_a_refused_token_is_renewed_once(bench):
+    """The plugin prints a wrong token the first time, and the right one the second time."""
+    token = bench.server.add_token("x")
+    seen, plugin = bench.directory / "seen", bench.directory / "plugin"
+    plugin.write_text(
+        f"#!{sys.executable}\nimport json, os\n"
+        f"again = os.path.exists({str(seen)!r})\nopen({str(seen)!r}, 'a').write('x')\n"
+        f"print(json.dumps({{'kind': 'ExecCredential', 'status': {{'token': {token!r} if again else 'old'}}}}))"
+    )
+    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+    async with bench.client(user=user) as client:
+        await objects.list_(client, PODS)
+        await objects.list_(client, PODS)
+    assert seen.read_text() == "xx"
+
+
+async def test_a_token_that_stays_wrong_is_renewed_once_and_then_told(bench):
+    path = bench.directory / "token"
+    path.write_text("wrong")
+    async with bench.client(user={"tokenFile": str(path)}) as client:
+        with pytest.raises(ApiError, match="does not accept"):
+            await objects.list_(client, PODS)
+
+
+async def test_a_server_that_never_answered_is_not_waited_for(bench, unused_port):
+    cluster = {"server": f"https://127.0.0.1:{unused_port}"}
+    async with bench.client(cluster=cluster, patience=1e6) as client:
+        with pytest.raises(Unreachable, match="connection refused") as raised:
+            await objects.list_(client, PODS)
+    assert "VPN" in raised.value.hint
+
+
+async def test_an_unknown_host_is_told(bench):
+    async with bench.client(cluster={"server": "https://no-such-host.invalid"}) as client:
+        with pytest.raises(Unreachable, match=r"no-such-host.invalid cannot be reached"):
+            await objects.list_(client, PODS)
+
+
+async def test_a_server_with_another_certificate_is_not_trusted(bench, self_signed, tmp_path):
+    authority = tmp_path / "other.crt"
+    authority.write_text(self_signed)
+    async with bench.client(cluster={"certificate-authority": str(authority)}) as client:
+        with pytest.raises(Unreachable, match="is not who the kubeconfig says") as raised:
+            await objects.list_(client, PODS)
+    assert "credentials" in raised.value.hint
+
+
+async def test_a_server_without_tls_is_told_as_such(bench):
+    async def greet(reader, writer):
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    plain = await asyncio.start_server(greet, "127.0.0.1", 0)
+    async with plain:
+        port = plain.sockets[0].getsockname()[1]
+        async with bench.client(cluster={"server": f"https://127.0.0.1:{port}"}) as client:
+            with pytest.raises(Unreachable, match="TLS with"):
+                await objects.list_(client, PODS)
+
+
+async def test_requests_go_on_after_the_server_restarted(bench):
+    async with bench.client() as client:
+        await objects.create(client, CONFIG_MAPS, config_map("a"))
+        await bench.restart()
+        assert await objects.get(client, CONFIG_MAPS, "a", namespace="default")
+        await objects.create(client, CONFIG_MAPS, config_map("b"))
+
+
+async def test_a_request_waits_while_the_server_is_away(bench):
+    async with bench.client() as client:
+        await objects.list_(client, NAMESPACES)
+        await bench.server.stop()
+        waiting = asyncio.create_task(objects.create(client, CONFIG_MAPS, config_map("a")))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await bench.server.start()
+        async with asyncio.timeout(30):
+            assert (await waiting)["metadata"]["uid"]
+
+
+async def test_a_server_that_stays_away_is_given_up(bench):
+    async with bench.client(patience=0.1) as client:
+        await objects.list_(client, NAMESPACES)
+        await bench.server.stop()
+        with pytest.raises(Unreachable):
+            await objects.list_(client, NAMESPACES)
+        await bench.server.start()
+
+
+class Scripted:
+    """A server of raw bytes: answers each request with the next of `answers`, None drops the connection."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.requests = []
+
+    async def __aenter__(self):
+        self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
+        credentials = auth.Fixed(hint="none")
+        self.client = Client(auth.Cluster("scripted", url, "default", credentials))
+        return self
+
+    async def __aexit__(self, *_):
+        self.client.close()
+        self.server.close()
+
+    async def _serve(self, reader, writer):
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                length = [line for line in head.split("\r\n") if line.lower().startswith("content-length")]
+                if length:
+                    await reader.readexactly(int(length[0].partition(":")[2]))
+                self.requests.append(head.split(" ")[0])
+                answer = self.answers.pop(0)
+                if answer is not None:
+                    writer.write(answer)
+                    await writer.drain()
+                if answer is None or b"\r\nContent-Length" not in answer:
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+def ok(body):
+    text = json.dumps(body).encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(text), text)
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-length: 100\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\n{",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{",
+        b"HTTP/1.1 200",
+        b"SSH-2.0-OpenSSH\r\n\r\n",
+    ],
+)
+async def test_an_answer_that_breaks_off_is_asked_for_again(half):
+    async with Scripted(half, ok({"a": 1})) as server:
+        assert await server.client.get("/x") == {"a": 1}
+        assert server.requests == ["GET", "GET"]
+
+
+async def test_a_create_whose_answer_was_lost_is_not_made_twice():
+    """The first POST is lost; the second one finds the object there, so it is read."""
+    conflict = b'{"kind":"Status","reason":"AlreadyExists","message":"exists","code":409}'
+    answers = (
+        None,
+        b"HTTP/1.1 409 Conflict\r\nContent-Length: %d\r\n\r\n%b" % (len(conflict), conflict),
+        ok(config_map("a")),
+    )
+    async with Scripted(*answers) as server:
+        made = await objects.create(server.client, CONFIG_MAPS, config_map("a"))
+        assert server.requests == ["POST", "POST", "GET"]
+    assert made["metadata"]["name"] == "a"
+
+
+async def test_a_post_is_not_repeated_by_itself():
+    async with Scripted(None) as server:
+        with pytest.raises(ConnectionLost):
+            await server.client.post("/x", {})
+        assert server.requests == ["POST"]
+
+
+async def test_a_busy_server_is_asked_again():
+    busy = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\n\r\n{}"
+    async with Scripted(busy, busy, ok({"a": 1})) as server:
+        assert await server.client.post("/x", {}) == {"a": 1}
+
+
+@pytest.mark.parametrize("body", [b"<html>Sign in</html>", b"[1]", b"{"])
+async def test_an_answer_that_is_no_object_is_told(body):
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    async with Scripted(answer) as server:
+        with pytest.raises(ClusterError, match="not a Kubernetes object"):
+            await server.client.get("/x")
+
+
+async def test_words_of_something_in_between_are_passed_on():
+    body = b"<html>Access denied by\n the firewall</html>"
+    answer = b"HTTP/1.1 418 No\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    async with Scripted(answer) as server:
+        with pytest.raises(ApiError, match="Access denied by the firewall"):
+            await server.client.get("/x")
+
+
+async def test_the_servers_clock_is_used_where_it_differs():
+    answer = ok({}).replace(b"\r\n\r\n", b"\r\nDate: Sat, 01 Jan 2050 00:00:00 GMT\r\n\r\n")
+    async with Scripted(answer, answer.replace(b"GMT", b"nonsense")) as server:
+        await server.client.get("/x")
+        ahead = server.client.now()
+        await server.client.get("/x")
+    assert 2524608000 <= ahead < 2524608000 + 600
+
+
+async def test_a_cancelled_request_leaves_no_half_used_connection(bench):
+    async with bench.client() as client:
+        await objects.list_(client, NAMESPACES)
+        task = asyncio.create_task(objects.list_(client, NAMESPACES))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await objects.get(client, NAMESPACES, "default"))["kind"] == "Namespace"
+
+
+async def test_a_proxy_of_the_environment_is_gone_through(bench):
+    """A real CONNECT proxy on loopback."""
+    asked = []
+
+    async def relay(reader, writer):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        asked.append(head.split(" ")[1])
+        host, port = asked[-1].rsplit(":", 1)
+        far_reader, far_writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+        async def pump(source, sink):
+            while data := await source.read(65536):
+                sink.write(data)
+                await sink.drain()
+            sink.close()
+
+        await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer), return_exceptions=True)
+
+    async with await asyncio.start_server(relay, "127.0.0.1", 0) as proxy:
+        url = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+        async with bench.client(cluster={"proxy-url": url}) as client:
+            assert await objects.get(client, NAMESPACES, "default")
+    assert asked == [bench.server.url.removeprefix("https://")]
