@@ -130,7 +130,7 @@ CONNECT = Command(
         Option("--max-lifetime", "max_lifetime", "the cluster ends the proxy after this time", kind=Kind.NUMBER),
         Option("--lease-seconds", "lease_seconds", "how long a proxy nobody renews stays", kind=Kind.NUMBER),
         Option("--timeout", "timeout", "how long the proxy pod may take to start", kind=Kind.NUMBER),
-        Option("--proxy-image", "proxy_server_image", "proxy image; the service's own version when left out"),
+        Option("--proxy-server-image", "proxy_server_image", "proxy image; the service's own version when left out"),
         Option("--proxy-option", "proxy_options", "one more flag for the proxy; may be repeated", kind=Kind.LIST),
     ),
     examples={
@@ -148,7 +148,6 @@ DISCONNECT = Command(
 RECONNECT = Command(
     "reconnect",
     "Get a new proxy after this one was lost.",
-    options=(Option("--wait", "wait", "wait for taken slices, at most SECONDS, or without end", kind=Kind.SECONDS),),
     examples={"reconnect": "the same service and slices as before"},
 )
 STATUS = Command("status", "This notebook's session: state, service, age, devices by slice, what happened last.")
@@ -160,9 +159,11 @@ SLICES = Command(
 )
 LOGS = Command(
     "logs",
-    "The log of the resource manager, a worker or this session's proxy.",
+    "The log of the resource manager, a worker, or a session's proxy or supervisor.",
     words=(
-        Word("program", "whose log", choices=("rm", "worker", "proxy")),
+        Word(
+            "program", "whose log; the session's proxy when left out", choices=("rm", "worker", "proxy", "supervisor")
+        ),
         Word("slice", "slice of the worker, or SLICE-HOST such as 1-0 on slices of several hosts"),
     ),
     options=(

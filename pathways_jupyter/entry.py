@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pathways_jupyter import config
+from pathways_jupyter import blocking, config
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, SessionError
 
 if TYPE_CHECKING:
+    from pathways_jupyter.kube.client import Client
     from pathways_jupyter.session.registry import SessionRecord
+
+Answer = TypeVar("Answer")
 
 DEFAULT_LOCAL_INSTANCES: Mapping[str, int] = {"tpuv6e:2x2": 2}
 
@@ -93,3 +96,63 @@ def find_session(beginning: str = "") -> SessionRecord:
         raise SessionError(f"There is no session {beginning!r}.", hint=f"Sessions on this machine: {listed}.")
     which = f"{beginning!r} fits" if beginning else "There are"
     raise SessionError(f"{which} {len(found)} sessions.", hint=f"Say which one: {listed}.")
+
+
+def of_record(record: SessionRecord) -> ConnectConfig:
+    """The config that reaches the cluster of a session again."""
+    from pathways_jupyter.session import protocol
+
+    return dataclasses.replace(protocol.config_from_json(record.config), namespace=record.namespace)
+
+
+def whole_number(option: str, value: str | int) -> int:
+    """`value` as a number of things.
+
+    Raises:
+      ConfigError: It is not one.
+    """
+    if not str(value).strip().isdecimal():
+        raise ConfigError(f"{option} {value}: this must be a whole number.", hint=f"For example: {option} 20.")
+    return int(value)
+
+
+def ask(config: ConnectConfig, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:
+    """What `question` answers, given a client of the cluster that `config` names, and the namespace.
+
+    Raises:
+      PathwaysError: The cluster cannot be reached, or what `question` raises.
+    """
+
+    async def answer() -> Answer:
+        async with _client(config) as client:
+            return await question(client, _namespace(config, client))
+
+    return blocking.run(answer())
+
+
+def stream(config: ConnectConfig, source: Callable[[Client, str], AsyncIterator[Answer]]) -> Iterator[Answer]:
+    """What `source` yields, as it comes; as :func:`ask` for an answer that grows."""
+
+    async def values() -> AsyncIterator[Answer]:
+        async with _client(config) as client:
+            async for value in source(client, _namespace(config, client)):
+                yield value
+
+    return blocking.iterate(values)
+
+
+def _client(config: ConnectConfig) -> Client:
+    from pathways_jupyter.kube import auth
+    from pathways_jupyter.kube.client import Client
+
+    return Client(
+        auth.load(
+            config.kubeconfig, config.context, cluster=config.cluster, project=config.project, region=config.region
+        )
+    )
+
+
+def _namespace(config: ConnectConfig, client: Client) -> str:
+    from pathways_jupyter.service.names import DEFAULT_NAMESPACE
+
+    return config.namespace or client.namespace or DEFAULT_NAMESPACE

@@ -14,6 +14,7 @@ from pathways_jupyter.render.view import View
 _TONES = {
     EventKind.SLICE_DOWN: Tone.FAIL,
     EventKind.PROXY_LOST: Tone.FAIL,
+    EventKind.SUPERVISOR_LOST: Tone.FAIL,
     EventKind.WARNING: Tone.WAIT,
     EventKind.SLICE_PLACED: Tone.OK,
     EventKind.SLICE_HEALED: Tone.OK,

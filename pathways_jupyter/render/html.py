@@ -47,7 +47,7 @@ _STYLE = """
 }
 .pathways-jupyter th, .pathways-jupyter td {
   text-align: left; padding: .12rem 1.1rem .12rem 0; border: 0; vertical-align: top; background: transparent;
-  color: inherit; max-width: 34rem; overflow-wrap: anywhere;
+  color: inherit; max-width: 34rem; overflow-wrap: break-word;
 }
 .pathways-jupyter th { font-weight: 600; opacity: .72; }
 .pathways-jupyter tbody tr { background: transparent !important; }
@@ -64,7 +64,7 @@ _STYLE = """
   border: 1.5px solid var(--pw-tone); background: transparent;
 }
 .pathways-jupyter .pw-held .pw-chip { background: var(--pw-tone); }
-.pathways-jupyter .pw-fail .pw-chip { border-style: dashed; }
+.pathways-jupyter .pw-slice.pw-fail .pw-chip, .pathways-jupyter .pw-host.pw-fail .pw-chip { border-style: dashed; }
 """.strip()
 
 

@@ -62,27 +62,35 @@ class Progress:
             self.steps.append(Step(title, at))
         self.steps[-1].message = message
 
-    def line(self, now: float) -> str:
-        """The stage that is going on, on one line."""
+    def line(self, now: float, stopped: str = "") -> str:
+        """The stage that is going on, on one line.
+
+        Args:
+          now: Seconds since the epoch.
+          stopped: How it ended, if it came to no good end.
+        """
+        mark = Mark.FAIL if stopped else Mark.WAIT
         if not self.steps:
-            return f"{Mark.WAIT} starting ({words.duration(now - self.began)})"
+            return f"{mark} {stopped or 'starting'} ({words.duration(now - self.began)})"
         step = self.steps[-1]
-        why = f": {step.message}" if step.message else ""
-        return f"{Mark.WAIT} {step.title} ({words.duration(step.seconds(now))}){why}"
+        why = stopped or step.message
+        return f"{mark} {step.title} ({words.duration(step.seconds(now))}){f': {why}' if why else ''}"
 
-    def text(self, now: float) -> str:
-        """All stages, one a line."""
+    def text(self, now: float, stopped: str = "") -> str:
+        """All stages, one a line; see :meth:`line`."""
         done = [f"{Mark.OK} {step.title} ({words.duration(step.seconds(now))})" for step in self.steps[:-1]]
-        return "\n".join([*done, self.line(now)])
+        return "\n".join([*done, self.line(now, stopped)])
 
-    def html(self, now: float) -> str:
-        """All stages; the last one goes on."""
+    def html(self, now: float, stopped: str = "") -> str:
+        """All stages; the last one goes on, or is where it stopped."""
+        tone, mark = (Tone.FAIL, Mark.FAIL) if stopped else (Tone.WAIT, Mark.WAIT)
         rows = []
         for step in self.steps:
-            going = step is self.steps[-1]
-            sign = html.toned(Tone.WAIT, Mark.WAIT) if going else html.toned(Tone.OK, Mark.OK)
-            why = escape(step.message) if going else ""
+            last = step is self.steps[-1]
+            sign = html.toned(tone, mark) if last else html.toned(Tone.OK, Mark.OK)
+            why = escape(stopped or step.message) if last else ""
             rows.append((sign, escape(step.title), html.muted(words.duration(step.seconds(now))), why))
         warned = [html.line(html.toned(Tone.WAIT, Mark.WARN), escape(each.message)) for each in self.warnings]
-        title = html.head("Connecting", html.muted(words.duration(now - self.began)))
-        return html.page(html.card(Tone.WAIT, title, html.table((), rows), *warned))
+        title = "Not connected" if stopped else "Connecting"
+        head = html.head(title, html.muted(words.duration(now - self.began)))
+        return html.page(html.card(tone, head, html.table((), rows), *warned))

@@ -47,13 +47,19 @@ def view(records: Sequence[SessionRecord], *, mine: str = "", now: float | None 
     return View(list(records), text.table(_HEADERS, plain), html.page(html.table(_HEADERS, rich)))
 
 
+def service_name(address: str) -> str:
+    """The service's name where `address` is a head's DNS name below it; else the host."""
+    host = address.partition(":")[0]
+    return host.partition(".")[2].partition(".")[0] or host
+
+
 def _row(record: SessionRecord, mine: str, now: float) -> tuple[str, ...]:
     owner = PurePath(record.notebook).name or (f"kernel {record.kernel_id[:8]}" if record.kernel_id else "a script")
     return (
         record.id,
         str(record.state),
         tpu.format_instances(record.instances),
-        record.service.partition(":")[0],
+        service_name(record.service),
         f"{owner} (this one)" if record.id == mine else owner,
         words.duration(now - record.created),
         str(record.pid),

@@ -53,7 +53,9 @@ async def find(
     return await _worker(client, namespace, which, service)
 
 
-async def lines(client: Client, place: LogPlace, *, follow: bool = False, tail: int | None = None) -> AsyncIterator[str]:
+async def lines(
+    client: Client, place: LogPlace, *, follow: bool = False, tail: int | None = None
+) -> AsyncIterator[str]:
     """The log's lines; see :func:`pathways_jupyter.kube.pods.logs`."""
     async for line in pods.logs(
         client, place.pod, namespace=place.namespace, container=place.container, follow=follow, tail=tail

@@ -1,0 +1,192 @@
+"""What each command of ``%pathways`` does: it calls the room below and shows the result.
+
+Loaded with the first command that does something, so that loading the extension costs a notebook next to nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter import config, entry
+from pathways_jupyter.commands import CLUSTER, SERVICE
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.errors import PathwaysError, SessionError
+from pathways_jupyter.magics.connection import Connection
+from pathways_jupyter.magics.waiting import Waiting
+from pathways_jupyter.render import arrays
+from pathways_jupyter.render import events as timeline
+from pathways_jupyter.render import profiles as profiles_picture
+from pathways_jupyter.render import session as card
+from pathways_jupyter.render import sessions as sessions_picture
+from pathways_jupyter.render.view import View
+from pathways_jupyter.session import registry, session
+from pathways_jupyter.session.registry import SessionRecord
+
+Values = Mapping[str, Any]
+
+_TAIL = 100
+_ELSEWHERE = {option.name for option in CLUSTER} | {SERVICE.name}
+
+
+def connect(connection: Connection, values: Values) -> None:
+    """Starts a session and points JAX at it."""
+    current = connection.session
+    if current is not None:
+        raise SessionError(
+            f"This notebook is connected already (session {current.id}).",
+            hint="%pathways disconnect ends it; %pathways reconnect gets a new proxy.",
+        )
+    with Waiting(connection.screen) as waiting:
+        if values.get("local"):
+            waiting.enter("start the embedded cluster")
+        connecting = session.start(entry.resolve(values), connection.variables)
+        _bring_up(connection, connecting, waiting)
+
+
+def reconnect(connection: Connection, values: Values) -> None:
+    """Replaces the proxy of this notebook's session."""
+    current = connection.need()
+    with Waiting(connection.screen) as waiting:
+        _bring_up(connection, current.reconnect(connection.variables), waiting)
+
+
+def disconnect(connection: Connection, values: Values) -> View:
+    """Ends this notebook's session."""
+    current = connection.need()
+    ended = current.disconnect(connection.variables)
+    connection.draw()
+    return arrays.disconnected(current.id, ended.unusable, ended.left)
+
+
+def status(connection: Connection, values: Values) -> View:
+    """This notebook's session."""
+    current = connection.session
+    if current is None:
+        return card.none()
+    connection.settle()
+    return connection.card()
+
+
+def slices(connection: Connection, values: Values) -> View:
+    """The service's slices, and who holds them."""
+    from pathways_jupyter.render import slices as picture
+    from pathways_jupyter.service import status as services
+
+    where, mine = _where(connection, values)
+    found = entry.ask(where, lambda client, namespace: services.fetch(client, namespace, where.pathways_service))
+    return picture.view(found, mine=mine)
+
+
+def logs(connection: Connection, values: Values) -> None:
+    """Prints a log."""
+    from pathways_jupyter.service import logs as reading
+
+    program, tail = values.get("program", "proxy"), entry.whole_number("--tail", values.get("tail", _TAIL))
+    if program in {"proxy", "supervisor"}:
+        record = _record(connection, values)
+        if program == "supervisor":
+            connection.screen.line(Path(record.log).read_text(encoding="utf-8", errors="replace").rstrip())
+            return
+        where, service, job = entry.of_record(record), record.service, record.job
+    else:
+        where, _ = _where(connection, values)
+        service, job = where.pathways_service, ""
+    found = entry.ask(
+        where,
+        lambda client, namespace: reading.find(
+            client, namespace, program, which=values.get("slice", ""), service=service, job=job
+        ),
+    )
+    lines = entry.stream(
+        where,
+        lambda client, namespace: reading.lines(client, found, follow=bool(values.get("follow")), tail=tail),
+    )
+    try:
+        for line in lines:
+            connection.screen.line(line)
+    except KeyboardInterrupt:
+        connection.screen.line("(no longer following)")
+
+
+def events(connection: Connection, values: Values) -> View:
+    """What happened to this notebook's session."""
+    return timeline.view(connection.need().events())
+
+
+def sessions(connection: Connection, values: Values) -> View:
+    """All sessions on this machine."""
+    current = connection.session
+    return sessions_picture.view(registry.sessions(), mine=current.id if current else "")
+
+
+def doctor(connection: Connection, values: Values) -> View:
+    """Checks everything that a connection needs."""
+    from pathways_jupyter.render import doctor as picture
+    from pathways_jupyter.service import doctor as checks
+
+    where, _ = _where(connection, values)
+    return picture.view(checks.examine(where))
+
+
+def profiles(connection: Connection, values: Values) -> View:
+    """Named settings."""
+    return profiles_picture.view(config.profiles(), config.profiles_path())
+
+
+def _bring_up(connection: Connection, connecting: Any, waiting: Waiting) -> None:
+    try:
+        waiting.follow(connecting)
+        connected = connecting.session
+    except KeyboardInterrupt:
+        connecting.cancel()
+        waiting.stopped("interrupted")
+        raise SessionError("Connecting was interrupted; nothing of it is left.") from None
+    except PathwaysError:
+        waiting.stopped("failed")
+        raise
+    except BaseException:
+        connecting.cancel()
+        raise
+    waiting.stop()
+    connection.watch(connected, waiting.place)
+    if waiting.place is None:
+        connection.screen.line(connection.card().text)
+    else:
+        connection.draw()
+    lines = arrays.switched(connecting.switched.unusable, connecting.switched.left)
+    if lines:
+        connection.screen.show(arrays.notes(lines))
+
+
+def _where(connection: Connection, values: Values) -> tuple[ConnectConfig, str]:
+    """The cluster and service that are meant: those of the session, unless others are named; and the session's id."""
+    current = connection.session
+    if current is None or set(values) & _ELSEWHERE - {SERVICE.name}:
+        return entry.resolve({name: value for name, value in values.items() if name in _ELSEWHERE}), ""
+    record = current.record
+    service = values.get("pathways_service") or record.service
+    return dataclasses.replace(current.config, namespace=record.namespace, pathways_service=service), str(current.id)
+
+
+def _record(connection: Connection, values: Values) -> SessionRecord:
+    """The session that is named; this notebook's when none is."""
+    wanted = values.get("session", "")
+    current = connection.session
+    return current.record if current is not None and not wanted else entry.find_session(wanted)
+
+
+ACTIONS: Mapping[str, Callable[[Connection, Values], View | None]] = {
+    "connect": connect,
+    "disconnect": disconnect,
+    "reconnect": reconnect,
+    "status": status,
+    "slices": slices,
+    "logs": logs,
+    "events": events,
+    "sessions": sessions,
+    "doctor": doctor,
+    "profiles": profiles,
+}

@@ -1,0 +1,203 @@
+"""``%%colocated``: this cell on the TPU hosts, and ``%colocated`` for what cells left there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.magic import Magics, line_cell_magic, magics_class
+
+from pathways_jupyter.colocated.commands import CELL, LINE
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.magics import completion, parser
+from pathways_jupyter.render import help as help_view
+from pathways_jupyter.render import html, text
+from pathways_jupyter.render.view import View
+
+if TYPE_CHECKING:
+    from pathways_jupyter.colocated.results import CallResult
+    from pathways_jupyter.colocated.show import Piece, Values
+
+_KEPT = 16
+
+
+@magics_class
+class ColocatedMagics(Magics):  # type: ignore[misc]
+    """The magics of one shell."""
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self._results: dict[str, CallResult] = {}
+
+    @line_cell_magic  # type: ignore[untyped-decorator]
+    def colocated(self, line: str, cell: str | None = None) -> Any:
+        """Runs a cell on TPU hosts; ``%%colocated --help`` tells more."""
+        if cell is None:
+            return self._line(line)
+        call = parser.parse(f"{CELL.name} {line}", {CELL.name: CELL})
+        return help_view.command(CELL, "") if call.help else self._cell(call.values, cell)
+
+    def _cell(self, given: Mapping[str, Any], cell: str) -> Values | None:
+        from pathways_jupyter.colocated import live, run, show
+
+        names = _names(given.get("inputs", ""))
+        absent = [name for name in names if name not in self.shell.user_ns]
+        if absent:
+            raise ConfigError(f"--in names {', '.join(absent)}, which this notebook does not have.")
+        quiet = bool(given.get("quiet"))
+        follower = live.Follower(_tell) if not quiet and not given.get("collapse") else None
+        result = run.run_cell(
+            cell,
+            inputs={name: self.shell.user_ns[name] for name in names},
+            outputs=_names(given.get("outputs", "")),
+            slices=given.get("slices"),
+            indices=given.get("hosts"),
+            once=bool(given.get("once")),
+            on_cpu=bool(given.get("on_cpu")),
+            follow=follower.start if follower else None,
+        )
+        shown = follower.shown if follower else {}
+        for piece in show.output(result, shown=shown, quiet=quiet, collapse=bool(given.get("collapse"))):
+            self._show(piece)
+        self._keep(result)
+        error = result.error()
+        if error is not None:
+            raise error
+        self.shell.push(dict(result.arrays))
+        values = show.values(result)
+        if values is not None and values.rich:
+            for piece in values.pieces():
+                self._show(piece)
+            return None
+        return values
+
+    def _line(self, line: str) -> Any:
+        call = parser.parse(line, LINE)
+        if call.help:
+            return help_view.command(call.command, "%colocated")
+        action: Callable[[Mapping[str, Any]], Any] = getattr(self, f"_{call.command.name}")
+        return action(call.values)
+
+    def _help(self, given: Mapping[str, Any]) -> View:
+        return help_view.overview({**LINE, CELL.name: CELL}, "%colocated")
+
+    def _who(self, given: Mapping[str, Any]) -> View:
+        from pathways_jupyter.colocated import run
+        from pathways_jupyter.colocated.errors import name_hosts
+
+        found = run.who(slices=given.get("slices"), indices=given.get("hosts"))
+        where: dict[tuple[str, str], list[int]] = {}
+        for index, names in found.items():
+            for each in names.items():
+                where.setdefault(each, []).append(index)
+        rows = [(name, kind, name_hosts(indices)) for (name, kind), indices in sorted(where.items())]
+        return _table(found, ("name", "type", "on"), rows, empty="No names are defined on the hosts.")
+
+    def _reset(self, given: Mapping[str, Any]) -> None:
+        from pathways_jupyter.colocated import run
+
+        run.reset(slices=given.get("slices"), indices=given.get("hosts"))
+
+    def _hosts(self, given: Mapping[str, Any]) -> View:
+        from pathways_jupyter.colocated.hosts import choose, hosts
+        from pathways_jupyter.colocated.memory import MEMORY
+
+        chosen = choose(hosts(), slices=given.get("slices"), indices=given.get("hosts"))
+        known = MEMORY.facts(chosen, fresh=True)
+        rows = [
+            (
+                str(host.index),
+                str(host.slice),
+                str(len(host.chips)),
+                f"{facts.hostname} ({facts.pid})",
+                facts.directory,
+                f"Python {facts.python}, JAX {facts.versions['jax']}",
+            )
+            for host in chosen
+            for facts in (known[host.index],)
+        ]
+        return _table(known, ("host", "slice", "chips", "name (process)", "directory", "versions"), rows, empty="")
+
+    def _save(self, given: Mapping[str, Any]) -> Any:
+        from pathways_jupyter.colocated import run
+
+        result = self._results.get(given["call"])
+        if result is None:
+            raise ConfigError(
+                f"There is no output of a cell {given['call']!r}.", hint="The note below the cell names it."
+            )
+        saved = run.save(result, given.get("folder", "."))
+        from IPython.display import FileLink, display
+
+        for path in saved:
+            display(FileLink(str(path)))
+
+    def _show(self, piece: Piece) -> None:
+        if piece.stream:
+            stream = sys.stderr if piece.stream == "stderr" else sys.stdout
+            stream.write(piece.text)
+            stream.flush()
+            return
+        from IPython.display import display
+
+        display(_encoded(piece.data), raw=True)
+
+    def _keep(self, result: CallResult) -> None:
+        from pathways_jupyter.colocated import show
+
+        if not show.more(result):
+            return
+        self._results[result.call] = result
+        while len(self._results) > _KEPT:
+            self._results.pop(next(iter(self._results)))
+        sys.stderr.write(f"Not all of the output is shown. Download it with: %colocated save {result.call}\n")
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(line)
+    sys.stdout.flush()
+
+
+def _names(given: str) -> list[str]:
+    return [name.strip() for name in given.split(",") if name.strip()]
+
+
+def _encoded(data: Mapping[str, str | bytes]) -> dict[str, str]:
+    """MIME data as Jupyter's messages carry it."""
+    import base64
+
+    return {
+        kind: base64.b64encode(value).decode() if isinstance(value, bytes) else value for kind, value in data.items()
+    }
+
+
+def _table(value: Any, headers: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, empty: str) -> View:
+    from html import escape
+
+    if not rows:
+        return View(value, empty, html.page(html.line(html.muted(empty))))
+    rich = html.page(html.table(headers, [[escape(cell) for cell in row] for row in rows]))
+    return View(value, text.table(headers, rows), rich)
+
+
+def matcher() -> Any:
+    """Tab completion for both magics."""
+    from IPython.core.completer import SimpleCompletion, context_matcher
+
+    def match(context: Any) -> dict[str, Any]:
+        head, separator, rest = context.text_until_cursor.lstrip().partition(" ")
+        found: list[str] = []
+        fragment = ""
+        if separator and head == CELL.name:
+            fragment, found = completion.complete(f"{CELL.name} {rest.lstrip()}", {CELL.name: CELL})
+        elif separator and head in {"%colocated", "colocated"}:
+            fragment, found = completion.complete(rest.lstrip(), LINE)
+        return {
+            "completions": [SimpleCompletion(each, type="magic") for each in found],
+            "matched_fragment": fragment,
+            "ordered": True,
+            "suppress": bool(found),
+        }
+
+    return context_matcher(identifier="colocated-completer")(match)

@@ -1,0 +1,101 @@
+"""This notebook's session as the magics see it: the card that shows it, and the notices about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any
+
+from pathways_jupyter.errors import SessionError
+from pathways_jupyter.magics.notices import Notices
+from pathways_jupyter.magics.screen import Place, Screen
+from pathways_jupyter.render.view import View
+
+SESSION_MODULE = "pathways_jupyter.session.session"
+
+
+class Connection:
+    """What one shell knows of its session."""
+
+    def __init__(self, shell: Any, screen: Screen) -> None:
+        self.shell = shell
+        self.screen = screen
+        self._card: Place | None = None
+        self._watched: Any = None
+        self._notices: Notices | None = None
+        self._devices: dict[int, list[str]] = {}
+
+    @property
+    def session(self) -> Any:
+        """The session of this process; None when there is none."""
+        module = sys.modules.get(SESSION_MODULE)
+        return module.current() if module is not None else None
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The user's own variables."""
+        hidden = self.shell.user_ns_hidden
+        return {
+            name: value
+            for name, value in self.shell.user_ns.items()
+            if not name.startswith("_") and not (name in hidden and hidden[name] is value)
+        }
+
+    def need(self) -> Any:
+        """The session.
+
+        Raises:
+          SessionError: There is none.
+        """
+        session = self.session
+        if session is None:
+            raise SessionError(
+                "This notebook is not connected.", hint="%pathways connect --help shows how; --local needs no cluster."
+            )
+        return session
+
+    def watch(self, session: Any, card: Place | None = None) -> None:
+        """From now on shows what happens to `session`, and keeps its card up to date."""
+        self._card = card or self._card
+        self._devices = {index: [device.device_kind for device in devices] for index, devices in session.slices.items()}
+        self._watched = session
+        if self._notices is not None:
+            self._notices.close()
+        self._notices = Notices(session.follow(session.event_count), self.screen, self.draw)
+
+    def card(self) -> View:
+        """The session as it is known without asking anybody."""
+        from pathways_jupyter.render import session as picture
+
+        session = self._watched
+        record = dataclasses.replace(session.record, state=session.state)
+        return picture.view(record, self._devices, session.events())
+
+    def draw(self) -> None:
+        """Draws the card again, where it was drawn."""
+        if self._card is not None:
+            self._card.draw(self.card())
+
+    def settle(self) -> None:
+        """Before a cell: takes note of what others did to the session, so that the cell finds JAX in order."""
+        session = self.session
+        if session is None:
+            return
+        switched = session.settle(self.variables)
+        if switched is None:
+            if session is not self._watched:
+                self.watch(session)
+            return
+        from pathways_jupyter.render import arrays
+
+        lines = arrays.switched(switched.unusable, switched.left)
+        what = "The session was ended from outside; JAX is as it was before."
+        if self.session is session:
+            what = "The session was reconnected from outside; JAX uses its new proxy."
+            self.watch(session)
+        self.screen.show(arrays.notes([what, *lines]))
+
+    def flush(self) -> None:
+        """After a cell: shows what happened meanwhile."""
+        if self._notices is not None:
+            self._notices.flush()

@@ -1,0 +1,72 @@
+"""``%pathways``: parse the line, call the room below, show what came of it.
+
+Errors leave the cell as they are raised; a :class:`~pathways_jupyter.errors.PathwaysError` renders itself as two or
+three lines, and ``%pathways traceback`` shows the rest.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from IPython.core.magic import Magics, line_magic, magics_class
+
+from pathways_jupyter.commands import HELP, MAGIC
+from pathways_jupyter.errors import ConfigError, PathwaysError
+from pathways_jupyter.magics.connection import Connection
+from pathways_jupyter.magics.parser import Call, parse
+from pathways_jupyter.magics.screen import Screen
+
+PROGRAM = "%pathways"
+
+
+@magics_class
+class PathwaysMagics(Magics):  # type: ignore[misc]
+    """The magics of one shell."""
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self._screen = Screen(shell)
+        self._connection = Connection(shell, self._screen)
+        self._error: BaseException | None = None
+
+    @line_magic  # type: ignore[untyped-decorator]
+    def pathways(self, line: str) -> Any:
+        """Connects this notebook to TPUs behind a Shared Pathways Service; ``%pathways help`` tells more."""
+        call = parse(line, MAGIC)
+        if call.help or call.command is HELP:
+            return self._help(call)
+        if call.command.name == "traceback":
+            return self._traceback()
+        from pathways_jupyter.magics import actions
+
+        return actions.ACTIONS[call.command.name](self._connection, call.values)
+
+    def before_cell(self, info: Any) -> None:
+        """Takes note of what others did to the session, before the cell's code meets it."""
+        self._connection.settle()
+
+    def after_cell(self, result: Any) -> None:
+        """Remembers the cell's error for ``traceback``, and shows what happened meanwhile."""
+        error = getattr(result, "error_in_exec", None)
+        if isinstance(error, PathwaysError):
+            self._error = error
+        self._connection.flush()
+
+    def _help(self, call: Call) -> Any:
+        from pathways_jupyter.render import help as picture
+
+        wanted = call.values.get("command")
+        if wanted is None and call.command is HELP:
+            return picture.overview(MAGIC, PROGRAM)
+        if wanted is not None and wanted not in MAGIC:
+            raise ConfigError(f"There is no command {wanted!r}.", hint=f"Commands: {', '.join(MAGIC)}.")
+        return picture.command(MAGIC[wanted] if wanted else call.command, PROGRAM)
+
+    def _traceback(self) -> None:
+        error = self._error or getattr(sys, "last_value", None)
+        if error is None:
+            self._screen.line("No error so far.")
+            return
+        lines = self.shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
+        self._screen.line(self.shell.InteractiveTB.stb2text(lines))

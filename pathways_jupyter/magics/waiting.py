@@ -1,0 +1,90 @@
+"""Shows how far a long step has come: in a notebook one card that is drawn again, in a terminal a line now and then.
+
+What is over in a blink shows nothing. A thread draws, because the cell's own thread is the one that waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from types import TracebackType
+
+from pathways_jupyter.events import Event
+from pathways_jupyter.magics.screen import Place, Screen
+from pathways_jupyter.render.progress import Progress
+from pathways_jupyter.render.view import View
+
+_BLINK = 0.4
+_AGAIN = 0.5
+_LINE_AGAIN = 10.0
+
+
+class Waiting:
+    """Progress on the screen for as long as the ``with`` block runs.
+
+    Attributes:
+      place: In a notebook, where the progress is drawn; the result may be drawn over it.
+    """
+
+    def __init__(self, screen: Screen) -> None:
+        self.place: Place | None = screen.place() if screen.in_place else None
+        self._screen = screen
+        self._progress = Progress()
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._draw, name="pathways-progress", daemon=True)
+        self._said = ("", "")
+        self._said_at = 0.0
+
+    def enter(self, title: str, message: str = "") -> None:
+        """Goes on to the stage `title`."""
+        with self._lock:
+            self._progress.enter(title, message)
+
+    def follow(self, events: Iterable[Event]) -> None:
+        """Takes in `events` until they end."""
+        for event in events:
+            with self._lock:
+                self._progress.add(event)
+
+    def stop(self) -> None:
+        """Draws no more; the place is free for the result."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def stopped(self, how: str) -> None:
+        """Draws, where something was drawn, that it came to no good end."""
+        self.stop()
+        if self.place is not None and self.place.drawn:
+            now = time.time()
+            self.place.draw(View(None, self._progress.text(now, how), self._progress.html(now, how)))
+
+    def __enter__(self) -> Waiting:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _draw(self) -> None:
+        pause = _BLINK
+        while not self._over.wait(pause):
+            pause = _AGAIN
+            now = time.time()
+            with self._lock:
+                if self.place is None:
+                    self._say(now)
+                    continue
+                view = View(None, self._progress.text(now), self._progress.html(now))
+            self.place.draw(view)
+
+    def _say(self, now: float) -> None:
+        step = self._progress.steps[-1] if self._progress.steps else None
+        news = (step.title, step.message) if step else ("", "")
+        if news != self._said or now - self._said_at > _LINE_AGAIN:
+            self._said, self._said_at = news, now
+            self._screen.line(self._progress.line(now))

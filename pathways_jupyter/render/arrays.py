@@ -1,0 +1,52 @@
+"""Arrays that a switch of devices concerns, told in a line or two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from pathways_jupyter.render import html, words
+from pathways_jupyter.render.html import Tone
+from pathways_jupyter.render.text import Mark
+from pathways_jupyter.render.view import View
+from pathways_jupyter.session.arrays import NamedArray
+
+_MANY = 8
+
+
+def switched(unusable: Sequence[NamedArray], left: Sequence[NamedArray]) -> list[str]:
+    """What became of the user's arrays, one line for each kind; nothing when none is concerned."""
+    lines = []
+    if unusable:
+        lines.append(f"{words.count(len(unusable), 'array')} became unusable: {_named(unusable)}")
+    if left:
+        verb = "stays where it was" if len(left) == 1 else "stay where they were"
+        lines.append(f"{words.count(len(left), 'array')} {verb} (jax.device_put moves them): {_named(left)}")
+    return lines
+
+
+def disconnected(session: str, unusable: Sequence[NamedArray], remains: str) -> View:
+    """The end of a session.
+
+    Args:
+      remains: What could not be removed from the cluster, and why.
+    """
+    title = f"Session {session} is over; JAX is as it was before."
+    lines = switched(unusable, ())
+    if remains:
+        lines.append(f"Not everything could be removed: {remains}")
+    plain = [f"{Mark.OK} {title}", *(f"  {Mark.WARN} {line}" for line in lines)]
+    rich = [html.line(html.toned(Tone.OK, Mark.OK), escape(title))]
+    rich += [html.line(html.toned(Tone.WAIT, Mark.WARN), escape(line)) for line in lines]
+    return View(None, "\n".join(plain), html.page(*rich))
+
+
+def notes(lines: Sequence[str]) -> View:
+    """Lines to be aware of."""
+    rich = [html.line(html.toned(Tone.WAIT, Mark.WARN), escape(line)) for line in lines]
+    return View(None, "\n".join(f"{Mark.WARN} {line}" for line in lines), html.page(*rich))
+
+
+def _named(arrays: Sequence[NamedArray]) -> str:
+    named = ", ".join(map(str, arrays[:_MANY]))
+    return f"{named} and {len(arrays) - _MANY} more" if len(arrays) > _MANY else named

@@ -1,0 +1,76 @@
+"""Slices as a picture: a box for each, in it its hosts, in them their chips.
+
+What a slice is doing is said in a word as well as in colour; chips are filled where somebody holds the slice and hollow
+where it is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from pathways_jupyter import tpu
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.render import html, words
+from pathways_jupyter.render.html import Tone
+
+_MANY_HOSTS = 16
+_MOST_SLICES = 128
+
+
+@dataclass(frozen=True)
+class Box:
+    """One slice to draw.
+
+    Attributes:
+      state: What it is doing, in a word or two.
+      held: Whether somebody computes on it.
+      detail: Who holds it, or what it waits for.
+      down: Indices of hosts that do not run.
+    """
+
+    index: int
+    instance_type: str
+    tone: Tone
+    state: str
+    held: bool = False
+    detail: str = ""
+    down: tuple[int, ...] = ()
+
+
+def picture(boxes: Sequence[Box]) -> str:
+    """The map as HTML."""
+    drawn = "".join(map(_box, boxes[:_MOST_SLICES]))
+    rest = len(boxes) - _MOST_SLICES
+    more = html.line(html.muted(f"and {words.count(rest, 'more slice', 'more slices')}")) if rest > 0 else ""
+    return f'<div class="pw-map" role="list">{drawn}</div>{more}'
+
+
+def _box(box: Box) -> str:
+    label = f"slice {box.index}, {box.instance_type}, {box.state}{f', {box.detail}' if box.detail else ''}"
+    held = " pw-held" if box.held else ""
+    return (
+        f'<div class="pw-slice pw-{box.tone}{held}" role="listitem" aria-label="{escape(label)}">'
+        f"<div><b>slice {box.index}</b> {html.muted(box.instance_type)}</div>"
+        f"<div>{html.toned(box.tone, box.state)} {html.muted(box.detail)}</div>{_hosts(box)}</div>"
+    )
+
+
+def _hosts(box: Box) -> str:
+    try:
+        kind = tpu.parse_instance_type(box.instance_type)
+    except ConfigError:
+        # A service of tomorrow may have slices that this version has no picture of; its words are shown all the same.
+        return ""
+    chips = kind.chips_per_host if kind.hosts <= _MANY_HOSTS else 1
+    columns = min(chips, 4) if chips != 4 else 2
+    hosts = []
+    for host in range(kind.hosts):
+        tone = f" pw-{Tone.FAIL}" if host in box.down else ""
+        grid = '<div class="pw-chip"></div>' * chips
+        hosts.append(
+            f'<div class="pw-host{tone}" title="host {host}: {words.count(kind.chips_per_host, "chip")}" '
+            f'style="grid-template-columns: repeat({columns}, auto)">{grid}</div>'
+        )
+    return f'<div class="pw-hosts" aria-hidden="true">{"".join(hosts)}</div>'
