@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.colocated.errors import ColocatedError
-from pathways_jupyter.colocated.hosts import Host
+from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.remote import codec
 from pathways_jupyter.colocated.ship import Shipped
 
@@ -69,10 +69,23 @@ class Channel:
         head.setdefault("call", uuid.uuid4().hex[:8])
         head.setdefault("session", "")
         try:
-            rows = self._per_host(self._serve(self._request(head, blobs), *inputs), ROW_BYTES)
-            rows = self._rest(head, rows)
+            rows = self._per_host(self._serve(self.request(head, blobs), *inputs), ROW_BYTES)
+            return self._answers(self._rest(head, rows))
         except Exception as error:
             raise explain(error) from error
+
+    def read(self, rows: jax.Array) -> tuple[Answer, ...]:
+        """The hosts' answers in `rows`, where they fit into them."""
+        return self._answers(self._per_host(rows, ROW_BYTES))
+
+    def row_spec(self, row_bytes: int = ROW_BYTES) -> jax.ShapeDtypeStruct:
+        """What an answer is, before it is there."""
+        import jax
+        import numpy as np
+
+        return jax.ShapeDtypeStruct((len(self.devices), row_bytes), np.uint8, sharding=self._by_device)
+
+    def _answers(self, rows: Sequence[bytes]) -> tuple[Answer, ...]:
         answers = []
         for host, row in zip(self.hosts, rows, strict=True):
             found, parts = codec.decode(row)
@@ -89,7 +102,7 @@ class Channel:
             shardings = [(spec.shape, spec.sharding) for spec in specs]
             program = self._take[key] = self.compiled(Shipped("take", shardings), lambda request: list(specs))
         try:
-            found: list[jax.Array] = program(self._request({"call": call}, ()))
+            found: list[jax.Array] = program(self.request({"call": call}, ()))
         except Exception as error:
             raise explain(error) from error
         return found
@@ -104,13 +117,11 @@ class Channel:
         return made
 
     def _program(self, function: Shipped, row_bytes: int) -> Callable[..., Any]:
-        import jax
-        import numpy as np
-
-        spec = jax.ShapeDtypeStruct((len(self.devices), row_bytes), np.uint8, sharding=self._by_device)
+        spec = self.row_spec(row_bytes)
         return self.compiled(function, lambda request, *inputs: spec)
 
-    def _request(self, head: dict[str, Any], blobs: Sequence[bytes]) -> jax.Array:
+    def request(self, head: dict[str, Any], blobs: Sequence[bytes]) -> jax.Array:
+        """A request as an array on every device."""
         import jax
         import numpy as np
 
@@ -137,7 +148,7 @@ class Channel:
         lengths = [codec.length(row) for row in rows]
         done = ROW_BYTES
         while any(length > len(row) for length, row in zip(lengths, rows, strict=True)):
-            request = self._request({"call": head["call"], "skip": done}, ())
+            request = self.request({"call": head["call"], "skip": done}, ())
             more = self._per_host(self._fetch(request), FETCH_BYTES)
             rows = [row + part for row, part in zip(rows, more, strict=True)]
             done += FETCH_BYTES

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.colocated.channel import channel
-from pathways_jupyter.colocated.hosts import Host
+from pathways_jupyter.colocated.host import Host
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,15 @@ class _Memory:
         self._lock = threading.Lock()
         self._facts: dict[Any, Facts] = {}
         self._told: set[Hashable] = set()
+        self._released: list[str] = []
         self._registered = False
         self.session = uuid.uuid4().hex[:12]
         """Names the namespace on the hosts."""
 
-    def facts(self, to: Sequence[Host]) -> dict[int, Facts]:
-        """What `to` are, by host index; hosts that are not known yet are asked."""
+    def facts(self, to: Sequence[Host], *, fresh: bool = False) -> dict[int, Facts]:
+        """What `to` are, by host index; hosts that are not known yet are asked, and all of them when `fresh`."""
         self._register()
-        unknown = [host for host in to if host.cpus not in self._facts]
+        unknown = [host for host in to if fresh or host.cpus not in self._facts]
         if unknown:
             for answer in channel(unknown).ask({"op": "facts"}):
                 head = answer.head
@@ -85,11 +86,22 @@ class _Memory:
             self._told.add(what)
         return new
 
+    def release(self, key: str) -> None:
+        """Notes an object whose handle is gone; the hosts hear of it with the next request."""
+        # A garbage collection may call this while the lock is held: list.append needs none.
+        self._released.append(key)
+
+    def take_released(self) -> list[str]:
+        """The objects to release."""
+        released, self._released = self._released, []
+        return released
+
     def cache_clear(self) -> None:
         """What JAX calls when it drops its clients: the next session has other hosts, and its own names."""
         with self._lock:
             self._facts.clear()
             self._told.clear()
+            self._released.clear()
             self.session = uuid.uuid4().hex[:12]
 
     def _register(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.colocated.errors import CheckError, ColocatedError, name_hosts
-from pathways_jupyter.colocated.hosts import Host
+from pathways_jupyter.colocated.host import Host
 
 if TYPE_CHECKING:
     import jax
@@ -67,13 +67,19 @@ def to_chips(name: str, array: jax.Array, chosen: Sequence[Host]) -> jax.Array:
     return moved
 
 
-def agree(call: str, specs: Mapping[int, Sequence[dict[str, Any]]], chosen: Sequence[Host]) -> dict[str, Any]:
+def on_cpus(sharding: Any, chosen: Sequence[Host]) -> Any:
+    """`sharding` on the CPU devices beside its chips."""
+    beside = {chip: cpu for host in chosen for chip, cpu in zip(host.chips, host.cpus, strict=True)}
+    return _mapped("The sharding", sharding, lambda device: beside.get(device, device))
+
+
+def agree(specs: Mapping[int, Sequence[dict[str, Any]]], chosen: Sequence[Host], what: str = "") -> dict[str, Any]:
     """One spec for each named output from what every host says of it.
 
     Args:
-      call: The call's id.
       specs: What `remote/arrays.py` described, by host index.
       chosen: The hosts of the call.
+      what: What the arrays are called together; default: each by its name.
 
     Returns:
       A ``jax.ShapeDtypeStruct`` with its sharding by name.
@@ -90,7 +96,7 @@ def agree(call: str, specs: Mapping[int, Sequence[dict[str, Any]]], chosen: Sequ
                 told.setdefault(_describe(spec), []).append(index)
             listed = "; ".join(f"{what} on {name_hosts(indices)}" for what, indices in told.items())
             raise ColocatedError(
-                f"Output {name} is not the same on all hosts: {listed}.",
+                f"{what or f'Output {name}'} is not the same on all hosts: {listed}.",
                 hint="Give it one shape, dtype and sharding on every host; names stay on the hosts meanwhile.",
             )
         agreed[name] = _joined(each[0], chosen) if each[0]["local"] else _spec(each[0])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import Failure, HostError
-from pathways_jupyter.colocated.hosts import Host
+from pathways_jupyter.colocated.host import Host
 
 if TYPE_CHECKING:
     import jax
@@ -126,22 +126,17 @@ class CallResult:
 def read(answer: Answer) -> HostResult:
     """One host's answer to a call."""
     head = answer.head
-    transcript, error = head["transcript"], head["error"]
+    transcript = head["transcript"]
     blobs = answer.parts[head["displays"] :]
     items: list[Text | Display] = [_item(item, blobs) for item in transcript["items"]]
     value = b""
     if head["value"] is not None:
         # Figures are shown before the value, which is always the last display.
         last = items[-1] if items else None
-        if isinstance(last, Display):
+        if isinstance(last, Display) and head["value"]["shown"]:
             items[-1] = Display(last.data, last.left, value=True)
         if head["value"]["pickle"] is not None:
             value = answer.parts[0]
-    failure = None
-    if error is not None:
-        failure = Failure(
-            (answer.host.index,), error["type"], error["message"], error["traceback"], error["line"], error["text"]
-        )
     return HostResult(
         host=answer.host,
         items=tuple(items),
@@ -149,9 +144,16 @@ def read(answer: Answer) -> HostResult:
         file=transcript["file"],
         tail=transcript["tail"],
         pickled=value,
-        failure=failure,
+        failure=failure(answer.host, head["error"]),
         boot=head["boot"],
     )
+
+
+def failure(host: Host, told: Mapping[str, Any] | None) -> Failure | None:
+    """An exception as a host told it."""
+    if told is None:
+        return None
+    return Failure((host.index,), told["type"], told["message"], told["traceback"], told["line"], told["text"])
 
 
 def _item(item: dict[str, Any], blobs: Sequence[bytes]) -> Text | Display:

@@ -7,12 +7,13 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.colocated import checks, placement, results
+from pathways_jupyter.colocated import checks, placement, results, show
 from pathways_jupyter.colocated.channel import Answer, Channel, channel
 from pathways_jupyter.colocated.errors import CheckError, ColocatedError, Interrupted, name_hosts
-from pathways_jupyter.colocated.hosts import Host, choose, hosts
+from pathways_jupyter.colocated.host import Host, choose, hosts
 from pathways_jupyter.colocated.memory import MEMORY
 from pathways_jupyter.colocated.waiting import wait
 
@@ -32,7 +33,7 @@ def run_cell(
     inputs: Mapping[str, Any] | None = None,
     outputs: Sequence[str] = (),
     slices: str | Iterable[int] | None = None,
-    hosts_: str | Iterable[int] | None = None,
+    indices: str | Iterable[int] | None = None,
     once: bool = False,
     on_cpu: bool = False,
     limit: int = LIMIT,
@@ -47,7 +48,7 @@ def run_cell(
       outputs: Names of arrays that come back. A global array keeps its sharding; what every host has for itself comes
         back as one array, the hosts' parts one after the other.
       slices: Run on these slices' hosts only; default: the hosts of `inputs`, or all.
-      hosts_: Run on these hosts only.
+      indices: Run on these hosts only.
       once: Run on the first of the hosts only.
       on_cpu: Leave outputs on CPU devices; default: they go to the chips beside them.
       limit: Bytes of text that each host sends along, and four times as many of displays.
@@ -66,9 +67,9 @@ def run_cell(
     filename = f"<cell {call}>"
     ast.parse(source, filename)
     arrays, values = _split(inputs or {})
-    chosen = _choose(arrays, slices, hosts_, once)
+    chosen = choose_for(arrays, slices, indices, once)
     data = checks.pickled(values, names=values) if values else b""
-    _check(chosen, checks.imported(source), data)
+    check(chosen, checks.imported(source), data)
     way = channel(chosen, whole=bool(arrays or outputs))
     moved = placement.to_cpus(arrays, chosen, way.everywhere)
     head = {
@@ -82,10 +83,10 @@ def run_cell(
         "limit": limit,
         "live": follow is not None,
     }
-    answers = _ask(way, head, [data] if values else [], moved, follow)
-    result = _result(call, answers)
+    answers = ask(way, head, [data] if values else [], moved, follow)
+    result = result_of(call, answers)
     if outputs and result.error() is None:
-        taken = _take(way, call, answers)
+        taken = take(way, call, answers)
         result = replace(
             result,
             arrays={
@@ -102,19 +103,30 @@ def _split(inputs: Mapping[str, Any]) -> tuple[dict[str, jax.Array], dict[str, A
     return arrays, {name: value for name, value in inputs.items() if name not in arrays}
 
 
-def _choose(
+def choose_for(
     arrays: Mapping[str, jax.Array],
     slices: str | Iterable[int] | None,
     indices: str | Iterable[int] | None,
     once: bool,
 ) -> tuple[Host, ...]:
+    """The hosts of a call: those asked for, else those of its arrays, else all."""
     everyone = hosts()
     if slices is None and indices is None and arrays:
         return choose(placement.needed(arrays, everyone) or everyone, once=once)
     return choose(everyone, slices=slices, indices=indices, once=once)
 
 
-def _check(chosen: Sequence[Host], imported: Sequence[str], data: bytes) -> None:
+def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes) -> None:
+    """Compares versions, and looks for the packages that a call needs.
+
+    Args:
+      chosen: The hosts of the call.
+      imported: Modules that its source imports.
+      data: What it sends pickled.
+
+    Raises:
+      CheckError: It would not run there.
+    """
     known = MEMORY.facts(chosen)
     different = checks.differences(checks.versions_here(), {index: facts.versions for index, facts in known.items()})
     severe = [each for each in different if each.severe]
@@ -135,10 +147,17 @@ def _check(chosen: Sequence[Host], imported: Sequence[str], data: bytes) -> None
         checks.require_packages({answer.host.index: answer.head["missing"] for answer in answers})
 
 
-def _ask(
+def ask(
     way: Channel, head: dict[str, Any], blobs: Sequence[bytes], inputs: Sequence[jax.Array], follow: Follow | None
 ) -> tuple[Answer, ...]:
+    """Sends a call and waits for it; Interrupt stops it on the hosts.
+
+    Raises:
+      Interrupted: Interrupt was pressed.
+      ColocatedError: The hosts went away.
+    """
     head["session"] = MEMORY.session
+    head["released"] = MEMORY.take_released()
     following = follow(head["call"], way.hosts) if follow else None
 
     def stop() -> None:
@@ -172,15 +191,21 @@ def _stopped(answers: Sequence[Answer] | None, to: Sequence[Host]) -> str:
     return "; ".join(f"{name_hosts(found)} {text}" for text, found in told.items())
 
 
-def _result(call: str, answers: Sequence[Answer]) -> results.CallResult:
+def result_of(call: str, answers: Sequence[Answer]) -> results.CallResult:
+    """The answers to a call, put together."""
     found = tuple(results.read(answer) for answer in answers)
     restarted = tuple(each.host.index for each in found if MEMORY.restarted(each.host, each.boot))
     return results.CallResult(call, found, restarted=restarted)
 
 
-def _take(way: Channel, call: str, answers: Sequence[Answer]) -> dict[str, jax.Array]:
+def take(way: Channel, call: str, answers: Sequence[Answer], *, what: str = "") -> dict[str, jax.Array]:
+    """The arrays that a call left on its hosts, by name.
+
+    Raises:
+      ColocatedError: Hosts do not agree on them; `what` calls them by another name.
+    """
     specs = {answer.host.index: answer.head["outputs"] for answer in answers}
-    agreed = placement.agree(call, specs, way.hosts)
+    agreed = placement.agree(specs, way.hosts, what)
     return dict(zip(agreed, way.take(call, list(agreed.values())), strict=True))
 
 
@@ -195,7 +220,32 @@ def who(**where: Any) -> dict[int, dict[str, str]]:
     return {answer.host.index: answer.head["names"] for answer in answers}
 
 
-def download(host: int, path: str, to: str) -> int:
+def save(result: results.CallResult, folder: str | Path = ".") -> list[Path]:
+    """Downloads what of a call's output was too large to come along.
+
+    Args:
+      result: The call.
+      folder: Where to; files are named after the call and the host.
+
+    Returns:
+      The files that were written.
+
+    Raises:
+      ColocatedError: A host does not have its part any more.
+    """
+    saved = []
+    for index, path in show.more(result):
+        to = Path(folder) / f"colocated-{result.call}-host{index}{Path(path).suffix}"
+        count = 1
+        while to in saved:
+            count += 1
+            to = to.with_name(f"colocated-{result.call}-host{index}-{count}{Path(path).suffix}")
+        download(index, path, to)
+        saved.append(to)
+    return saved
+
+
+def download(host: int, path: str, to: Path) -> int:
     """Copies the output that a call left on a host to a file here; returns its size in bytes.
 
     Raises:

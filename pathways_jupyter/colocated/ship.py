@@ -22,6 +22,8 @@ _MODULES = (
     "jobs",
     "namespaces",
     "arrays",
+    "objects",
+    "feeds",
     "facts",
     "calls",
     "serve",

@@ -100,7 +100,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         run.reset(slices=given.get("slices"), indices=given.get("hosts"))
 
     def _hosts(self, given: Mapping[str, Any]) -> View:
-        from pathways_jupyter.colocated.hosts import choose, hosts
+        from pathways_jupyter.colocated.host import choose, hosts
         from pathways_jupyter.colocated.memory import MEMORY
 
         chosen = choose(hosts(), slices=given.get("slices"), indices=given.get("hosts"))

@@ -66,6 +66,14 @@ def assemble(local: np.ndarray, shape: tuple[int, ...], sharding: Any) -> jax.Ar
     return jax.make_array_from_single_device_arrays(shape, sharding, shards)
 
 
+def rows(shape: tuple[int, ...], sharding: Any) -> int:
+    """How many rows of such a global array are on this host."""
+    indices = sharding.addressable_devices_indices_map(shape).values()
+    starts = [index[0].start or 0 for index in indices]
+    stops = [shape[0] if index[0].stop is None else index[0].stop for index in indices]
+    return int(max(stops) - min(starts))
+
+
 def _is_local(value: Any, mesh: jax.sharding.Mesh) -> bool:
     if not isinstance(value, jax.Array):
         return isinstance(value, (np.ndarray, np.generic, int, float, bool, complex))

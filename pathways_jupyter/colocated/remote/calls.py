@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from jax.experimental.colocated_python import serialization
 
-from . import arrays, failures, jobs, namespaces, rich, streams
+from . import arrays, failures, feeds, jobs, namespaces, objects, rich, streams
 from .transcript import Transcript
 
 _MAX_VALUE = 1 << 20
@@ -47,6 +47,11 @@ def function(
 
     def work() -> tuple[Any, list[dict[str, Any]]]:
         called, tree, leaves, places = serialization._deserialize(blobs[0])
+        if head["object"]:
+            if len(blobs) > 1:
+                made, made_args, made_kwargs = serialization._deserialize(blobs[1])
+                objects.add(head["object"], made(*made_args, **made_kwargs))
+            called = getattr(objects.get(head["object"]), called)
         for place, array in zip(places, inputs, strict=True):
             leaves[place] = array
         args, kwargs = jax.tree_util.tree_unflatten(tree, leaves)
@@ -57,6 +62,36 @@ def function(
         return serialization._serialize((structure, plain)), specs
 
     return _run(head, work, head["filename"], show=False)
+
+
+def open_feed(
+    head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], mesh: Any
+) -> tuple[dict[str, Any], list[bytes]]:
+    """Starts a data-loading iterator; tells what its batches are."""
+    namespaces.remember(head["source"], head["filename"])
+    host, count = _place(head["counts"], mesh)
+
+    def work() -> tuple[Any, list[dict[str, Any]]]:
+        make = serialization._deserialize(blobs[0])
+        feed = feeds.Feed(lambda: make(host, count), head["ahead"])
+        objects.add(head["object"], feed)
+        try:
+            tree, specs = feeds.describe(feed.first())
+        except StopIteration:
+            raise ValueError("The iterator has no batch at all.") from None
+        return serialization._serialize(tree), specs
+
+    return _run(head, work, head["filename"], show=False)
+
+
+def _place(counts: list[int], mesh: Any) -> tuple[int, int]:
+    """This host's place among the hosts of the call, and their number."""
+    local, first = set(mesh.local_devices), 0
+    for place, count in enumerate(counts):
+        if mesh.devices.flat[first] in local:
+            return place, len(counts)
+        first += count
+    raise LookupError("This host is not one of the call's.")
 
 
 def read_file(path: str, offset: int, size: int) -> tuple[bytes, int]:
@@ -89,7 +124,7 @@ def _run(
             if show:
                 answer["value"] = _value(value, transcript, parts)
             else:
-                answer["value"] = {"pickle": 0}
+                answer["value"] = {"pickle": 0, "shown": False}
                 parts.append(value)
 
     try:
@@ -118,8 +153,8 @@ def _value(value: Any, transcript: Transcript, parts: list[bytes]) -> dict[str, 
         parts.append(_pickled(value))
     except Exception:
         # It is shown, which is what a cell's value is for; it stays on the host.
-        return {"pickle": None}
-    return {"pickle": 0}
+        return {"pickle": None, "shown": True}
+    return {"pickle": 0, "shown": True}
 
 
 def _pickled(value: Any) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import calls, codec, facts, jobs, namespaces
+from . import arrays, calls, codec, facts, feeds, jobs, namespaces, objects
 
 BOOT = uuid.uuid4().hex
 """Changes when the sidecar's process does; names that cells defined are gone then."""
@@ -44,21 +44,29 @@ def fetch(row_bytes: int, request: jax.Array) -> jax.Array:
 
 def take(call_shardings: list[Any], request: jax.Array) -> list[jax.Array]:
     """Hands out the arrays that a call kept."""
-    from . import arrays
-
     head, _ = _read(request)
     return arrays.take(head["call"], call_shardings)
+
+
+def feed(row_bytes: int, targets: list[Any], request: jax.Array) -> list[jax.Array]:
+    """The next batch of an iterator: a row that says what happened, and the batch's arrays."""
+    head, _ = _read(request)
+    state, batch = feeds.step(objects.get(head["object"]), targets)
+    return [_rows(codec.encode({"boot": BOOT, **state}), head, row_bytes, request.sharding.mesh), *batch]
 
 
 def _answer(message: tuple[dict[str, Any], list[bytes]], inputs: tuple[jax.Array, ...], mesh: Any) -> bytes:
     head, blobs = message
     operation, session = head["op"], head["session"]
+    objects.release(head.get("released", ()))
     answer: dict[str, Any] = {"boot": BOOT}
     parts: list[bytes] = []
     if operation == "cell":
         done, parts = calls.cell(head, blobs, inputs, mesh)
     elif operation == "function":
         done, parts = calls.function(head, blobs, inputs, mesh)
+    elif operation == "open":
+        done, parts = calls.open_feed(head, blobs, inputs, mesh)
     elif operation == "facts":
         done = facts.about()
     elif operation == "missing":

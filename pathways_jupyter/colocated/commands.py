@@ -1,0 +1,45 @@
+"""What ``%%colocated`` and ``%colocated`` take, declared as all commands are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pathways_jupyter.commands import Command, Kind, Option, Word
+
+_SLICES = Option("--slices", "slices", "only hosts of these slices, such as 0,1 or 0-3", metavar="N[,N]")
+_HOSTS = Option("--hosts", "hosts", "only these hosts, such as 0,2 or 0-3", metavar="N[,N]")
+
+CELL = Command(
+    "%%colocated",
+    "Run this cell on the TPU hosts of the session.",
+    options=(
+        Option("--in", "inputs", "notebook variables that the cell sees; arrays keep their sharding", metavar="X,Y"),
+        Option("--out", "outputs", "arrays of the cell that come back as notebook variables", metavar="Z"),
+        _SLICES,
+        _HOSTS,
+        Option("--once", "once", "run on one host only, the first of those", kind=Kind.FLAG),
+        Option("--cpu", "on_cpu", "leave what --out names on the hosts' CPUs, not on chips", kind=Kind.FLAG),
+        Option("--quiet", "quiet", "do not show what is printed", kind=Kind.FLAG, short="-q"),
+        Option("--collapse", "collapse", "show equal output of several hosts once", kind=Kind.FLAG),
+    ),
+    examples={
+        "%%colocated": "on every host; what it prints comes back under the host's name",
+        "%%colocated --in x --out z": "x as a variable of the cell, z back as a global array",
+        "%%colocated --slices 1 --collapse": "on the hosts of slice 1",
+        "%%colocated --once": "on one host, for instance to download something to a shared disk",
+    },
+)
+
+WHO = Command("who", "Names that %%colocated cells defined on the hosts, with their types.", options=(_SLICES, _HOSTS))
+RESET = Command("reset", "Forget the names that %%colocated cells defined.", options=(_SLICES, _HOSTS))
+HOSTS = Command("hosts", "The session's hosts: slice, process, directory, versions.", options=(_SLICES, _HOSTS))
+SAVE = Command(
+    "save",
+    "Download what a cell's output was too large to show.",
+    words=(Word("call", "the cell's id, from its note", required=True), Word("folder", "where to; here if left out")),
+    examples={"save 3f2a9c": "one file for each host, in the notebook's folder"},
+)
+HELP = Command("help", "These commands, and %%colocated itself.")
+
+LINE: Mapping[str, Command] = {command.name: command for command in (HOSTS, WHO, RESET, SAVE, HELP)}
+"""What ``%colocated`` knows."""

@@ -1,0 +1,215 @@
+"""How a call's results look in a notebook: every line under its host's name, and what is equal told once.
+
+Nothing is displayed here: faces take the pieces and hand them to whatever they display with.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pathways_jupyter.colocated.errors import name_hosts
+from pathways_jupyter.colocated.results import CallResult, Display, HostResult, Text
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One thing to show.
+
+    Attributes:
+      stream: ``stdout`` or ``stderr`` for text; empty for a display.
+      text: Whole lines, each under its host's name.
+      data: A display by MIME type.
+    """
+
+    stream: str
+    text: str = ""
+    data: Mapping[str, str | bytes] = field(default_factory=dict)
+
+
+class Values:
+    """The value of a cell's last expression on every host: a mapping by host index that shows itself.
+
+    Equal pictures are shown once.
+    """
+
+    def __init__(self, result: CallResult) -> None:
+        self._values = {each.host.index: each for each in result.hosts}
+        self._shown = [(each.host.index, _value(each)) for each in result.hosts]
+
+    def __getitem__(self, host: int) -> Any:
+        return self._values[host].value
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def keys(self) -> list[int]:
+        """The hosts' indices."""
+        return list(self._values)
+
+    def __repr__(self) -> str:
+        lines = []
+        for label, shown in self._groups():
+            text = str(shown.data.get("text/plain", "")) if shown else "(no value)"
+            lines.append(f"[{label}] {text}" if "\n" not in text else f"[{label}]\n{text}")
+        return "\n".join(lines)
+
+    @property
+    def rich(self) -> bool:
+        """Whether some host's value is more than text."""
+        return any(shown is not None and set(shown.data) != {"text/plain"} for _, shown in self._shown)
+
+    def pieces(self) -> Iterator[Piece]:
+        """The values as displays, each after its label."""
+        for label, shown in self._groups():
+            if shown is not None:
+                yield Piece("stdout", f"[{label}]\n")
+                yield Piece("", data=shown.data)
+                yield from _left(label, shown)
+
+    def _groups(self) -> list[tuple[str, Display | None]]:
+        groups: list[tuple[list[int], Display | None]] = []
+        for index, shown in self._shown:
+            found = next((indices for indices, other in groups if _same(other, shown)), None)
+            if found is None:
+                groups.append(([index], shown))
+            else:
+                found.append(index)
+        return [(name_hosts(indices), shown) for indices, shown in groups]
+
+
+def values(result: CallResult) -> Values | None:
+    """The cell's value; None when no host has one."""
+    return Values(result) if any(_value(each) is not None for each in result.hosts) else None
+
+
+def output(
+    result: CallResult,
+    *,
+    shown: Mapping[int, Sequence[str]] | None = None,
+    quiet: bool = False,
+    collapse: bool = False,
+) -> Iterator[Piece]:
+    """What hosts printed and displayed, host after host.
+
+    Args:
+      result: The call.
+      shown: The lines of each host that were shown while the call ran.
+      quiet: Leave out what was printed.
+      collapse: Show hosts with equal output once.
+    """
+    for index in result.restarted:
+        yield Piece("stderr", f"[host {index}] The sidecar restarted: names of earlier cells are gone.\n")
+    for hosts in _alike(result.hosts) if collapse else [[each] for each in result.hosts]:
+        label = name_hosts([each.host.index for each in hosts])
+        skip = _already(hosts[0], (shown or {}).get(hosts[0].host.index, ()))
+        yield from _of_host(label, hosts[0], skip, quiet)
+
+
+def more(result: CallResult) -> list[tuple[int, str]]:
+    """Files that were too large to come along: host index and path there."""
+    found = []
+    for each in result.hosts:
+        if each.file:
+            found.append((each.host.index, each.file))
+        for item in each.items:
+            if isinstance(item, Display):
+                found += [(each.host.index, path) for _, path in item.left.values()]
+    return found
+
+
+def labelled(label: str, text: str) -> str:
+    """`text` with `label` before every line."""
+    return "".join(f"[{label}] {line}\n" for line in text.split("\n"))
+
+
+def _of_host(label: str, result: HostResult, skip: int, quiet: bool) -> Iterator[Piece]:
+    pending: list[Text] = []
+
+    def told() -> Iterator[Piece]:
+        nonlocal skip
+        part = HostResult(result.host, tuple(pending))
+        pending.clear()
+        if not quiet:
+            every = list(part.lines())
+            yield from _joined(label, every[skip:])
+            skip = max(0, skip - len(every))
+
+    for item in result.items:
+        if isinstance(item, Text):
+            pending.append(item)
+            continue
+        yield from told()
+        if not item.value:
+            yield Piece("stdout", f"[{label}]\n")
+            yield Piece("", data=item.data)
+            yield from _left(label, item)
+    yield from told()
+    if result.file and not quiet:
+        inside = sum(len(item.text.encode()) for item in result.items if isinstance(item, Text))
+        yield Piece("stderr", f"[{label}] ... {size(result.size - inside)} more were printed. The end of it:\n")
+        yield Piece("stdout", labelled(label, result.tail.rstrip("\n")))
+
+
+def _already(result: HostResult, shown: Sequence[str]) -> int:
+    """How many lines need not be shown again: none if the log that they came from had gaps."""
+    lines = [line.text for line in itertools.islice(result.lines(), len(shown))]
+    return len(shown) if lines == list(shown) else 0
+
+
+def _left(label: str, item: Display) -> Iterator[Piece]:
+    for kind, (bytes_, _) in item.left.items():
+        yield Piece("stderr", f"[{label}] {kind} of {size(bytes_)} is too large to show here.\n")
+
+
+def _joined(label: str, lines: Sequence[Text]) -> Iterator[Piece]:
+    run: list[str] = []
+    stream = ""
+    for line in lines:
+        if line.stream != stream and run:
+            yield Piece(stream, "".join(run))
+            run = []
+        stream = line.stream
+        run.append(f"[{label}] {line.text}\n")
+    if run:
+        yield Piece(stream, "".join(run))
+
+
+def _alike(results: Sequence[HostResult]) -> list[list[HostResult]]:
+    groups: list[list[HostResult]] = []
+    for result in results:
+        found = next((group for group in groups if _equal(group[0], result)), None)
+        if found is None:
+            groups.append([result])
+        else:
+            found.append(result)
+    return groups
+
+
+def _equal(one: HostResult, other: HostResult) -> bool:
+    return one.items == other.items and one.size == other.size
+
+
+def _value(result: HostResult) -> Display | None:
+    last = result.items[-1] if result.items else None
+    return last if isinstance(last, Display) and last.value else None
+
+
+def _same(one: Display | None, other: Display | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.data == other.data
+
+
+def size(count: int) -> str:
+    """``47.7 MB``."""
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count = count / 1000  # type: ignore[assignment]
+    return f"{count:.1f} GB"
