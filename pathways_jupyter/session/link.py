@@ -31,6 +31,7 @@ class Link:
 
     Args:
       connection: A connected socket; the link owns it from now on.
+      session: The session's id.
       process: The supervisor, when this process started it; it is waited for, so that it leaves no zombie.
       orphaned: Called on the reading thread when the supervisor is gone without having said so. What it returns is
         told as one more event.
@@ -39,10 +40,12 @@ class Link:
     def __init__(
         self,
         connection: socket.socket,
+        session: str,
         *,
         process: subprocess.Popen[bytes] | None = None,
         orphaned: Callable[[], str] | None = None,
     ) -> None:
+        self.session = session
         self._socket = connection
         self._process = process
         self._orphaned = orphaned
@@ -52,6 +55,7 @@ class Link:
         self._events: list[Event] = []
         self._dropped = 0
         self._state = SessionState.STARTING
+        self._generation = 0
         self._ended = False
         self._closing = False
         _links.add(self)
@@ -64,9 +68,19 @@ class Link:
         return self._state
 
     @property
+    def generation(self) -> int:
+        """Which of the session's proxies was connected last, as far as it has been told."""
+        return self._generation
+
+    @property
     def ended(self) -> bool:
         """Whether nothing can be asked any more."""
         return self._ended
+
+    @property
+    def usable(self) -> bool:
+        """Whether its other end is there, and this is the process that it belongs to."""
+        return not self._ended and not self._closing
 
     @property
     def count(self) -> int:
@@ -182,6 +196,7 @@ class Link:
                     self._dropped += _REMEMBERED // 10
                 if "state" in message.data:
                     self._state = SessionState(message.data["state"])
+                self._generation = message.data.get("generation", self._generation)
             self._changed.notify_all()
 
 

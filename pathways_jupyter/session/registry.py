@@ -48,6 +48,8 @@ class SessionRecord:
       log: The supervisor's log.
       created: Seconds since the epoch.
       config: The :class:`~pathways_jupyter.config.ConnectConfig` as JSON values.
+      kubeconfigs: What ``KUBECONFIG`` said when the session began.
+      context: The kubeconfig's context, also where it was the current one and nobody named it.
     """
 
     id: str
@@ -68,6 +70,7 @@ class SessionRecord:
     instances: Mapping[str, int] = field(default_factory=dict)
     job: str = ""
     pod: str = ""
+    kubeconfigs: str = ""
     generation: int = 0
 
     @property

@@ -20,12 +20,35 @@ SWEEP = "pathways_jupyter.session.sweep"
 _LAST_WORDS = 2000
 
 
-def supervisor(session: str) -> Link:
-    """Starts the supervisor of a new session, which waits for ``start`` on the returned link.
+_standby: Link | None = None
+
+
+def prepare() -> None:
+    """Starts a supervisor ahead of need, which takes as long as everything else that connecting does by itself.
+
+    Until it is used it sleeps; it ends when this process does.
 
     Raises:
       SessionError: The process could not be started.
     """
+    global _standby
+    if _standby is None or not _standby.usable:
+        _standby = _start()
+
+
+def supervisor() -> Link:
+    """A supervisor of a new session, which waits for ``start`` on the returned link.
+
+    Raises:
+      SessionError: The process could not be started.
+    """
+    global _standby
+    link, _standby = _standby, None
+    return link if link is not None and link.usable else _start()
+
+
+def _start() -> Link:
+    session = registry.new_session_id()
     ours, theirs = socket.socketpair()
     try:
         process = _detached(SUPERVISOR, session, stdin=theirs.fileno())
@@ -34,13 +57,15 @@ def supervisor(session: str) -> Link:
         raise
     finally:
         theirs.close()
-    return Link(ours, process=process, orphaned=lambda: after_supervisor(session))
+    return Link(ours, session, process=process, orphaned=lambda: after_supervisor(session))
 
 
 def after_supervisor(session: str) -> str:
     """Removes what a supervisor that died has left, in a process of its own; returns what came of it."""
     if registry.read(session) is None:
-        return f"It ended before it had begun: {last_words(session)}"
+        words = last_words(session)
+        registry.log_path(session).unlink(missing_ok=True)
+        return f"It ended before it had begun: {words}" if words else "It ended before it had begun."
     status = _detached(SWEEP, session, stdin=subprocess.DEVNULL).wait()
     if status == 0:
         return "What it left in the cluster was removed."
@@ -52,7 +77,7 @@ def last_words(session: str) -> str:
     try:
         return registry.log_path(session).read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:].strip()
     except OSError:
-        return "it wrote no log"
+        return ""
 
 
 def _detached(module: str, session: str, *, stdin: int) -> subprocess.Popen[bytes]:

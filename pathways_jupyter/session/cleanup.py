@@ -1,0 +1,87 @@
+"""Remove from the cluster whatever one session made there.
+
+Everything is found by the session's label and not by remembered names, so it makes no difference who cleans up (the
+supervisor at the end, the kernel after its supervisor died, a person days later) nor how far the session had come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from pathways_jupyter.errors import ApiError, ClusterError, SessionError
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, delete, list_
+from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.service.names import SESSION_LABEL
+
+PATIENCE_SECONDS = 120.0
+"""How long the API server may be away before cleaning up is left to others."""
+PODS_SECONDS = 15.0
+"""How long to wait for the proxy's pod to be gone; its Job is gone by then, and the cluster does the rest."""
+
+_FIRST_PAUSE_SECONDS = 0.25
+_LONGEST_PAUSE_SECONDS = 5.0
+
+
+async def remove(
+    client: Client,
+    namespace: str,
+    session: str,
+    *,
+    patience: float = PATIENCE_SECONDS,
+    waiting: Callable[[str], None] = lambda reason: None,
+) -> None:
+    """Deletes the Job and the Lease of `session`, and returns when its pod is gone as well.
+
+    Args:
+      patience: Seconds to go on trying while the API server is away.
+      waiting: Called once with the reason when it is.
+
+    Raises:
+      SessionError: Something could not be deleted; the message says what and why.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + patience
+    pause = _FIRST_PAUSE_SECONDS
+    told = False
+    while True:
+        try:
+            await _delete(client, namespace, session)
+            break
+        except ClusterError as error:
+            refused = isinstance(error, ApiError) and error.status in {401, 403}
+            if refused or clock() + pause > deadline:
+                raise SessionError(
+                    f"What session {session} made in namespace {namespace} could not be deleted: {error}",
+                    hint="The cluster ends it when its lease runs out; pathways-jupyter clean tries again.",
+                ) from error
+            if not told:
+                told = True
+                waiting(str(error))
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+    with contextlib.suppress(ClusterError, TimeoutError):
+        async with asyncio.timeout(PODS_SECONDS):
+            await _pods_gone(client, namespace, session)
+
+
+async def _delete(client: Client, namespace: str, session: str) -> None:
+    labels = f"{SESSION_LABEL}={session}"
+    for resource in (JOBS, LEASES):
+        for item in (await list_(client, resource, namespace=namespace, labels=labels)).items:
+            await delete(client, resource, item["metadata"]["name"], namespace=namespace)
+
+
+async def _pods_gone(client: Client, namespace: str, session: str) -> None:
+    left: set[str] = set()
+    changes = watch(client, PODS, namespace=namespace, labels=f"{SESSION_LABEL}={session}")
+    async with contextlib.aclosing(changes):
+        async for change in changes:
+            if change.type in {ChangeType.ADDED, ChangeType.MODIFIED}:
+                left.add(change.object["metadata"]["name"])
+            elif change.type is ChangeType.DELETED:
+                left.discard(change.object["metadata"]["name"])
+            if not left and change.type in {ChangeType.SYNCED, ChangeType.DELETED}:
+                return

@@ -1,0 +1,145 @@
+"""What a proxy's pod is up to, from one watch: when it is ready, why it cannot start, and when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pathways_jupyter.errors import ClusterError, PathwaysError, ServiceError
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import PODS, Object
+from pathways_jupyter.kube.watch import ChangeType, watch
+
+logger = logging.getLogger(__name__)
+
+_HOPELESS = {
+    "ErrImagePull": "its image cannot be pulled",
+    "ImagePullBackOff": "its image cannot be pulled",
+    "InvalidImageName": "its image's name is invalid",
+    "ErrImageNeverPull": "its image is not on the node",
+    "CreateContainerConfigError": "its container's configuration is wrong",
+    "CreateContainerError": "its container cannot be made",
+    "RunContainerError": "its container cannot be run",
+    "CrashLoopBackOff": "its program keeps ending",
+}
+"""Reasons for which a container waits and that waiting does not mend."""
+
+
+class PodWatch:
+    """Follows the one pod of a proxy Job.
+
+    Attributes:
+      ready: The pod, once it is ready; or the error that keeps it from ever being.
+      lost: Why the pod is gone, once it is (before it was ready, too).
+    """
+
+    def __init__(self, client: Client, namespace: str, labels: str, *, progress: Callable[[str], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self.ready: asyncio.Future[Object] = loop.create_future()
+        self.lost: asyncio.Future[str] = loop.create_future()
+        self._progress = progress
+        self._told = ""
+        self._task = loop.create_task(self._follow(client, namespace, labels))
+
+    @property
+    def last_seen(self) -> str:
+        """What the pod was last seen doing, in a few words."""
+        return self._told or "there is no pod yet"
+
+    async def close(self) -> None:
+        """Stops watching."""
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        for future in (self.ready, self.lost):
+            # Whoever waits for them is being ended as well.
+            future.cancel()
+
+    async def _follow(self, client: Client, namespace: str, labels: str) -> None:
+        changes = watch(client, PODS, namespace=namespace, labels=labels)
+        try:
+            async with contextlib.aclosing(changes):
+                async for change in changes:
+                    if change.type is ChangeType.DELETED:
+                        self._is_lost(f"Pod {change.object['metadata']['name']} was deleted.")
+                    elif change.type in {ChangeType.ADDED, ChangeType.MODIFIED}:
+                        self._look(change.object)
+                    elif change.error is not None:
+                        logger.warning("pod watch: %s", change.error)
+        except ClusterError as error:
+            self._fail(error)
+            if not self.lost.done():
+                self.lost.set_result(f"The proxy's pod cannot be watched any more: {error}")
+
+    def _look(self, pod: Mapping[str, Any]) -> None:
+        name, status = pod["metadata"]["name"], pod.get("status") or {}
+        if status.get("phase") in {"Failed", "Succeeded"}:
+            self._is_lost(f"Pod {name} ended: {_why_ended(status)}.")
+        elif pod["metadata"].get("deletionTimestamp"):
+            self._is_lost(f"Pod {name} is being deleted.")
+        elif _condition(status, "Ready").get("status") == "True":
+            self._told = f"Pod {name} is ready."
+            if not self.ready.done():
+                self.ready.set_result(dict(pod))
+        elif self.ready.done():
+            # A readiness that flaps is no loss, and a node that went silent looks the same at first.
+            self._tell(f"Pod {name} is not ready any more: {_condition(status, 'Ready').get('reason') or 'no reason'}.")
+        else:
+            self._wait(name, status)
+
+    def _wait(self, name: str, status: Mapping[str, Any]) -> None:
+        for container in status.get("containerStatuses") or ():
+            waiting = (container.get("state") or {}).get("waiting") or {}
+            reason = waiting.get("reason", "")
+            if reason in _HOPELESS:
+                detail = waiting.get("message") or reason
+                self._fail(
+                    ServiceError(
+                        f"The proxy cannot start: {_HOPELESS[reason]} ({container.get('image', '?')}): {detail}",
+                        hint="Check --proxy-server-image, or leave it out to follow the service's own image.",
+                    )
+                )
+                return
+        scheduled = _condition(status, "PodScheduled")
+        if scheduled.get("status") == "False":
+            self._tell(f"Pod {name} waits for a node: {scheduled.get('message') or scheduled.get('reason')}")
+        else:
+            self._tell(f"Pod {name} is starting.")
+
+    def _tell(self, words: str) -> None:
+        if words != self._told:
+            self._told = words
+            self._progress(words)
+
+    def _is_lost(self, reason: str) -> None:
+        self._told = reason
+        self._fail(
+            ServiceError(f"The proxy did not start. {reason}", hint="%pathways logs supervisor shows more; try again.")
+        )
+        if not self.lost.done():
+            self.lost.set_result(reason)
+
+    def _fail(self, error: PathwaysError) -> None:
+        if not self.ready.done():
+            self.ready.set_exception(error)
+            # It may be that nobody has begun to wait for it.
+            self.ready.exception()
+
+
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    found: list[Mapping[str, Any]] = [each for each in status.get("conditions") or () if each.get("type") == kind]
+    return found[0] if found else {}
+
+
+def _why_ended(status: Mapping[str, Any]) -> str:
+    if status.get("reason"):
+        return f"{status['reason']} {status.get('message', '')}".strip().rstrip(".")
+    for container in status.get("containerStatuses") or ():
+        ended = (container.get("state") or {}).get("terminated") or {}
+        if ended:
+            detail = (ended.get("message") or "").strip().splitlines()[-1:]
+            return ": ".join([f"{ended.get('reason', 'ended')}, exit code {ended.get('exitCode')}", *detail])
+    return str(status.get("message") or status.get("phase"))

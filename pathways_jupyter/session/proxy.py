@@ -1,0 +1,335 @@
+"""One proxy of a session: made, waited for, tunnelled to, watched, removed.
+
+It is the supervisor that decides when there is one; here is what each step takes. Whatever a step needs later is begun
+early: the pod's watch before the Job is there, the tunnel while slices are being placed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import platform
+import time
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pathways_jupyter.errors import CapacityError, ClusterError, ServiceError
+from pathways_jupyter.events import EventKind, Stage
+from pathways_jupyter.kube import objects, portforward
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBS, Object
+from pathways_jupyter.kube.pods import logs
+from pathways_jupyter.kube.portforward import Forward, PortRefused
+from pathways_jupyter.service import discovery, leases, names, proxy, status
+from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.placement import Placement
+from pathways_jupyter.session import cleanup
+from pathways_jupyter.session.podwatch import PodWatch
+
+if TYPE_CHECKING:
+    from pathways_jupyter.session.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+CAPACITY_CHECK_SECONDS = 1.0
+"""A slice that is free is placed sooner than this; only then is it worth asking who holds what."""
+CAPACITY_REFRESH_SECONDS = 5.0
+SILENT_PLACEMENT_SECONDS = 20.0
+"""A proxy that does not say that its slices are placed, though they are free, is tried all the same after this."""
+_FIRST_PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 1.0
+
+
+class Proxy:
+    """A proxy Job with its Lease, its pod, and the tunnel to it.
+
+    Args:
+      client: The cluster; somebody else closes it.
+      supervisor: Whose proxy it is; told of everything that happens.
+    """
+
+    def __init__(self, client: Client, supervisor: Supervisor) -> None:
+        self._client = client
+        self._supervisor = supervisor
+        self._config = supervisor.config
+        self._began = time.monotonic()
+        self._wanted = sum(self._config.instances.values())
+        self._placement = Placement()
+        self._down: set[int] = set()
+        self._all_placed = asyncio.Event()
+        self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._creation: asyncio.Task[None] | None = None
+        self._watch: PodWatch | None = None
+        self._tunnel: Forward | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Returns when JAX can connect to the tunnel.
+
+        Raises:
+          CapacityError: The slices are taken, and `config.wait` is over.
+          PathwaysError: Anything else that keeps it from coming up. What was made stays until :meth:`remove`.
+        """
+        self._stage(Stage.DISCOVER, "Looking for the service.")
+        wanted = self._config.pathways_service
+        service = await discovery.find(self._client, self._supervisor.record.namespace, wanted)
+        self._check(service)
+        spec = self._spec(service)
+        # The record comes first, so that whatever is made can be found by it.
+        self._supervisor.update(service=service.address, namespace=service.namespace, job=spec.name)
+        self._stage(Stage.CREATE, f"Creating proxy {spec.name}.", job=spec.name)
+        self._watch = PodWatch(
+            self._client,
+            service.namespace,
+            f"{names.SESSION_LABEL}={spec.session}",
+            progress=lambda words: self._stage(Stage.START, words),
+        )
+        # Once sent, it is seen through: what may have been created must be known to be before it can be removed.
+        self._creation = asyncio.create_task(self._create(proxy.job(spec)))
+        await asyncio.shield(self._creation)
+        self._begin(self._renew(spec.name, service.namespace))
+        pod = await self._ready()
+        name = pod["metadata"]["name"]
+        self._supervisor.update(pod=name)
+        self._stage(Stage.START, f"Pod {name} is ready.", pod=name, done=True)
+        self._begin(self._read_log(name, service.namespace))
+        target = portforward.Target(self._client, service.namespace, name, spec.port)
+        await _both(self._open_tunnel(target), self._placed(service))
+
+    async def lost(self) -> str:
+        """Returns the reason once the proxy cannot be used any more."""
+        assert self._watch is not None
+        await asyncio.wait({self._lost, self._watch.lost}, return_when=asyncio.FIRST_COMPLETED)
+        if not self._watch.lost.done():
+            # A tunnel breaks because its pod is gone, more often than not; that says more.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await asyncio.shield(self._watch.lost)
+        return self._watch.lost.result() if self._watch.lost.done() else self._lost.result()
+
+    async def close(self) -> None:
+        """Ends everything on this side."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tunnel is not None:
+            await self._tunnel.close()
+        if self._watch is not None:
+            await self._watch.close()
+        if self._creation is not None:
+            await asyncio.gather(self._creation, return_exceptions=True)
+
+    async def remove(self) -> None:
+        """Ends it on both sides.
+
+        Raises:
+          SessionError: Something in the cluster could not be removed.
+        """
+        await self.close()
+        record = self._supervisor.record
+        await cleanup.remove(self._client, record.namespace, record.id, waiting=self._supervisor.cleanup_waits)
+
+    # Before there is one.
+
+    def _check(self, service: ServiceInfo) -> None:
+        """Refuses what `service` can never give."""
+        offered = service.instance_type
+        other = [each for each in self._config.instances if offered and each != offered]
+        if other:
+            raise ServiceError(
+                f"Service {service.name} has slices of {offered}, not {', '.join(other)}.",
+                hint=f"Ask for --tpu {offered}=N, with N up to {service.slices}, or for another service.",
+            )
+        if self._wanted > service.slices:
+            raise CapacityError(
+                f"Service {service.name} has {service.slices} slices in all, and {self._wanted} are wanted.",
+                hint=f"Ask for up to {service.slices}.",
+            )
+
+    def _spec(self, service: ServiceInfo) -> proxy.ProxySpec:
+        config, record = self._config, self._supervisor.record
+        return proxy.ProxySpec(
+            session=record.id,
+            service=service.name,
+            address=service.address,
+            image=config.proxy_server_image or proxy.image_for(service.server_image),
+            instances=config.instances,
+            namespace=service.namespace,
+            user=record.user,
+            gcs_bucket=config.gcs_bucket,
+            max_lifetime=config.max_lifetime,
+            kernel=record.kernel_id,
+            notebook=record.notebook,
+            host=platform.node(),
+            options=proxy.parse_options(config.proxy_options),
+        )
+
+    async def _create(self, manifest: Mapping[str, Any]) -> None:
+        job = await objects.create(self._client, JOBS, dict(manifest))
+        await leases.create(self._client, job, seconds=self._config.lease_seconds, holder=self._supervisor.record.id)
+
+    async def _ready(self) -> Object:
+        assert self._watch is not None
+        try:
+            async with asyncio.timeout(self._config.timeout):
+                return await self._watch.ready
+        except TimeoutError as error:
+            raise ServiceError(
+                f"The proxy did not start within {self._config.timeout:.0f} s: {self._watch.last_seen}",
+                hint="Check that a node has room for it, or raise --timeout.",
+            ) from error
+
+    # The way to it.
+
+    async def _open_tunnel(self, target: portforward.Target) -> None:
+        """Opens the tunnel, and returns when the proxy takes connections."""
+        path = Path(self._supervisor.record.tunnel)
+        self._tunnel = await portforward.listen(target, path=path, on_failure=self._tunnel_broke)
+        pause, deadline = _FIRST_PAUSE_SECONDS, time.monotonic() + self._config.timeout
+        while True:
+            try:
+                await self._tunnel.prepare()
+                break
+            except PortRefused as error:
+                # A pod without a readiness probe is ready before its program listens.
+                if self._watch is not None and self._watch.lost.done():
+                    raise ServiceError(f"The proxy ended. {self._watch.lost.result()}") from error
+                if time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        self._stage(Stage.TUNNEL, "The tunnel is open.", done=True)
+
+    def _tunnel_broke(self, error: ClusterError) -> None:
+        logger.warning("tunnel: %s", error)
+        self._is_lost(f"The tunnel broke: {error}")
+
+    # Its slices.
+
+    async def _placed(self, service: ServiceInfo) -> None:
+        """Returns when all slices are placed.
+
+        Raises:
+          CapacityError: They are taken, and the time to wait for them is over.
+        """
+        if await self._placed_within(CAPACITY_CHECK_SECONDS):
+            return
+        began, swept, told = time.monotonic(), False, ""
+        while True:
+            picture = (await status.fetch(self._client, service.namespace, service.name))[0]
+            if self._all_placed.is_set():
+                return
+            waited = time.monotonic() - began
+            if picture.free >= self._wanted:
+                if waited > SILENT_PLACEMENT_SECONDS:
+                    message = "The proxy has not said that its slices are placed, though they are free; trying it."
+                    self._supervisor.report(EventKind.WARNING, message)
+                    return
+            else:
+                if not swept:
+                    swept = True
+                    if await leases.sweep(self._client, service.namespace):
+                        continue
+                if waited >= self._config.wait:
+                    raise status.capacity_error(picture, self._config.instances)
+                message = str(status.capacity_error(picture, self._config.instances))
+                if message != told:
+                    told = message
+                    self._supervisor.waits(message)
+            left = max(0.05, self._config.wait - waited) if picture.free < self._wanted else CAPACITY_CHECK_SECONDS
+            if await self._placed_within(min(CAPACITY_REFRESH_SECONDS, left)):
+                return
+
+    async def _placed_within(self, seconds: float) -> bool:
+        """Waits for all slices to be placed.
+
+        Raises:
+          ServiceError: The proxy ended instead.
+        """
+        assert self._watch is not None
+        placed = asyncio.create_task(self._all_placed.wait())
+        try:
+            either: set[asyncio.Future[Any]] = {placed, self._watch.lost}
+            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            placed.cancel()
+        if self._watch.lost.done():
+            raise ServiceError(
+                f"The proxy ended while it waited for its slices. {self._watch.lost.result()}",
+                hint="Older services end a proxy when their slices are taken: %pathways slices shows who holds them.",
+            )
+        return self._all_placed.is_set()
+
+    async def _read_log(self, pod: str, namespace: str) -> None:
+        """Follows the proxy's log for as long as it lives: it tells what becomes of its slices."""
+        try:
+            lines = logs(self._client, pod, namespace=namespace, container=names.PROXY_CONTAINER, follow=True)
+            async with contextlib.aclosing(lines):
+                async for line in lines:
+                    self._transition(line)
+        except ClusterError as error:
+            self._supervisor.report(EventKind.WARNING, f"The proxy's log cannot be read: {error}")
+
+    def _transition(self, line: str) -> None:
+        change = self._placement.feed(line)
+        if change is None:
+            return
+        about = {"slice": change.slice, "worker_job": change.worker_job}
+        if change.placed:
+            healed = change.slice in self._down
+            self._down.discard(change.slice)
+            kind = EventKind.SLICE_HEALED if healed else EventKind.SLICE_PLACED
+            where = f" on {change.worker_job}" if change.worker_job else ""
+            self._supervisor.report(
+                kind, f"Slice {change.slice} is placed{where}{' again' if healed else ''}.", **about
+            )
+            if self._placement.placed >= self._wanted:
+                if not self._all_placed.is_set():
+                    self._stage(Stage.PLACE, f"{self._wanted} slices are placed.", done=True)
+                self._all_placed.set()
+        elif change.slice not in self._down and self._all_placed.is_set():
+            self._down.add(change.slice)
+            self._supervisor.report(EventKind.SLICE_DOWN, f"Slice {change.slice} is down.", **about)
+
+    # While it lives.
+
+    async def _renew(self, name: str, namespace: str) -> None:
+        """Renews the Lease; tells when that has failed for so long that the proxy may be swept."""
+        last, told = time.monotonic(), False
+        while True:
+            await asyncio.sleep(self._config.lease_seconds / leases.RENEWALS_PER_LEASE)
+            try:
+                if not await leases.renew(self._client, name, namespace=namespace):
+                    self._is_lost("The proxy's lease is gone: somebody swept it, or deleted it.")
+                    return
+                last, told = time.monotonic(), False
+            except ClusterError as error:
+                logger.warning("lease: %s", error)
+                if time.monotonic() - last > self._config.lease_seconds and not told:
+                    told = True
+                    self._supervisor.report(EventKind.WARNING, f"The proxy's lease cannot be renewed: {error}")
+
+    def _is_lost(self, reason: str) -> None:
+        if not self._lost.done():
+            self._lost.set_result(reason)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(work))
+
+    def _stage(self, stage: Stage, message: str, **data: Any) -> None:
+        self._supervisor.stage(stage, message, elapsed=round(time.monotonic() - self._began, 4), **data)
+
+
+async def _both(*works: Coroutine[Any, Any, None]) -> None:
+    """Returns when all are done, or with the error of the first that fails; the others are cancelled then."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,370 @@
+"""A notebook's connection, as the code in its kernel sees it.
+
+:func:`start` begins one and shows how far it is; :func:`connect` does so in one call. Everything outside the kernel is
+the supervisor's; what is done here is done to this process: starting that supervisor, switching JAX, and putting both
+back. A process has one session at a time, because it has one JAX.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Self
+
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
+from pathways_jupyter.events import Event, EventKind, SessionState, Stage
+from pathways_jupyter.session import client, kernel, protocol, registry, spawn
+from pathways_jupyter.session.arrays import NamedArray
+from pathways_jupyter.session.jax_backend import JaxSwitch, QuietClient, Switched
+from pathways_jupyter.session.link import Link
+from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.session.registry import SessionRecord
+
+CLEANUP_SECONDS = 20.0
+"""How long an ending session is waited for; the supervisor goes on without anybody waiting."""
+
+Variables = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What came of ending a session.
+
+    Attributes:
+      unusable: Arrays whose devices are gone.
+      left: What could not be removed from the cluster, and why; empty when nothing is left.
+    """
+
+    unusable: tuple[NamedArray, ...] = ()
+    left: str = ""
+
+
+class Session:
+    """A connection of this process to its own proxy; made by :func:`start` and :func:`connect`.
+
+    Its methods belong to the thread that runs the user's code. As a context manager it disconnects at the end.
+    """
+
+    def __init__(self, config: ConnectConfig, link: Link, record: SessionRecord) -> None:
+        self.config = config
+        self._link = link
+        self._record = record
+        self._process = os.getpid()
+        self._switch = JaxSwitch()
+        self._quiet = QuietClient()
+        self._generation = 0
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id}: {self.state}, {self._record.service or 'no service'}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.disconnect()
+
+    @property
+    def id(self) -> str:
+        """The session's id, as ``pathways-jupyter sessions`` lists it."""
+        return self._record.id
+
+    @property
+    def state(self) -> SessionState:
+        """Where it stands, as far as its supervisor has told."""
+        return self._link.state
+
+    @property
+    def record(self) -> SessionRecord:
+        """What was known of it when it was last connected."""
+        return self._record
+
+    @property
+    def slices(self) -> dict[int, tuple[Any, ...]]:
+        """JAX devices by slice index; empty once disconnected."""
+        return self._switch.slices()
+
+    @property
+    def devices(self) -> tuple[Any, ...]:
+        """All JAX devices, slice by slice."""
+        return tuple(device for devices in self.slices.values() for device in devices)
+
+    def events(self, since: int = 0) -> list[Event]:
+        """What happened so far, from event number `since` on."""
+        return self._link.events(since)
+
+    @property
+    def event_count(self) -> int:
+        """How many events there have been; where to go on with :meth:`events`."""
+        return self._link.count
+
+    def follow(self, since: int = 0) -> Iterator[Event]:
+        """Yields events as they come, until the session ends."""
+        return self._link.watch(since)
+
+    def status(self) -> SessionRecord:
+        """The session as its supervisor sees it now.
+
+        Raises:
+          SessionError: The supervisor is gone.
+        """
+        answer = self._link.answer(self._link.ask(Method.STATUS), patience=client.ANSWER_SECONDS)
+        return SessionRecord.from_json(answer)
+
+    def reconnect(self, variables: Variables | None = None) -> Connecting:
+        """Replaces the proxy by a new one, and points JAX at it; what was on the former one is gone.
+
+        A proxy that somebody else (the sidebar) has already replaced is taken as it is. A supervisor that died is
+        replaced too.
+
+        Args:
+          variables: The user's variables, to name what becomes unusable.
+        """
+        if self._link.ended:
+            # What the dead one left holds slices until it is swept.
+            self._link.close(patience=CLEANUP_SECONDS)
+            return _start(self.config, variables, self)
+        since = self._link.count
+        replaced = self.state is SessionState.CONNECTED and self._link.generation > self._generation
+        number = self._link.ask(Method.STATUS if replaced else Method.RECONNECT)
+        return Connecting(self.config, self._link, number, variables, session=self, since=since)
+
+    def settle(self, variables: Variables | None = None) -> Switched | None:
+        """Brings JAX in line with what others did to the session; to be called between cells.
+
+        When the sidebar or the command line disconnected it, JAX is put back; when they reconnected it, JAX is pointed
+        at the new proxy.
+
+        Returns:
+          What became of the user's arrays; None when nothing had to be done.
+        """
+        if not self._switch.active:
+            return None
+        if self.state is SessionState.CLOSED:
+            return Switched(unusable=self._forget(variables))
+        if self.state is SessionState.CONNECTED and self._link.generation > self._generation:
+            return self._adopt(self._link, self.status(), variables)
+        return None
+
+    def disconnect(self, variables: Variables | None = None) -> Ended:
+        """Puts JAX back as it was found, and removes the proxy.
+
+        Args:
+          variables: The user's variables, to name what becomes unusable.
+        """
+        if os.getpid() != self._process:
+            # A forked child has no part in the session of its parent.
+            return Ended()
+        try:
+            unusable = self._switch.deactivate(variables).unusable
+            return Ended(unusable, _finish(self._link))
+        finally:
+            self._forget(None)
+
+    def _forget(self, variables: Variables | None) -> tuple[NamedArray, ...]:
+        global _current
+        unusable = self._switch.deactivate(variables).unusable
+        self._quiet.stop()
+        if _current is self:
+            _current = None
+        return unusable
+
+    def _adopt(self, link: Link, record: SessionRecord, variables: Variables | None) -> Switched:
+        """Points JAX at the proxy of `record`."""
+        self._link, self._record = link, record
+        self._quiet.start()
+        switched = self._switch.activate(record.target, timeout=self.config.timeout, namespace=variables)
+        self._generation = record.generation
+        return switched
+
+
+class Connecting:
+    """A connection in the making: iterate to see how it goes, then take the :attr:`session`.
+
+    Leaving the iteration early, by Interrupt or any other way, cancels: the proxy is removed and nothing is changed.
+
+    Attributes:
+      switched: What became of the user's arrays; set at the end.
+    """
+
+    def __init__(
+        self,
+        config: ConnectConfig,
+        link: Link,
+        request: int,
+        variables: Variables | None,
+        *,
+        session: Session | None = None,
+        since: int = 0,
+    ) -> None:
+        self.config = config
+        self.switched = Switched()
+        self._link = link
+        self._request = request
+        self._variables = variables
+        self._session = session
+        self._since = since
+        self._done = False
+        self._began = time.monotonic()
+        self._events = self._run()
+
+    def __iter__(self) -> Iterator[Event]:
+        """Yields what happens until connected.
+
+        Raises:
+          CapacityError: The slices are taken, and `config.wait` is over.
+          PathwaysError: Anything else that keeps it from connecting.
+        """
+        return self._events
+
+    @property
+    def session(self) -> Session:
+        """The session, once connected; waits for that if need be.
+
+        Raises:
+          PathwaysError: See :meth:`__iter__`.
+        """
+        for _ in self._events:
+            pass
+        if self._session is None or not self._done:
+            raise SessionError("Connecting was cancelled.", hint="Connect again.")
+        return self._session
+
+    def cancel(self) -> None:
+        """Gives up connecting, and waits until what was made in the cluster is gone."""
+        self._events.close()
+        if not self._done:
+            self._undo()
+
+    def _run(self) -> Generator[Event, None, None]:
+        global _current
+        try:
+            yield from self._link.watch(self._since, until=self._request)
+            record = SessionRecord.from_json(self._link.answer(self._request))
+            yield self._stage("Switching JAX to the proxy.")
+            _import_jax().join()
+            session = self._session or Session(self.config, self._link, record)
+            self.switched = session._adopt(self._link, record, self._variables)
+            self._session = _current = session
+            yield self._stage(f"JAX has {len(session.devices)} devices on {len(session.slices)} slices.", done=True)
+            self._done = True
+        except PathwaysError as error:
+            died = self._link.ended and self._link.state is SessionState.LOST
+            # A session that was there before stays, without a proxy: reconnecting may be tried again.
+            if died or self._session is None or self._session._link is not self._link:
+                self._undo()
+            if died:
+                raise SessionError(
+                    f"The session's supervisor died. {self._link.events()[-1].message}",
+                    hint="Try again; pathways-jupyter doctor looks for what may be wrong here.",
+                ) from error
+            raise
+        except BaseException:
+            self._undo()
+            raise
+
+    def _undo(self) -> None:
+        self._done = True
+        if self._session is not None:
+            self._session.disconnect()
+        _finish(self._link)
+
+    def _stage(self, message: str, **data: Any) -> Event:
+        elapsed = round(time.monotonic() - self._began, 4)
+        return Event(EventKind.STAGE, message, time.time(), {"stage": Stage.JAX, "elapsed": elapsed, **data})
+
+
+_current: Session | None = None
+
+
+def current() -> Session | None:
+    """This process's session, also when its proxy is lost; None when there is none."""
+    if _current is not None and _current._process == os.getpid():
+        return _current
+    return None
+
+
+def start(config: ConnectConfig, variables: Variables | None = None) -> Connecting:
+    """Begins to connect; what it does from then on, it does in a process of its own.
+
+    Args:
+      config: What to connect to. A local cluster must run already, and be named by its kubeconfig.
+      variables: The user's variables, to name those that the switch of devices concerns.
+
+    Raises:
+      ConfigError: Nothing was asked for.
+      SessionError: This process has a session already, or the supervisor could not be started.
+    """
+    if not config.instances:
+        raise ConfigError("No TPU slices were asked for.", hint="For example: --tpu tpuv6e:2x2=2.")
+    session = current()
+    if session is not None:
+        raise SessionError(
+            f"This kernel has session {session.id} already ({session.state}).",
+            hint="%pathways reconnect gives it a new proxy, %pathways disconnect ends it.",
+        )
+    return _start(config, variables)
+
+
+def connect(config: ConnectConfig, variables: Variables | None = None) -> Session:
+    """Connects, and returns when JAX has its devices.
+
+    Raises:
+      CapacityError: The slices are taken, and `config.wait` is over.
+      PathwaysError: Anything else that keeps it from connecting; nothing was changed.
+    """
+    return start(config, variables).session
+
+
+def _start(config: ConnectConfig, variables: Variables | None, session: Session | None = None) -> Connecting:
+    link = spawn.supervisor()
+    request = link.ask(
+        Method.START,
+        config=protocol.config_to_json(_located(config)),
+        kernel_pid=os.getpid(),
+        kernel_id=kernel.kernel_id(),
+        notebook=kernel.notebook(),
+    )
+    _import_jax()
+    return Connecting(config, link, request, variables, session=session)
+
+
+def _located(config: ConnectConfig) -> ConnectConfig:
+    """`config` with its kubeconfig spelled so that it is found from anywhere, also by who cleans up one day."""
+    if not config.kubeconfig:
+        return config
+    return replace(config, kubeconfig=os.path.abspath(os.path.expanduser(config.kubeconfig)))
+
+
+def _import_jax() -> threading.Thread:
+    """Imports JAX on a thread of its own, which takes as long as the proxy takes to start."""
+    thread = threading.Thread(target=_quietly_import, name="pathways-import-jax", daemon=True)
+    thread.start()
+    return thread
+
+
+def _quietly_import() -> None:
+    # Whatever is wrong with JAX is raised where it is used.
+    with contextlib.suppress(Exception):
+        import jax  # noqa: F401
+
+
+def _finish(link: Link) -> str:
+    """Ends the session behind `link`; what could not be removed, or an empty text."""
+    try:
+        return str(link.answer(link.ask(Method.DISCONNECT), patience=CLEANUP_SECONDS)["left"])
+    except SessionError:
+        # It is gone, or still at it.
+        pass
+    finally:
+        over = link.close(patience=CLEANUP_SECONDS)
+    if over and registry.read(link.session) is None:
+        return ""
+    return f"Session {link.session} is still being removed; pathways-jupyter sessions tells when it is gone."

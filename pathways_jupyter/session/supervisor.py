@@ -1,0 +1,364 @@
+"""The process that owns everything of a session outside the kernel, from the proxy Job to the tunnel's socket.
+
+A process and not a thread of the kernel: a kernel that is killed runs no cleanup, a computation that holds the GIL
+would stop a tunnel in the same process for ever, and a busy kernel answers no button. It is started by
+:mod:`~pathways_jupyter.session.spawn` with the owner's connection as its standard input, and ends by itself when that
+connection does, or the kernel's process, or when it is told to.
+
+Nothing heavy is imported here: how fast a notebook connects depends on how fast this starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.errors import PathwaysError, SessionError
+from pathways_jupyter.events import TRANSITIONS, Event, EventKind, SessionState, Stage
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.session import cleanup, control, protocol, reach, registry
+from pathways_jupyter.session.control import Connection
+from pathways_jupyter.session.history import History
+from pathways_jupyter.session.lifeline import Lifeline, peer_pid
+from pathways_jupyter.session.protocol import Method, Request
+from pathways_jupyter.session.proxy import Proxy
+from pathways_jupyter.session.registry import SessionRecord
+
+logger = logging.getLogger(__name__)
+
+_LOG_BYTES = 1 << 20
+_OUR_FAULT = "This is a fault of pathways_jupyter; %pathways logs supervisor tells more."
+
+
+class Supervisor:
+    """One session, from ``start`` to its end.
+
+    Args:
+      record: The session as it begins.
+      owner: The kernel's connection.
+    """
+
+    def __init__(self, record: SessionRecord, config: ConnectConfig, owner: Connection) -> None:
+        self.record = record
+        self.config = config
+        self._history = History()
+        self._client: Client | None = None
+        self._proxy: Proxy | None = None
+        self._server: asyncio.Server | None = None
+        loop = asyncio.get_running_loop()
+        self._attempt: asyncio.Future[Mapping[str, Any]] = loop.create_future()
+        self._wanted = asyncio.Event()
+        self._ending = asyncio.Event()
+        self._ended: asyncio.Future[str] = loop.create_future()
+        self._owner: Connection | None = owner
+        self._lifeline = Lifeline(record.kernel_pid, self._owner_gone)
+        self._lingering: asyncio.TimerHandle | None = None
+        self._history.listen(owner.writer)
+
+    async def run(self) -> None:
+        """Connects, keeps the connection, and returns when everything of it is gone again."""
+        life = asyncio.create_task(self._live())
+        ending = asyncio.create_task(self._ending.wait())
+        await asyncio.wait({life, ending}, return_when=asyncio.FIRST_COMPLETED)
+        ending.cancel()
+        life.cancel()
+        outcome, _ = await asyncio.gather(life, ending, return_exceptions=True)
+        if isinstance(outcome, Exception):
+            logger.error("the session failed", exc_info=outcome)
+            self._refuse(SessionError(f"The supervisor failed: {type(outcome).__name__}: {outcome}", hint=_OUR_FAULT))
+        self._refuse(SessionError("The session was ended before it was connected.", hint="Connect again."))
+        await self._clean_up()
+
+    async def handle(self, request: Request, connection: Connection) -> Any:
+        """Answers one request; see :class:`~pathways_jupyter.session.protocol.Method`."""
+        if request.method is Method.PING:
+            return self.record.pid
+        if request.method is Method.STATUS:
+            return self._status()
+        if request.method is Method.EVENTS:
+            self._history.listen(connection.writer)
+            return None
+        if request.method is Method.ATTACH:
+            return self._attach(connection)
+        if request.method is Method.DISCONNECT:
+            self.end("asked to disconnect")
+            left = await asyncio.shield(self._ended)
+            return {"left": left}
+        if request.method is Method.RECONNECT and self._attempt.done():
+            self._attempt = asyncio.get_running_loop().create_future()
+            self._wanted.set()
+        return await asyncio.shield(self._attempt)
+
+    def end(self, reason: str) -> None:
+        """Ends the session."""
+        if not self._ending.is_set():
+            logger.info("ending: %s", reason)
+            self._ending.set()
+
+    def left(self, connection: Connection) -> None:
+        """Takes note that a connection is over; the owner's ends the session."""
+        self._history.leave(connection.writer)
+        if connection is self._owner:
+            self._owner_gone()
+
+    def report(self, kind: EventKind, message: str, **data: Any) -> None:
+        """Tells everybody who listens, and the log."""
+        logger.info("%s: %s %s", kind, message, data or "")
+        self._history.add(Event(kind, message, time.time(), data))
+
+    def stage(self, stage: Stage, message: str, **data: Any) -> None:
+        """Tells how far connecting has come."""
+        self.report(EventKind.STAGE, message, stage=stage, **data)
+
+    def waits(self, message: str) -> None:
+        """Tells that slices are taken, and by whom."""
+        if self.record.state is SessionState.STARTING:
+            self._state(SessionState.WAITING, message)
+        else:
+            self.report(EventKind.STAGE, message, stage=Stage.PLACE)
+
+    def update(self, **changes: Any) -> None:
+        """Changes the record, here and on disk."""
+        self.record = dataclasses.replace(self.record, **changes)
+        registry.write(self.record)
+
+    def cleanup_waits(self, reason: str) -> None:
+        """Tells that the proxy cannot be removed yet."""
+        self.report(EventKind.WARNING, f"Removing the proxy has to wait: {reason}")
+
+    # One proxy after the other.
+
+    async def _live(self) -> None:
+        while True:
+            try:
+                proxy = await self._bring_up()
+            except PathwaysError as error:
+                if not self._failed(error):
+                    return
+            else:
+                self._state(SessionState.CONNECTED, "Connected.", generation=self.record.generation)
+                if not self._attempt.done():
+                    self._attempt.set_result(self._status())
+                await self._keep(proxy)
+            await self._discard()
+            await self._wanted.wait()
+            self._wanted.clear()
+
+    async def _bring_up(self) -> Proxy:
+        if self.record.generation:
+            self._state(SessionState.STARTING, "Connecting again.")
+        if self._client is None:
+            await self._prepare()
+        assert self._client is not None
+        self.update(generation=self.record.generation + 1)
+        self._proxy = Proxy(self._client, self)
+        await self._proxy.start()
+        return self._proxy
+
+    async def _prepare(self) -> None:
+        config = self.config
+        cluster = await reach.cluster(config)
+        self._client = Client(cluster)
+        namespace = config.namespace or cluster.namespace
+        self.update(namespace=namespace, context=cluster.name, instances=dict(config.instances))
+        self._server = await control.listen(Path(self.record.socket), self.handle, self.left)
+
+    def _failed(self, error: PathwaysError) -> bool:
+        """Tells that the proxy did not come up; whether the session goes on all the same."""
+        again = self.record.generation > 1
+        state = SessionState.LOST if again else SessionState.FAILED
+        self._state(state, str(error), hint=error.hint)
+        self._refuse(error)
+        return again
+
+    def _refuse(self, error: PathwaysError) -> None:
+        """Answers whoever waits for a connection, if anybody does."""
+        if not self._attempt.done():
+            self._attempt.set_exception(error)
+            self._attempt.exception()
+
+    async def _keep(self, proxy: Proxy) -> None:
+        """Returns when the proxy is lost, or another one is wanted."""
+        lost = asyncio.ensure_future(proxy.lost())
+        wanted = asyncio.create_task(self._wanted.wait())
+        try:
+            await asyncio.wait({lost, wanted}, return_when=asyncio.FIRST_COMPLETED)
+            if lost.done():
+                reason = lost.result()
+                self.report(EventKind.PROXY_LOST, reason, pod=self.record.pod)
+                self._state(SessionState.LOST, f"{reason} What was on its devices is gone.")
+        finally:
+            lost.cancel()
+            wanted.cancel()
+
+    async def _discard(self) -> None:
+        """Removes the proxy that is of no use any more, if there is one."""
+        if self._proxy is None:
+            return
+        try:
+            await self._proxy.remove()
+        except PathwaysError as error:
+            self.report(EventKind.WARNING, f"{error} {error.hint}".strip())
+        self._proxy = None
+
+    def _state(self, state: SessionState, message: str, **data: Any) -> None:
+        if state is self.record.state:
+            return
+        if state not in TRANSITIONS[self.record.state]:
+            logger.error("no way leads from %s to %s", self.record.state, state)
+        self.update(state=state)
+        self.report(EventKind.STATE, message, state=state, **data)
+
+    def _status(self) -> dict[str, Any]:
+        return self.record.to_json()
+
+    # The owner.
+
+    def _attach(self, connection: Connection) -> dict[str, Any]:
+        if self._owner is not None:
+            raise SessionError(
+                f"Session {self.record.id} belongs to a kernel that runs (process {self.record.kernel_pid}).",
+                hint="Disconnect it there, or connect anew here.",
+            )
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
+        pid = peer_pid(connection.writer.get_extra_info("socket"))
+        self._owner = connection
+        self._lifeline = Lifeline(pid, self._owner_gone)
+        self.update(kernel_pid=pid)
+        self._history.listen(connection.writer)
+        return self._status()
+
+    def _owner_gone(self) -> None:
+        self._owner = None
+        self._lifeline.close()
+        if self._lingering is not None or self._ending.is_set():
+            return
+        if not self.config.linger or self.record.state is not SessionState.CONNECTED:
+            self.end("the kernel is gone")
+            return
+        logger.info("the kernel is gone; lingering for %.0f s", self.config.linger)
+        loop = asyncio.get_running_loop()
+        self._lingering = loop.call_later(self.config.linger, self.end, "nobody took the session over")
+
+    # The end.
+
+    async def _clean_up(self) -> None:
+        self._lifeline.close()
+        self._state(SessionState.CLOSING, "Removing the proxy.")
+        left = ""
+        try:
+            if self._proxy is not None:
+                await self._proxy.close()
+            if self._client is not None and self.record.job:
+                await cleanup.remove(self._client, self.record.namespace, self.record.id, waiting=self.cleanup_waits)
+        except PathwaysError as error:
+            left = f"{error} {error.hint}".strip()
+            self.report(EventKind.WARNING, left)
+        if self._client is not None:
+            self._client.close()
+        if self._server is not None:
+            self._server.close()
+        if not left:
+            registry.remove(self.record)
+        # From here on nothing of the session is left, so a kernel that sees this process end need not clean up.
+        logger.info("closed")
+        state = {} if left else {"state": SessionState.CLOSED}
+        self._history.add(Event(EventKind.STATE, left or "Disconnected.", time.time(), state))
+        self._ended.set_result(left)
+
+
+async def serve(session: str, connection: socket.socket) -> None:
+    """Runs a session for the kernel at the other end of `connection`, which must ask for ``start`` first."""
+    reader, writer = await asyncio.open_connection(sock=connection, limit=protocol.MAX_LINE)
+    owner = Connection(reader, writer)
+    started: asyncio.Future[Supervisor] = asyncio.get_running_loop().create_future()
+
+    async def handle(request: Request, asking: Connection) -> Any:
+        if not started.done():
+            started.set_result(_begin(session, request, owner))
+        return await started.result().handle(request, asking)
+
+    conversation = asyncio.create_task(control.converse(owner, handle))
+    either: set[asyncio.Future[Any]] = {conversation, started}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if started.done():
+        supervisor = started.result()
+        conversation.add_done_callback(lambda _: supervisor.left(owner))
+        _on_signals(supervisor)
+        await supervisor.run()
+        # Those who asked are answered before their connections go.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    else:
+        # A kernel that never asked for anything; the log is all there is.
+        registry.log_path(session).unlink(missing_ok=True)
+    conversation.cancel()
+    await owner.close()
+
+
+def _begin(session: str, request: Request, owner: Connection) -> Supervisor:
+    if request.method is not Method.START:
+        raise SessionError(f"The session has not been started; {request.method} has to wait.")
+    params = request.params
+    config = protocol.config_from_json(params["config"])
+    socket_path, tunnel_path = registry.socket_paths(session)
+    record = SessionRecord(
+        id=session,
+        pid=os.getpid(),
+        kernel_pid=int(params.get("kernel_pid") or 0),
+        kernel_id=str(params.get("kernel_id") or ""),
+        notebook=str(params.get("notebook") or ""),
+        user=registry.current_user(),
+        created=time.time(),
+        socket=str(socket_path),
+        tunnel=str(tunnel_path),
+        log=str(registry.log_path(session)),
+        config=protocol.config_to_json(config),
+        kubeconfigs=os.environ.get("KUBECONFIG", ""),
+    )
+    return Supervisor(record, config, owner)
+
+
+def _on_signals(supervisor: Supervisor) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, supervisor.end, f"received {number.name}")
+
+
+class _BoundedLog(logging.StreamHandler[Any]):
+    """Writes to standard error, a file of this session's own, and starts over when that has grown too long."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(OSError):
+            if os.fstat(2).st_size > _LOG_BYTES:
+                os.ftruncate(2, 0)
+        super().emit(record)
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the session named in `arguments`; standard input is the kernel's socket."""
+    logging.basicConfig(level=logging.INFO, handlers=[_BoundedLog()])
+    connection = socket.socket(fileno=0)
+    asyncio.run(serve(arguments[0], connection))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

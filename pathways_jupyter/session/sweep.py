@@ -1,0 +1,65 @@
+"""Clean up after supervisors that died, from the records that they left.
+
+Run as a program it takes session ids: that is how a kernel that sees its supervisor die gets the cluster cleaned
+without doing so itself. ``pathways-jupyter clean``, the server extension and the next supervisor call
+:func:`sweep` for all records whose supervisor is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+
+from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.session import cleanup, reach, registry
+from pathways_jupyter.session.registry import SessionRecord
+
+logger = logging.getLogger(__name__)
+
+
+def dead() -> list[SessionRecord]:
+    """Sessions whose supervisor is gone without having cleaned up."""
+    return [record for record in registry.sessions() if not registry.is_alive(record)]
+
+
+async def sweep(record: SessionRecord, *, patience: float = cleanup.PATIENCE_SECONDS) -> None:
+    """Removes what the dead session of `record` left, in the cluster first and on this machine then.
+
+    Args:
+      patience: Seconds to go on trying while the API server is away.
+
+    Raises:
+      PathwaysError: Something in the cluster could not be removed; the record stays, for the next one who tries.
+    """
+    if record.namespace:
+        async with Client(await reach.again(record)) as client:
+            await cleanup.remove(client, record.namespace, record.id, patience=patience)
+    registry.remove(record)
+
+
+async def _sweep_all(sessions: Sequence[str]) -> int:
+    status = 0
+    for session in sessions:
+        record = registry.read(session)
+        if record is None:
+            continue
+        try:
+            await sweep(record)
+            logger.info("session %s: cleaned up after its supervisor", session)
+        except PathwaysError as error:
+            logger.error("session %s: %s %s", session, error, error.hint)
+            status = 1
+    return status
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Sweeps the sessions named in `arguments`; 0 when nothing of them is left."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s sweep: %(message)s")
+    return asyncio.run(_sweep_all(arguments))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+
+import psutil
+import pytest
+
+from pathways_jupyter.errors import SessionError
+from pathways_jupyter.events import Event, EventKind, SessionState
+from pathways_jupyter.session import protocol, spawn
+from pathways_jupyter.session.link import Link
+from pathways_jupyter.session.protocol import Answer, Method
+
+DEADLINE = 60.0
+
+
+def pair(**options) -> tuple[Link, socket.socket]:
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(DEADLINE)
+    return Link(ours, "s1", **options), theirs
+
+
+def tell(peer: socket.socket, message) -> None:
+    peer.sendall(protocol.encode(message))
+
+
+def state(value: SessionState) -> Event:
+    return Event(EventKind.STATE, value.value, data={"state": value})
+
+
+def test_events_are_seen_until_the_answer_comes_and_the_answer_is_left_to_be_fetched():
+    link, peer = pair()
+    number = link.ask(Method.START, a=1)
+    asked = protocol.decode(peer.recv(1000))
+    assert (asked.method, asked.params, asked.id) == (Method.START, {"a": 1}, number)
+    tell(peer, Event(EventKind.STAGE, "one"))
+    tell(peer, state(SessionState.CONNECTED))
+    tell(peer, Answer(number, result=7))
+    assert [event.message for event in link.watch(until=number)] == ["one", "connected"]
+    assert link.answer(number) == 7
+    assert link.state is SessionState.CONNECTED
+    assert link.count == 2
+    assert [event.message for event in link.events(1)] == ["connected"]
+    peer.close()
+
+
+def test_an_end_that_was_not_announced_is_told_and_cleaned_up_after():
+    called = []
+
+    def orphaned() -> str:
+        called.append(True)
+        return "swept"
+
+    link, peer = pair(orphaned=orphaned)
+    number = link.ask(Method.STATUS)
+    tell(peer, state(SessionState.CONNECTED))
+    peer.close()
+    told = [event.kind for event in link.watch()]
+    assert told[:2] == [EventKind.STATE, EventKind.SUPERVISOR_LOST]
+    assert link.state is SessionState.LOST
+    with pytest.raises(SessionError, match="supervisor is gone"):
+        link.answer(number)
+    assert link.close(patience=DEADLINE)
+    assert called == [True]
+    assert link.events()[-1].message == "swept"
+    with pytest.raises(SessionError, match="supervisor is gone"):
+        link.ask(Method.PING)
+
+
+def test_an_end_that_was_announced_or_asked_for_is_no_loss():
+    for announce in (True, False):
+        link, peer = pair(orphaned=lambda: pytest.fail("nothing is left to clean up"))
+        if announce:
+            tell(peer, state(SessionState.CLOSED))
+        else:
+            assert not link.close()
+        peer.close()
+        assert link.close(patience=DEADLINE)
+        assert EventKind.SUPERVISOR_LOST not in [event.kind for event in link.events()]
+
+
+def test_waiting_too_long_is_an_error_that_leaves_the_request_open():
+    link, peer = pair()
+    number = link.ask(Method.STATUS)
+    with pytest.raises(SessionError, match="still at it"):
+        link.answer(number, patience=0.01)
+    tell(peer, Answer(number, result=1))
+    assert link.answer(number, patience=DEADLINE) == 1
+    peer.close()
+
+
+def test_a_line_that_makes_no_sense_is_passed_over():
+    link, peer = pair()
+    peer.sendall(b"nonsense\n")
+    tell(peer, Event(EventKind.WARNING, "after"))
+    assert next(link.watch()).message == "after"
+    peer.close()
+
+
+def test_a_forked_child_does_not_keep_the_connection_open():
+    link, peer = pair()
+    release, hold = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(hold)
+        os.read(release, 1)
+        os._exit(0)
+    os.close(release)
+    try:
+        link.close()
+        assert peer.recv(1) == b""
+    finally:
+        os.close(hold)
+        os.waitpid(child, 0)
+    peer.close()
+
+
+def test_a_supervisor_that_is_killed_leaves_no_zombie():
+    link = spawn.supervisor()
+    process = link._process
+    os.kill(process.pid, signal.SIGKILL)
+    assert EventKind.SUPERVISOR_LOST in [event.kind for event in link.watch()]
+    assert link.close(patience=DEADLINE)
+    assert not psutil.pid_exists(process.pid)

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.errors import ClusterError, ConfigError, SessionError
+from pathways_jupyter.session import session, spawn
+from pathways_jupyter.session.protocol import Method
+
+DEADLINE = 60.0
+ONE = {"tpuv6e:2x2": 1}
+
+
+def test_asking_for_nothing_starts_no_process(runtime):
+    with pytest.raises(ConfigError, match="No TPU slices"):
+        session.start(ConnectConfig())
+    assert list(runtime.iterdir()) == []
+
+
+def test_without_a_kubeconfig_nothing_is_changed_and_nothing_left(nothing_left):
+    connecting = session.start(ConnectConfig(instances=ONE))
+    with pytest.raises(ConfigError, match="no kubeconfig") as refused:
+        list(connecting)
+    assert "--local" in refused.value.hint
+    nothing_left(connecting._link.session)
+    assert session.current() is None
+
+
+def test_an_api_server_that_nobody_hears_of_is_told_at_once(unreachable, nothing_left):
+    connecting = session.start(ConnectConfig(instances=ONE, kubeconfig=str(unreachable)))
+    with pytest.raises(ClusterError, match="cannot be reached: connection refused"):
+        list(connecting)
+    nothing_left(connecting._link.session)
+
+
+def test_a_supervisor_that_cannot_start_says_why(monkeypatch, nothing_left):
+    monkeypatch.setattr(spawn, "SUPERVISOR", "pathways_jupyter.session.missing")
+    connecting = session.start(ConnectConfig(instances=ONE))
+    with pytest.raises(SessionError, match=r"No module named pathways_jupyter\.session\.missing"):
+        list(connecting)
+    nothing_left(connecting._link.session)
+
+
+def test_a_file_with_a_standard_modules_name_in_the_notebooks_directory_does_no_harm(tmp_path, monkeypatch):
+    (tmp_path / "asyncio.py").write_text("raise SystemExit('shadowed')")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="no kubeconfig"):
+        session.connect(ConnectConfig(instances=ONE))
+
+
+def test_only_start_may_come_first(nothing_left):
+    link = spawn.supervisor()
+    with pytest.raises(SessionError, match="has not been started"):
+        link.answer(link.ask(Method.STATUS), patience=DEADLINE)
+    assert link.close(patience=DEADLINE)
+    nothing_left(link.session)
+
+
+def test_a_supervisor_prepared_ahead_is_the_next_one_used():
+    spawn.prepare()
+    spawn.prepare()
+    ahead = spawn._standby
+    assert spawn.supervisor() is ahead
+    assert spawn._standby is None
+    assert ahead.close(patience=DEADLINE)
+
+
+def test_a_prepared_supervisor_that_died_is_not_used():
+    spawn.prepare()
+    dead = spawn._standby
+    os.kill(dead._process.pid, signal.SIGKILL)
+    assert dead.close(patience=DEADLINE)
+    link = spawn.supervisor()
+    assert link is not dead
+    assert link.close(patience=DEADLINE)
+
+
+def test_a_prepared_supervisor_ends_with_the_kernel_that_never_used_it(runtime):
+    code = "from pathways_jupyter.session import spawn; spawn.prepare(); print(spawn._standby._process.pid); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stdin=subprocess.PIPE) as kernel:
+        supervisor = psutil.Process(int(kernel.stdout.readline()))
+        kernel.kill()
+    psutil.wait_procs([supervisor], timeout=DEADLINE)
+    assert not supervisor.is_running() or supervisor.status() == psutil.STATUS_ZOMBIE
+    assert list(runtime.iterdir()) == []
