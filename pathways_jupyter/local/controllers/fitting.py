@@ -1,0 +1,171 @@
+"""Whether a node suits a pod: selectors, affinity, taints, TPU chips, ports, and a topology of its own.
+
+CPU and memory are the laptop's and not counted; extended resources such as ``google.com/tpu`` are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pathways_jupyter.local.apiserver.resources import Object
+from pathways_jupyter.local.apiserver.selectors import matches_selector
+from pathways_jupyter.local.controllers.jobset import JOB_KEY_LABEL
+from pathways_jupyter.local.controllers.reconciler import condition
+from pathways_jupyter.service import names
+
+EXCLUSIVE_ANNOTATION = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+
+CORDONED = "node.kubernetes.io/unschedulable"
+NOT_READY = "node.kubernetes.io/not-ready"
+
+
+class Occupancy:
+    """What the pods that are on nodes take up there."""
+
+    def __init__(self, nodes: Iterable[Object], pods: Iterable[Object]) -> None:
+        self.nodes = {node["metadata"]["name"]: node for node in nodes}
+        self._used: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._ports: dict[str, set[int]] = defaultdict(set)
+        self._pods: dict[str, list[Object]] = defaultdict(list)
+        self._exclusive: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self._homes: dict[tuple[str, str], str] = {}
+        self._domains: dict[str, dict[str, list[Object]]] = {}
+        for pod in pods:
+            self.add(pod, pod["spec"]["nodeName"])
+
+    def add(self, pod: Object, node: str) -> None:
+        """Puts a pod on a node."""
+        for resource, amount in extended(pod).items():
+            self._used[node][resource] += amount
+        self._ports[node] |= host_ports(pod)
+        self._pods[node].append(pod)
+        key, job = exclusive(pod)
+        if key and node in self.nodes:
+            domain = labels(self.nodes[node]).get(key, "")
+            self._exclusive[key, domain].add(job)
+            self._homes[key, job] = domain
+
+    def misfit(self, pod: Object, node: Object) -> str:
+        """Why `pod` cannot go to `node`, in the words of a real scheduler; empty when it can."""
+        name, spec = node["metadata"]["name"], pod["spec"]
+        if not selects(spec, node):
+            return "node(s) didn't match Pod's node affinity/selector"
+        if (taint := untolerated(pod, node, ("NoSchedule", "NoExecute"))) is not None:
+            if taint["key"] == CORDONED:
+                return "node(s) were unschedulable"
+            return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
+        if not condition(node.get("status", {}), "Ready"):
+            return "node(s) were not ready"
+        allocatable = node.get("status", {}).get("allocatable") or {}
+        for resource, amount in extended(pod).items():
+            if self._used[name][resource] + amount > int(allocatable.get(resource, 0)):
+                return f"Insufficient {resource}"
+        if self._ports[name] & host_ports(pod):
+            return "node(s) didn't have free ports for the requested pod ports"
+        return self._topology_misfit(pod, node)
+
+    def neighbours(self, node: Object, key: str) -> Sequence[Object]:
+        """The nodes that share `node`'s value of the label `key`, itself included."""
+        if key not in self._domains:
+            domains = self._domains[key] = defaultdict(list)
+            for each in self.nodes.values():
+                domains[labels(each).get(key, "")].append(each)
+        return self._domains[key][labels(node).get(key, "")]
+
+    def _topology_misfit(self, pod: Object, node: Object) -> str:
+        key, job = exclusive(pod)
+        if key:
+            domain = labels(node).get(key)
+            home = self._homes.get((key, job))
+            if domain is None or (home is not None and home != domain) or self._exclusive[key, domain] - {job}:
+                return f"node(s) were in a {key} of another Job"
+        affinity = pod["spec"].get("affinity") or {}
+        for kind, wanted in (("podAffinity", True), ("podAntiAffinity", False)):
+            for term in (affinity.get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ():
+                if self._has_neighbour(pod, node, term) is not wanted:
+                    return "node(s) didn't match pod affinity/anti-affinity rules"
+        return ""
+
+    def _has_neighbour(self, pod: Object, node: Object, term: Mapping[str, Any]) -> bool:
+        key = term["topologyKey"]
+        here = labels(node).get(key)
+        namespaces = term.get("namespaces") or [pod["metadata"]["namespace"]]
+        return any(
+            other["metadata"]["namespace"] in namespaces
+            and matches_selector(term.get("labelSelector") or {}, labels(other))
+            for name, others in self._pods.items()
+            if name in self.nodes and here is not None and labels(self.nodes[name]).get(key) == here
+            for other in others
+        )
+
+
+def labels(obj: Object) -> Mapping[str, str]:
+    """An object's labels."""
+    return obj["metadata"].get("labels") or {}
+
+
+def exclusive(pod: Object) -> tuple[str, str]:
+    """The topology key whose domain the pod's Job wants for itself, and that Job's key; empty when it wants none."""
+    key = (pod["metadata"].get("annotations") or {}).get(EXCLUSIVE_ANNOTATION, "")
+    return key, labels(pod).get(JOB_KEY_LABEL, "") if key else ""
+
+
+def extended(pod: Object) -> Mapping[str, int]:
+    """The extended resources that the pod's containers ask for together."""
+    amounts: dict[str, int] = defaultdict(int)
+    for container in pod["spec"]["containers"]:
+        resources = container.get("resources") or {}
+        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        for resource, amount in asked.items():
+            if "/" in resource:
+                amounts[resource] += int(amount)
+    return amounts
+
+
+def host_ports(pod: Object) -> set[int]:
+    """The ports of its node that the pod takes."""
+    shares = pod["spec"].get("hostNetwork")
+    ports = (port for container in pod["spec"]["containers"] for port in container.get("ports") or ())
+    return {port["containerPort"] if shares else port["hostPort"] for port in ports if shares or port.get("hostPort")}
+
+
+def selects(spec: Object, node: Object) -> bool:
+    """Whether the pod's node selector and required node affinity fit `node`."""
+    if not matches_selector({"matchLabels": spec.get("nodeSelector") or {}}, labels(node)):
+        return False
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required is None:
+        return True
+    fields = {"metadata.name": node["metadata"]["name"]}
+    return any(
+        matches_selector({"matchExpressions": term.get("matchExpressions")}, labels(node))
+        and matches_selector({"matchExpressions": term.get("matchFields")}, fields)
+        for term in required.get("nodeSelectorTerms") or ()
+    )
+
+
+def untolerated(pod: Object, node: Object, effects: Sequence[str]) -> Object | None:
+    """The first taint of `node` with one of `effects` that `pod` does not tolerate."""
+    taints = list(node["spec"].get("taints") or ())
+    if node["spec"].get("unschedulable"):
+        taints.append({"key": CORDONED, "effect": "NoSchedule"})
+    for taint in taints:
+        if taint["effect"] in effects and not any(
+            _tolerates(each, taint) for each in pod["spec"].get("tolerations") or ()
+        ):
+            # As on GKE: who asks for chips tolerates the taint that keeps everybody else off.
+            if taint["key"] == names.TPU_RESOURCE and names.TPU_RESOURCE in extended(pod):
+                continue
+            return dict(taint)
+    return None
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    if toleration.get("effect") not in (None, "", taint["effect"]):
+        return False
+    if toleration.get("operator") == "Exists":
+        return toleration.get("key") in (None, "", taint["key"])
+    return bool(toleration.get("key") == taint["key"] and toleration.get("value", "") == taint.get("value", ""))

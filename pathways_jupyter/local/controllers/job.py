@@ -1,0 +1,303 @@
+"""Jobs: run pods until enough of them have succeeded, or too many have failed.
+
+Served: Indexed and NonIndexed completion, parallelism, backoffLimit, activeDeadlineSeconds, suspend,
+ttlSecondsAfterFinished. Each pod carries a finalizer until its end has been counted, so that a deleted pod counts too.
+A Job that asks for a pod failure policy, a success policy or a limit per index fails at once and says so.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+
+from pathways_jupyter.local.apiserver.patch import clone
+from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
+from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.apiserver.strategy import now
+from pathways_jupyter.local.controllers import timing
+from pathways_jupyter.local.controllers.indexes import format_indexes, parse_indexes
+from pathways_jupyter.local.controllers.reconciler import (
+    Key,
+    Reconciler,
+    condition,
+    itself,
+    owned,
+    owned_by,
+    reference_to,
+    set_condition,
+)
+from pathways_jupyter.local.recorder import Recorder
+from pathways_jupyter.service import names
+
+TRACKING = "batch.kubernetes.io/job-tracking"
+"""The finalizer of a pod whose end has not been counted."""
+
+FIRST_BACKOFF_SECONDS = 1.0
+"""Wait before a pod replaces the second one that failed in a row; doubled each time. A real cluster waits 10 s."""
+MAX_BACKOFF_SECONDS = 60.0
+
+_UNSERVED = ("podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "maxFailedIndexes")
+_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+
+
+class JobController:
+    """Keeps every Job's pods and status as they should be."""
+
+    def __init__(self, store: Store, recorder: Recorder) -> None:
+        self._store = store
+        self._recorder = recorder
+        self._failures: dict[str, tuple[int, float]] = {}
+        self._loop = Reconciler(store, self.reconcile, {JOBS: itself, PODS: owned_by("Job")})
+
+    def start(self) -> None:
+        """Begins with every Job there is."""
+        self._loop.start()
+
+    async def close(self) -> None:
+        """Stops looking after Jobs."""
+        await self._loop.close()
+
+    def reconcile(self, key: Key) -> float | None:
+        """Makes one Job's pods and status as they should be; when to look again."""
+        job = self._store.find(JOBS, *key)
+        if job is None:
+            return None
+        pods = owned(self._store, job, PODS)
+        if "deletionTimestamp" in job["metadata"]:
+            self._failures.pop(job["metadata"]["uid"], None)
+            self._release(pods)
+            return None
+        before = job.get("status", {})
+        status: Object = clone(before)
+        ended = [pod for pod in pods if _ended(pod) and TRACKING in (pod["metadata"].get("finalizers") or ())]
+        self._count(job, status, ended)
+        again = None
+        if (over := _finished(status)) is not None:
+            self._clear(pods)
+            again = self._expire(job, over)
+        else:
+            again = self._advance(job, status, pods)
+        if status != before:
+            job["status"] = status
+            self._store.update(JOBS, job, subresource="status")
+        self._release(ended)
+        return again
+
+    # Counting.
+
+    def _count(self, job: Object, status: Object, ended: Sequence[Object]) -> None:
+        completed = parse_indexes(status.get("completedIndexes", ""))
+        indexed = job["spec"]["completionMode"] == "Indexed"
+        for pod in ended:
+            if pod["status"].get("phase") == "Succeeded":
+                if indexed:
+                    completed.add(_index(pod))
+                else:
+                    status["succeeded"] = status.get("succeeded", 0) + 1
+                self._failures.pop(job["metadata"]["uid"], None)
+            else:
+                status["failed"] = status.get("failed", 0) + 1
+                count, since = self._failures.get(job["metadata"]["uid"], (0, 0.0))
+                count = count if time.monotonic() - since < MAX_BACKOFF_SECONDS else 0
+                self._failures[job["metadata"]["uid"]] = (count + 1, time.monotonic())
+        if indexed and completed:
+            status["completedIndexes"] = format_indexes(completed)
+            status["succeeded"] = len(completed)
+
+    def _release(self, pods: Sequence[Object]) -> None:
+        """Lets go of pods whose end has been counted."""
+        for pod in pods:
+            if TRACKING in (pod["metadata"].get("finalizers") or ()):
+                metadata = pod["metadata"]
+                self._store.edit(PODS, metadata["namespace"], metadata["name"], _untrack)
+
+    # Going on.
+
+    def _advance(self, job: Object, status: Object, pods: Sequence[Object]) -> float | None:
+        spec = job["spec"]
+        active = [pod for pod in pods if not _ended(pod) and "deletionTimestamp" not in pod["metadata"]]
+        terminating = [pod for pod in pods if not _ended(pod) and "deletionTimestamp" in pod["metadata"]]
+        again: float | None = None
+        failure = self._failure(job, status, active)
+        if failure is None and spec.get("suspend"):
+            self._suspend(job, status, active)
+            active = []
+        elif failure is None:
+            self._resume(job, status)
+            again = self._fill(job, status, active, terminating)
+            active = [pod for pod in owned(self._store, job, PODS) if not _ended(pod) and _kept(pod)]
+        status["active"] = len(active)
+        status["terminating"] = len(terminating)
+        status["ready"] = sum(1 for pod in active if condition(pod.get("status", {}), "Ready"))
+        wanted = spec.get("completions")
+        if failure is not None:
+            self._finish(job, status, active, "Failed", *failure)
+        elif status.get("succeeded", 0) >= (wanted or 1) and (wanted is not None or not active):
+            message = "Reached expected number of succeeded pods"
+            self._finish(job, status, active, "Complete", "CompletionsReached", message)
+        return timing.sooner(again, self._until_deadline(job, status))
+
+    def _failure(self, job: Object, status: Object, active: Sequence[Object]) -> tuple[str, str] | None:
+        spec = job["spec"]
+        if unserved := [each for each in _UNSERVED if spec.get(each) is not None]:
+            return "NotSupported", f"the local cluster does not serve {', '.join(unserved)} of a Job"
+        retries = status.get("failed", 0)
+        if spec["template"]["spec"].get("restartPolicy") == "OnFailure":
+            retries += sum(
+                each.get("restartCount", 0)
+                for pod in active
+                for kind in ("containerStatuses", "initContainerStatuses")
+                for each in pod.get("status", {}).get(kind) or ()
+                if not _is_sidecar(pod, each["name"])
+            )
+        if retries > spec["backoffLimit"]:
+            return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+        left = self._until_deadline(job, status)
+        if left is not None and left <= 0:
+            return "DeadlineExceeded", "Job was active longer than specified deadline"
+        return None
+
+    def _fill(
+        self, job: Object, status: Object, active: Sequence[Object], terminating: Sequence[Object]
+    ) -> float | None:
+        """Starts pods that are missing and ends those too many; when to look again."""
+        spec = job["spec"]
+        parallelism, wanted = spec["parallelism"], spec.get("completions")
+        succeeded = status.get("succeeded", 0)
+        if wanted is None:
+            room = parallelism - len(active) if not succeeded else 0
+        else:
+            room = min(parallelism, wanted - succeeded) - len(active)
+        if spec.get("podReplacementPolicy") == "Failed":
+            room -= len(terminating)
+        if room < 0:
+            self._clear(active[room:])
+        if room <= 0:
+            return None
+        count, since = self._failures.get(job["metadata"]["uid"], (0, 0.0))
+        delay = timing.backoff(count - 2, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+        if (left := since + delay - time.monotonic()) > 0:
+            return left
+        if spec["completionMode"] != "Indexed":
+            for _ in range(room):
+                self._create(job, None)
+            return None
+        used = {_index(pod) for pod in active} | parse_indexes(status.get("completedIndexes", ""))
+        missing = [index for index in range(wanted or 0) if index not in used]
+        for index in missing[:room]:
+            self._create(job, index)
+        return None
+
+    def _create(self, job: Object, index: int | None) -> None:
+        template = clone(job["spec"]["template"])
+        metadata = template.setdefault("metadata", {})
+        name = job["metadata"]["name"]
+        if index is None:
+            metadata["generateName"] = f"{name}-"
+        else:
+            suffix = "".join(secrets.choice(_SUFFIX) for _ in range(5))
+            metadata["name"] = f"{name}-{index}-{suffix}"
+            metadata.setdefault("annotations", {})[names.POD_INDEX_LABEL] = str(index)
+            metadata.setdefault("labels", {})[names.POD_INDEX_LABEL] = str(index)
+            template["spec"].setdefault("hostname", f"{name}-{index}")
+            for kind in ("initContainers", "containers"):
+                for container in template["spec"].get(kind) or ():
+                    _add_index(container)
+        metadata["ownerReferences"] = [reference_to(job)]
+        metadata["finalizers"] = [TRACKING]
+        pod = self._store.create(
+            PODS, {"metadata": metadata, "spec": template["spec"]}, namespace=job["metadata"]["namespace"]
+        )
+        self._recorder.record(job, "job-controller", "SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
+
+    # Ending.
+
+    def _finish(
+        self, job: Object, status: Object, active: Sequence[Object], kind: str, reason: str, message: str
+    ) -> None:
+        self._clear(active)
+        early = "SuccessCriteriaMet" if kind == "Complete" else "FailureTarget"
+        for each in (early, kind):
+            set_condition(status, each, True, time=now(), reason=reason, message=message)
+        if kind == "Complete":
+            status["completionTime"] = now()
+        status.update(active=0, ready=0)
+        self._recorder.record(
+            job,
+            "job-controller",
+            "Completed" if kind == "Complete" else reason,
+            "Job completed" if kind == "Complete" else message,
+            warning=kind == "Failed",
+        )
+
+    def _clear(self, pods: Sequence[Object]) -> None:
+        for pod in pods:
+            metadata = pod["metadata"]
+            if not _ended(pod) and "deletionTimestamp" not in metadata:
+                self._store.delete(PODS, metadata["namespace"], metadata["name"], uid=metadata["uid"])
+
+    def _suspend(self, job: Object, status: Object, active: Sequence[Object]) -> None:
+        self._clear(active)
+        status.pop("startTime", None)
+        if not condition(status, "Suspended"):
+            set_condition(status, "Suspended", True, time=now(), reason="JobSuspended", message="Job suspended")
+            self._recorder.record(job, "job-controller", "Suspended", "Job suspended")
+
+    def _resume(self, job: Object, status: Object) -> None:
+        if condition(status, "Suspended"):
+            set_condition(status, "Suspended", False, time=now(), reason="JobResumed", message="Job resumed")
+            self._recorder.record(job, "job-controller", "Resumed", "Job resumed")
+        status.setdefault("startTime", now())
+
+    def _until_deadline(self, job: Object, status: Object) -> float | None:
+        seconds, began = job["spec"].get("activeDeadlineSeconds"), status.get("startTime")
+        return None if seconds is None or began is None else timing.until(began, seconds)
+
+    def _expire(self, job: Object, over: Object) -> float | None:
+        """Deletes a finished Job whose time has come; when to look again."""
+        seconds = job["spec"].get("ttlSecondsAfterFinished")
+        if seconds is None:
+            return None
+        if (left := timing.until(over["lastTransitionTime"], seconds)) > 0:
+            return left
+        metadata = job["metadata"]
+        self._store.delete(JOBS, metadata["namespace"], metadata["name"], propagation="Background", uid=metadata["uid"])
+        return None
+
+
+def _finished(status: Object) -> Object | None:
+    return condition(status, "Complete") or condition(status, "Failed")
+
+
+def _kept(pod: Object) -> bool:
+    return "deletionTimestamp" not in pod["metadata"]
+
+
+def _ended(pod: Object) -> bool:
+    """Whether no process of the pod will run any more."""
+    metadata = pod["metadata"]
+    over = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    return over or ("deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds"))
+
+
+def _index(pod: Object) -> int:
+    return int((pod["metadata"].get("annotations") or {}).get(names.POD_INDEX_LABEL, -1))
+
+
+def _is_sidecar(pod: Object, name: str) -> bool:
+    return any(
+        each["name"] == name and each.get("restartPolicy") == "Always"
+        for each in pod["spec"].get("initContainers") or ()
+    )
+
+
+def _add_index(container: Object) -> None:
+    environment = container.setdefault("env", [])
+    if not any(each["name"] == "JOB_COMPLETION_INDEX" for each in environment):
+        path = f"metadata.labels['{names.POD_INDEX_LABEL}']"
+        environment.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"fieldPath": path}}})
+
+
+def _untrack(pod: Object) -> None:
+    pod["metadata"]["finalizers"] = [each for each in pod["metadata"].get("finalizers") or () if each != TRACKING]

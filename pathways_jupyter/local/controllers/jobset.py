@@ -1,0 +1,282 @@
+"""JobSets: groups of Jobs that start in order, find each other by name, and are restarted together.
+
+Served: startupPolicy, dependsOn, coordinator, network, failurePolicy with rules, successPolicy, suspend,
+ttlSecondsAfterFinished. Jobs, pods and labels carry the names that JobSet gives them, because clients look for those.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from pathways_jupyter.local.apiserver.patch import clone
+from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, SERVICES, Object
+from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.apiserver.strategy import now
+from pathways_jupyter.local.controllers import timing
+from pathways_jupyter.local.controllers.jobset_policy import Verdict, judge, startable, succeeded
+from pathways_jupyter.local.controllers.reconciler import (
+    Key,
+    Reconciler,
+    condition,
+    itself,
+    owned,
+    owned_by,
+    reference_to,
+    set_condition,
+)
+from pathways_jupyter.local.recorder import Recorder
+from pathways_jupyter.service import names
+
+JOB_KEY_LABEL = "jobset.sigs.k8s.io/job-key"
+RESTART_LABEL = "jobset.sigs.k8s.io/restart-attempt"
+GLOBAL_INDEX_LABEL = "jobset.sigs.k8s.io/job-global-index"
+UID_LABEL = "jobset.sigs.k8s.io/jobset-uid"
+
+
+class JobSetController:
+    """Keeps every JobSet's Jobs, service and status as they should be."""
+
+    def __init__(self, store: Store, recorder: Recorder) -> None:
+        self._store = store
+        self._recorder = recorder
+        self._loop = Reconciler(store, self.reconcile, {JOBSETS: itself, JOBS: owned_by("JobSet")})
+
+    def start(self) -> None:
+        """Begins with every JobSet there is."""
+        self._loop.start()
+
+    async def close(self) -> None:
+        """Stops looking after JobSets."""
+        await self._loop.close()
+
+    def reconcile(self, key: Key) -> float | None:
+        """Makes one JobSet's Jobs and status as they should be; when to look again."""
+        jobset = self._store.find(JOBSETS, *key)
+        if jobset is None or "deletionTimestamp" in jobset["metadata"] or jobset["spec"].get("managedBy"):
+            return None
+        before = jobset.get("status", {})
+        status: Object = clone(before)
+        status.setdefault("restarts", 0)
+        again = None
+        if (over := condition(status, "Completed") or condition(status, "Failed")) is not None:
+            self._delete([job for job in owned(self._store, jobset, JOBS) if not _is_over(job)])
+            again = self._expire(jobset, over)
+        else:
+            self._advance(jobset, status)
+        status["replicatedJobsStatus"] = self._count(jobset, status)
+        if status != before:
+            jobset["status"] = status
+            self._store.update(JOBSETS, jobset, subresource="status")
+        return again
+
+    def _advance(self, jobset: Object, status: Object) -> None:
+        jobs = owned(self._store, jobset, JOBS)
+        current = [job for job in jobs if _attempt(job) == status["restarts"]]
+        self._delete([job for job in jobs if _attempt(job) < status["restarts"]])
+        verdict = judge(jobset, status, current)
+        if verdict.action in (Verdict.RESTART, Verdict.RESTART_FREELY):
+            status["restarts"] += 1
+            if verdict.action is Verdict.RESTART:
+                status["restartsCountTowardsMax"] = status.get("restartsCountTowardsMax", 0) + 1
+            self._tell(jobset, "Restarting", f"{verdict.message}; restart {status['restarts']}", warning=True)
+            self._delete(current)
+        elif verdict.action is Verdict.FAIL:
+            self._finish(jobset, status, "Failed", verdict.reason, verdict.message)
+        elif succeeded(jobset, current):
+            self._finish(jobset, status, "Completed", "AllJobsCompleted", "jobset completed successfully")
+        elif jobset["spec"].get("suspend"):
+            self._suspend(jobset, status, current, True)
+        else:
+            self._suspend(jobset, status, current, False)
+            self._create_missing(jobset, status, current)
+
+    # Creating.
+
+    def _create_missing(self, jobset: Object, status: Object, jobs: Sequence[Object]) -> None:
+        self._create_service(jobset)
+        existing = {job["metadata"]["name"] for job in owned(self._store, jobset, JOBS)}
+        counts = {each["name"]: each for each in self._count(jobset, status)}
+        waiting = False
+        for replicated in jobset["spec"].get("replicatedJobs") or ():
+            if not startable(jobset, replicated, counts):
+                waiting = True
+                continue
+            for job in _jobs_of(jobset, replicated, status["restarts"]):
+                if job["metadata"]["name"] not in existing:
+                    self._store.create(JOBS, job, namespace=jobset["metadata"]["namespace"])
+        if (jobset["spec"].get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder":
+            self._tell_startup(jobset, status, waiting)
+
+    def _tell_startup(self, jobset: Object, status: Object, waiting: bool) -> None:
+        counts = {each["name"]: each for each in self._count(jobset, status)}
+        started = not waiting and all(
+            counts[each["name"]]["ready"] + counts[each["name"]]["succeeded"] >= each.get("replicas", 1)
+            for each in jobset["spec"].get("replicatedJobs") or ()
+        )
+        if started and not condition(status, "StartupPolicyCompleted"):
+            message = "all replicated jobs have started"
+            self._tell(jobset, "StartupPolicyCompleted", message)
+            set_condition(status, "StartupPolicyCompleted", True, time=now(), message=message)
+            set_condition(status, "StartupPolicyInProgress", False, time=now(), message=message)
+        elif not started and not condition(status, "StartupPolicyCompleted"):
+            message = "in order startup policy is in progress"
+            set_condition(status, "StartupPolicyInProgress", True, time=now(), message=message)
+
+    def _create_service(self, jobset: Object) -> None:
+        network = jobset["spec"].get("network") or {}
+        if not network.get("enableDNSHostnames", True):
+            return
+        metadata = jobset["metadata"]
+        name = network.get("subdomain") or metadata["name"]
+        if self._store.find(SERVICES, metadata["namespace"], name) is None:
+            service = {
+                "metadata": {"name": name, "ownerReferences": [reference_to(jobset)]},
+                "spec": {
+                    "clusterIP": "None",
+                    "selector": {names.JOBSET_NAME_LABEL: metadata["name"]},
+                    "publishNotReadyAddresses": network.get("publishNotReadyAddresses", True),
+                },
+            }
+            self._store.create(SERVICES, service, namespace=metadata["namespace"])
+
+    # Ending and pausing.
+
+    def _finish(self, jobset: Object, status: Object, kind: str, reason: str, message: str) -> None:
+        set_condition(status, kind, True, time=now(), reason=reason, message=message)
+        status["terminalState"] = kind
+        self._tell(jobset, reason, message, warning=kind == "Failed")
+        self._delete([job for job in owned(self._store, jobset, JOBS) if not _is_over(job)])
+
+    def _suspend(self, jobset: Object, status: Object, jobs: Sequence[Object], suspend: bool) -> None:
+        for job in jobs:
+            if bool(job["spec"].get("suspend")) is not suspend and not _is_over(job):
+                metadata = job["metadata"]
+                self._store.edit(
+                    JOBS, metadata["namespace"], metadata["name"], lambda copy: copy["spec"].update(suspend=suspend)
+                )
+        if bool(condition(status, "Suspended")) is not suspend:
+            message = "jobset is suspended" if suspend else "jobset is resumed"
+            reason = "SuspendedJobs" if suspend else "ResumeJobs"
+            set_condition(status, "Suspended", suspend, time=now(), reason=reason, message=message)
+            self._tell(jobset, reason, message)
+
+    def _delete(self, jobs: Sequence[Object]) -> None:
+        for job in jobs:
+            metadata = job["metadata"]
+            if "deletionTimestamp" not in metadata:
+                # A name must be free of the old pods before the new Job of that name starts its own.
+                self._store.delete(
+                    JOBS, metadata["namespace"], metadata["name"], propagation="Foreground", uid=metadata["uid"]
+                )
+
+    def _expire(self, jobset: Object, over: Object) -> float | None:
+        seconds = jobset["spec"].get("ttlSecondsAfterFinished")
+        if seconds is None:
+            return None
+        if (left := timing.until(over["lastTransitionTime"], seconds)) > 0:
+            return left
+        metadata = jobset["metadata"]
+        self._store.delete(
+            JOBSETS, metadata["namespace"], metadata["name"], propagation="Background", uid=metadata["uid"]
+        )
+        return None
+
+    def _count(self, jobset: Object, status: Object) -> list[Object]:
+        jobs = [job for job in owned(self._store, jobset, JOBS) if _attempt(job) == status["restarts"]]
+        counts = []
+        for replicated in jobset["spec"].get("replicatedJobs") or ():
+            own = [job for job in jobs if job["metadata"]["labels"][names.REPLICATED_JOB_LABEL] == replicated["name"]]
+            open_ = [job for job in own if not _is_over(job)]
+            counts.append(
+                {
+                    "name": replicated["name"],
+                    "ready": sum(1 for job in open_ if _is_ready(job)),
+                    "succeeded": sum(1 for job in own if condition(job.get("status", {}), "Complete")),
+                    "failed": sum(1 for job in own if condition(job.get("status", {}), "Failed")),
+                    "active": sum(1 for job in open_ if job.get("status", {}).get("active")),
+                    "suspended": sum(1 for job in open_ if job["spec"].get("suspend")),
+                }
+            )
+        return counts
+
+    def _tell(self, jobset: Object, reason: str, message: str, *, warning: bool = False) -> None:
+        self._recorder.record(jobset, "jobset-controller", reason, message, warning=warning)
+
+
+def _jobs_of(jobset: Object, replicated: Object, restarts: int) -> Iterator[Object]:
+    """The Jobs of one replicated job."""
+    metadata, spec = jobset["metadata"], jobset["spec"]
+    network = spec.get("network") or {}
+    before = 0
+    for each in spec["replicatedJobs"]:
+        if each["name"] == replicated["name"]:
+            break
+        before += each.get("replicas", 1)
+    replicas = replicated.get("replicas", 1)
+    for index in range(replicas):
+        name = f"{metadata['name']}-{replicated['name']}-{index}"
+        marks = {
+            names.JOBSET_NAME_LABEL: metadata["name"],
+            UID_LABEL: metadata["uid"],
+            names.REPLICATED_JOB_LABEL: replicated["name"],
+            names.REPLICATED_JOB_REPLICAS_LABEL: str(replicas),
+            names.JOB_INDEX_LABEL: str(index),
+            GLOBAL_INDEX_LABEL: str(before + index),
+            JOB_KEY_LABEL: hashlib.sha1(f"{metadata['namespace']}/{name}".encode()).hexdigest(),
+            RESTART_LABEL: str(restarts),
+        }
+        annotations = dict(marks)
+        if coordinator := _coordinator(jobset):
+            annotations[names.COORDINATOR_LABEL] = coordinator
+            if len(coordinator) <= 63:
+                marks[names.COORDINATOR_LABEL] = coordinator
+        template = clone(replicated["template"])
+        job_spec = template.get("spec", {})
+        pod = job_spec.setdefault("template", {})
+        own, pod_own = template.get("metadata") or {}, pod.get("metadata") or {}
+        given = own.get("annotations") or {}
+        annotations |= {key: value for key, value in given.items() if key.startswith("alpha.jobset.sigs.k8s.io/")}
+        pod["metadata"] = {
+            **pod_own,
+            "labels": {**(pod_own.get("labels") or {}), **marks},
+            "annotations": {**(pod_own.get("annotations") or {}), **annotations},
+        }
+        if network.get("enableDNSHostnames", True):
+            pod.setdefault("spec", {})["subdomain"] = network.get("subdomain") or metadata["name"]
+        job_spec["suspend"] = bool(spec.get("suspend"))
+        yield {
+            "metadata": {
+                "name": name,
+                "labels": {**(own.get("labels") or {}), **marks},
+                "annotations": {**(own.get("annotations") or {}), **annotations},
+                "ownerReferences": [reference_to(jobset)],
+            },
+            "spec": job_spec,
+        }
+
+
+def _coordinator(jobset: Object) -> str:
+    """The DNS name of the pod that the others coordinate with; empty when the JobSet names none."""
+    coordinator = jobset["spec"].get("coordinator")
+    if not coordinator:
+        return ""
+    name = jobset["metadata"]["name"]
+    subdomain = (jobset["spec"].get("network") or {}).get("subdomain") or name
+    job, pod = coordinator.get("jobIndex", 0), coordinator.get("podIndex", 0)
+    return f"{name}-{coordinator['replicatedJob']}-{job}-{pod}.{subdomain}"
+
+
+def _attempt(job: Object) -> int:
+    return int((job["metadata"].get("labels") or {}).get(RESTART_LABEL, 0))
+
+
+def _is_over(job: Object) -> bool:
+    status = job.get("status", {})
+    return bool(condition(status, "Complete") or condition(status, "Failed"))
+
+
+def _is_ready(job: Object) -> bool:
+    status, spec = job.get("status", {}), job["spec"]
+    wanted = min(spec.get("parallelism", 1), spec.get("completions") or spec.get("parallelism", 1))
+    return bool(status.get("ready", 0) + status.get("succeeded", 0) >= wanted)

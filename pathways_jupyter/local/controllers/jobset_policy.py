@@ -1,0 +1,102 @@
+"""What a JobSet's policies say: may this part start, has it succeeded, what does a failed Job mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from pathways_jupyter.local.apiserver.resources import Object
+from pathways_jupyter.local.controllers.reconciler import condition
+from pathways_jupyter.service import names
+
+
+class Verdict(Enum):
+    """What the failure policy says."""
+
+    GO_ON = "GoOn"
+    RESTART = "RestartJobSet"
+    RESTART_FREELY = "RestartJobSetAndIgnoreMaxRestarts"
+    FAIL = "FailJobSet"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict, and why."""
+
+    action: Verdict
+    reason: str = ""
+    message: str = ""
+
+
+def judge(jobset: Object, status: Object, jobs: Sequence[Object]) -> Judgement:
+    """What the failed ones among `jobs` mean for the JobSet."""
+    failed = [(job, found) for job in jobs if (found := condition(job.get("status", {}), "Failed")) is not None]
+    if not failed:
+        return Judgement(Verdict.GO_ON)
+    job, found = min(failed, key=lambda each: str(each[1]["lastTransitionTime"]))
+    message = f"job {job['metadata']['name']} failed: {found.get('message', '')}"
+    policy = jobset["spec"].get("failurePolicy")
+    if policy is None:
+        return Judgement(Verdict.FAIL, "FailedJobs", message)
+    action = _ruled(policy, job, found)
+    if action is Verdict.FAIL:
+        return Judgement(Verdict.FAIL, "FailJobSetFailurePolicyAction", message)
+    if action is Verdict.RESTART and status.get("restartsCountTowardsMax", 0) >= policy.get("maxRestarts", 0):
+        return Judgement(Verdict.FAIL, "ReachedMaxRestarts", f"{message}; maximum number of restarts reached")
+    return Judgement(action, "Restarting", message)
+
+
+def succeeded(jobset: Object, jobs: Sequence[Object]) -> bool:
+    """Whether the success policy is fulfilled."""
+    policy = jobset["spec"].get("successPolicy") or {}
+    targets = policy.get("targetReplicatedJobs") or ()
+    wanted = [
+        (each["name"], each.get("replicas", 1))
+        for each in jobset["spec"].get("replicatedJobs") or ()
+        if not targets or each["name"] in targets
+    ]
+    done = [
+        job["metadata"]["labels"][names.REPLICATED_JOB_LABEL]
+        for job in jobs
+        if condition(job.get("status", {}), "Complete")
+    ]
+    if policy.get("operator") == "Any":
+        return any(name in done for name, _ in wanted)
+    return bool(wanted) and all(done.count(name) >= count for name, count in wanted)
+
+
+def startable(jobset: Object, replicated: Object, counts: Mapping[str, Object]) -> bool:
+    """Whether what must come before a replicated job is there."""
+    spec = jobset["spec"]
+    replicas = {each["name"]: each.get("replicas", 1) for each in spec["replicatedJobs"]}
+    if (spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder":
+        for each in spec["replicatedJobs"]:
+            if each["name"] == replicated["name"]:
+                break
+            if counts[each["name"]]["ready"] + counts[each["name"]]["succeeded"] < replicas[each["name"]]:
+                return False
+    for dependency in replicated.get("dependsOn") or ():
+        count = counts.get(dependency["name"])
+        if count is None:
+            return False
+        done = count["succeeded"] + (count["ready"] if dependency.get("status") == "Ready" else 0)
+        if done < replicas[dependency["name"]]:
+            return False
+    return True
+
+
+def _ruled(policy: Object, job: Object, failed: Object) -> Verdict:
+    labels = job["metadata"]["labels"]
+    for rule in policy.get("rules") or ():
+        reasons = rule.get("onJobFailureReasons") or ()
+        patterns = rule.get("onJobFailureMessagePatterns") or ()
+        targets = rule.get("targetReplicatedJobs") or ()
+        if (
+            (not reasons or failed.get("reason") in reasons)
+            and (not patterns or any(re.search(each, failed.get("message", "")) for each in patterns))
+            and (not targets or labels[names.REPLICATED_JOB_LABEL] in targets)
+        ):
+            return Verdict(rule["action"])
+    return Verdict.RESTART

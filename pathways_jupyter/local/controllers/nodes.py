@@ -1,0 +1,210 @@
+"""The cluster's nodes: made for the slices it has, repaired when deleted, and left by pods when they fail.
+
+A node of a slice looks as on GKE: the labels by which pods find their topology, one node pool a slice, chips to be
+asked for. All are this machine, so only people break them: ``kubectl cordon``, ``drain``, ``taint``, ``delete node``,
+or a status whose Ready condition is not True. A deleted node comes back after a while, as GKE repairs its node pools.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from pathways_jupyter import tpu
+from pathways_jupyter.local.apiserver.patch import clone
+from pathways_jupyter.local.apiserver.resources import NODES, PODS, Object
+from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.apiserver.strategy import now
+from pathways_jupyter.local.apiserver.watch import Change
+from pathways_jupyter.local.controllers.fitting import NOT_READY, untolerated
+from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, condition, itself, set_condition
+from pathways_jupyter.local.recorder import Recorder
+from pathways_jupyter.service import names
+
+REPAIR_SECONDS = 10.0
+"""How long a deleted node stays away."""
+
+CPU_POOL = "cpu"
+_ZONE = "local-a"
+
+
+class NodeController:
+    """Keeps the nodes that the cluster should have.
+
+    Args:
+      wanted: The nodes; see :func:`nodes_for`.
+      address: Gives a node its address.
+      repair_seconds: How long a deleted node stays away.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        recorder: Recorder,
+        wanted: Sequence[Object],
+        *,
+        address: Callable[[str], str],
+        repair_seconds: float = REPAIR_SECONDS,
+    ) -> None:
+        self._store = store
+        self._recorder = recorder
+        self._wanted = {node["metadata"]["name"]: node for node in wanted}
+        self._address = address
+        self._repair_seconds = repair_seconds
+        self._missing: dict[str, float] = {}
+        self._loop = Reconciler(store, self.reconcile, {NODES: itself, PODS: _node_of})
+
+    def start(self) -> None:
+        """Registers the nodes and begins to look after them."""
+        for name in self._wanted:
+            if self._store.find(NODES, "", name) is None:
+                self._register(name)
+        self._loop.start()
+
+    async def close(self) -> None:
+        """Stops looking after the nodes."""
+        await self._loop.close()
+
+    def reconcile(self, key: Key) -> float | None:
+        """Makes one node, and the pods on it, as they should be; when to look again."""
+        _, name = key
+        node = self._store.find(NODES, "", name)
+        if node is None:
+            return self._repair(name)
+        self._missing.pop(name, None)
+        self._mark(node)
+        if not any(each["effect"] == "NoExecute" for each in node["spec"].get("taints") or ()):
+            return None
+        for pod in self._pods_on(name):
+            taint = untolerated(pod, node, ("NoExecute",))
+            if taint is not None and "deletionTimestamp" not in pod["metadata"]:
+                self._evict(pod, "DeletionByTaintManager", f"Taint manager: deleting due to {taint['key']}", None)
+        return None
+
+    def _repair(self, name: str) -> float | None:
+        for pod in self._pods_on(name):
+            self._evict(pod, "DeletionByPodGC", "PodGC: node no longer exists", 0)
+        if name not in self._wanted:
+            return None
+        since = self._missing.setdefault(name, time.monotonic())
+        if (left := since + self._repair_seconds - time.monotonic()) > 0:
+            return left
+        self._register(name)
+        return None
+
+    def _register(self, name: str) -> None:
+        node: Object = clone(self._wanted[name])
+        status = node.pop("status")
+        addresses = [{"type": "InternalIP", "address": self._address(name)}, {"type": "Hostname", "address": name}]
+        self._store.create(NODES, node)
+        self._store.edit(
+            NODES, "", name, lambda copy: copy.update(status={**status, "addresses": addresses}), subresource="status"
+        )
+        self._recorder.record(self._store.get(NODES, "", name), "kubelet", "NodeReady", f"Node {name} is ready")
+
+    def _mark(self, node: Object) -> None:
+        """Taints a node that is not ready, and takes the taint away when it is."""
+        ready = condition(node.get("status", {}), "Ready") is not None
+        taints = node["spec"].get("taints") or []
+        others = [each for each in taints if each["key"] != NOT_READY]
+        wanted = others if ready else [*others, {"key": NOT_READY, "effect": "NoExecute"}]
+        if len(wanted) != len(taints):
+            node["spec"]["taints"] = wanted
+            self._store.update(NODES, node)
+
+    def _pods_on(self, name: str) -> Sequence[Object]:
+        return [pod for pod in self._store.list(PODS) if pod["spec"].get("nodeName") == name]
+
+    def _evict(self, pod: Object, reason: str, message: str, grace: int | None) -> None:
+        metadata = pod["metadata"]
+
+        def change(copy: Object) -> None:
+            status = copy.setdefault("status", {})
+            set_condition(status, "DisruptionTarget", True, time=now(), reason=reason, message=message)
+            if grace == 0 and status.get("phase") not in ("Succeeded", "Failed"):
+                status["phase"] = "Failed"
+
+        self._store.edit(PODS, metadata["namespace"], metadata["name"], change, subresource="status")
+        self._store.delete(PODS, metadata["namespace"], metadata["name"], grace=grace, uid=metadata["uid"])
+
+
+def nodes_for(instances: Mapping[str, int], *, cpu_nodes: int = 2) -> list[Object]:
+    """The nodes of a cluster with these slices: one a host, and some without TPUs for everything else.
+
+    Args:
+      instances: Slices per instance type.
+
+    Raises:
+      ConfigError: An instance type is not in the catalogue.
+    """
+    nodes = [_node(f"{CPU_POOL}-{index}", CPU_POOL, {}, {}, "local-cpu") for index in range(cpu_nodes)]
+    for name, count in instances.items():
+        instance = tpu.parse_instance_type(name)
+        for index in range(count):
+            pool = f"{instance.machine.version}-{instance.topology}-{index}"
+            marks = {
+                names.ACCELERATOR_LABEL: instance.machine.accelerator,
+                names.TOPOLOGY_LABEL: instance.topology,
+                "cloud.google.com/gke-accelerator-count": str(instance.chips_per_host),
+            }
+            chips = {names.TPU_RESOURCE: str(instance.chips_per_host)}
+            nodes += [
+                _node(f"{pool}-{host}", pool, marks, chips, instance.machine.name) for host in range(instance.hosts)
+            ]
+    return nodes
+
+
+def _node(name: str, pool: str, marks: Mapping[str, str], chips: Mapping[str, str], machine: str) -> Object:
+    system = platform.system().lower()
+    architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    room = {"cpu": "256", "memory": "1Ti", "pods": "1000", **chips}
+    taints = [{"key": names.TPU_RESOURCE, "value": "present", "effect": "NoSchedule"}] if chips else []
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": system,
+                "kubernetes.io/arch": architecture,
+                "node.kubernetes.io/instance-type": machine,
+                "topology.kubernetes.io/zone": _ZONE,
+                names.NODEPOOL_LABEL: pool,
+                **marks,
+            },
+        },
+        "spec": {"providerID": f"local://{name}", **({"taints": taints} if taints else {})},
+        "status": {
+            "capacity": room,
+            "allocatable": room,
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "reason": "KubeletReady",
+                    "message": "kubelet is posting ready status",
+                    "lastTransitionTime": now(),
+                    "lastHeartbeatTime": now(),
+                }
+            ],
+            "nodeInfo": {
+                "architecture": architecture,
+                "operatingSystem": system,
+                "osImage": platform.platform(terse=True),
+                "kernelVersion": platform.release(),
+                "kubeletVersion": "v1.32.0-local",
+                "kubeProxyVersion": "v1.32.0-local",
+                "containerRuntimeVersion": "processes://1",
+                "machineID": name,
+                "systemUUID": name,
+                "bootID": name,
+            },
+        },
+    }
+
+
+def _node_of(change: Change) -> Sequence[Key]:
+    """A pod that has just got a node concerns that node, which may be gone or tainted meanwhile."""
+    node = change.object["spec"].get("nodeName")
+    before = change.previous.object["spec"].get("nodeName") if change.previous is not None else None
+    return (("", node),) if node and node != before else ()

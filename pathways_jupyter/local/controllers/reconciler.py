@@ -1,0 +1,167 @@
+"""How a controller works: changes name what to look at, and looking at it makes it as it should be.
+
+The store is synchronous, so one look (a *reconcile*) sees one consistent state and needs no lock, no cache and no
+memory of what it has asked for before. It may ask to look again later; nothing ever polls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from pathways_jupyter.errors import ApiError
+from pathways_jupyter.local.apiserver.resources import Object, ResourceType
+from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.apiserver.watch import Change, Watch
+
+_log = logging.getLogger(__name__)
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+Source = Callable[[Change], Iterable[Key]]
+
+_RETRY_SECONDS = 0.2
+_MAX_RETRIES = 8
+
+
+class Reconciler:
+    """Runs one controller's `reconcile` for every key that a change of its sources names.
+
+    Args:
+      reconcile: Looks at one key; the seconds after which to look again, or None.
+      sources: For each type, the keys that a change of an object of it concerns.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        reconcile: Callable[[Key], float | None],
+        sources: Mapping[ResourceType, Source],
+    ) -> None:
+        self._store = store
+        self._reconcile = reconcile
+        self._sources = sources
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._failures: dict[Key, int] = {}
+        self._watches: list[Watch] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begins with everything there is."""
+        for resource, source in self._sources.items():
+            watch = self._store.watch(resource)
+            self._watches.append(watch)
+            self._tasks.append(asyncio.create_task(self._follow(watch, source)))
+
+    async def close(self) -> None:
+        """Stops looking."""
+        for watch in self._watches:
+            watch.close()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _follow(self, watch: Watch, source: Source) -> None:
+        while changes := await watch.batch():
+            for key in dict.fromkeys(key for change in changes for key in source(change)):
+                self._look(key)
+
+    def _look(self, key: Key) -> None:
+        if (timer := self._timers.pop(key, None)) is not None:
+            timer.cancel()
+        try:
+            again = self._reconcile(key)
+        except Exception as error:
+            failures = self._failures[key] = self._failures.get(key, 0) + 1
+            if not isinstance(error, ApiError) or failures > _MAX_RETRIES:
+                _log.exception("%s of %s failed.", self._reconcile.__qualname__, "/".join(key))
+            if failures > _MAX_RETRIES:
+                del self._failures[key]
+                return
+            again = _RETRY_SECONDS * 2**failures
+        else:
+            self._failures.pop(key, None)
+        if again is not None:
+            self._timers[key] = asyncio.get_running_loop().call_later(max(again, 0.0), self._look, key)
+
+
+def key_of(obj: Object) -> Key:
+    """An object's namespace and name."""
+    return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+def itself(change: Change) -> Sequence[Key]:
+    """A change of an object concerns that object."""
+    return (key_of(change.object),)
+
+
+def controller_of(obj: Object) -> Object | None:
+    """The ownerReference of the object that controls `obj`."""
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            return dict(reference)
+    return None
+
+
+def owned_by(kind: str) -> Source:
+    """A change of an object concerns the object of that kind which controls it."""
+
+    def source(change: Change) -> Sequence[Key]:
+        owner = controller_of(change.object)
+        if owner is None or owner["kind"] != kind:
+            return ()
+        return ((change.object["metadata"].get("namespace", ""), owner["name"]),)
+
+    return source
+
+
+def reference_to(owner: Object) -> Object:
+    """The ownerReference that makes an object `owner`'s own."""
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def owned(store: Store, owner: Object, resource: ResourceType) -> list[Object]:
+    """Everything of one type that `owner` controls, shared."""
+    uid = owner["metadata"]["uid"]
+    return [
+        obj
+        for kind, obj in store.dependents(uid)
+        if kind.key == resource.key and (controller_of(obj) or {}).get("uid") == uid
+    ]
+
+
+def condition(status: Object, kind: str) -> Object | None:
+    """The condition of that type in a status, where it holds."""
+    for each in status.get("conditions") or ():
+        if each["type"] == kind and each["status"] == "True":
+            return dict(each)
+    return None
+
+
+def set_condition(status: Object, kind: str, holds: bool, *, time: str, reason: str = "", message: str = "") -> None:
+    """Writes a condition into a status; its transition time moves only when it changes."""
+    conditions = status.setdefault("conditions", [])
+    made = {
+        "type": kind,
+        "status": str(holds),
+        "reason": reason or kind,
+        "message": message,
+        "lastTransitionTime": time,
+    }
+    for index, each in enumerate(conditions):
+        if each["type"] == kind:
+            if each["status"] == made["status"]:
+                made["lastTransitionTime"] = each.get("lastTransitionTime", time)
+            conditions[index] = {**each, **made}
+            return
+    conditions.append(made)

@@ -1,0 +1,138 @@
+"""Gives every pod a node that suits it, or tells the pod why there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from pathways_jupyter.errors import ApiError
+from pathways_jupyter.local.apiserver.resources import NODES, PODS, Object
+from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.apiserver.strategy import now
+from pathways_jupyter.local.apiserver.watch import Change, ChangeType, Watch
+from pathways_jupyter.local.controllers.fitting import Occupancy, exclusive
+from pathways_jupyter.local.controllers.reconciler import Key, controller_of, key_of, set_condition
+from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION
+from pathways_jupyter.local.recorder import Recorder
+
+_log = logging.getLogger(__name__)
+
+
+class Scheduler:
+    """Places pods when they appear, and looks again when room may have appeared."""
+
+    def __init__(self, store: Store, recorder: Recorder) -> None:
+        self._store = store
+        self._recorder = recorder
+        self._pending: set[Key] = set()
+        self._watches: list[Watch] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begins with everything there is."""
+        for resource, heed in ((NODES, self._heed_node), (PODS, self._heed_pod)):
+            watch = self._store.watch(resource)
+            self._watches.append(watch)
+            self._tasks.append(asyncio.create_task(self._follow(watch, heed)))
+
+    async def close(self) -> None:
+        """Stops placing pods."""
+        for watch in self._watches:
+            watch.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _follow(self, watch: Watch, heed: Callable[[Change], bool]) -> None:
+        while changes := await watch.batch():
+            room = [heed(change) for change in changes]
+            if any(room) and self._pending:
+                self._place_all()
+
+    def _heed_node(self, _change: Change) -> bool:
+        return True
+
+    def _heed_pod(self, change: Change) -> bool:
+        """Whether the change brings a pod to place, or makes room."""
+        pod, key = change.object, key_of(change.object)
+        over = change.type is ChangeType.DELETED or pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+        if over or "deletionTimestamp" in pod["metadata"] or pod["spec"].get("nodeName"):
+            self._pending.discard(key)
+            return over
+        if pod["spec"].get("schedulingGates") or key in self._pending:
+            return False
+        self._pending.add(key)
+        return True
+
+    def _place_all(self) -> None:
+        placed = [
+            pod
+            for pod in self._store.list(PODS)
+            if pod["spec"].get("nodeName") and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+        ]
+        nodes = self._store.list(NODES)
+        occupancy = Occupancy(nodes, placed)
+        waiting = [pod for key in self._pending if (pod := self._store.find(PODS, *key)) is not None]
+        waiting.sort(key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+        together = Counter((controller_of(pod) or {}).get("uid") for pod in waiting)
+        first = 0
+        for pod in waiting:
+            owner = (controller_of(pod) or {}).get("uid")
+            try:
+                first = self._place(pod, nodes, occupancy, first, together[owner] if owner else 1)
+            except ApiError as error:
+                _log.info("Pod %s was not placed: %s", pod["metadata"]["name"], error)
+            together[owner] -= 1
+
+    def _place(self, pod: Object, nodes: Sequence[Object], occupancy: Occupancy, first: int, together: int) -> int:
+        """Places a pod, looking from node `first` on.
+
+        Args:
+          together: Pods of the same Job that wait for a place, this one included.
+
+        Returns:
+          Where to look first for the next one.
+        """
+        reasons: Counter[str] = Counter()
+        for step in range(len(nodes)):
+            index = (first + step) % len(nodes)
+            node = nodes[index]
+            reason = occupancy.misfit(pod, node) or _too_small(pod, node, occupancy, together)
+            if not reason:
+                self._bind(pod, node, occupancy)
+                return index
+            reasons[reason] += 1
+        self._refuse(pod, reasons, len(nodes))
+        return first
+
+    def _bind(self, pod: Object, node: Object, occupancy: Occupancy) -> None:
+        name = node["metadata"]["name"]
+        namespace, pod_name = key_of(pod)
+        self._store.edit(PODS, namespace, pod_name, lambda copy: copy["spec"].update(nodeName=name))
+        self._pending.discard((namespace, pod_name))
+        occupancy.add(pod, name)
+        if (pod["metadata"].get("annotations") or {}).get(HOLLOW_ANNOTATION) != "true":
+            message = f"Successfully assigned {namespace}/{pod_name} to {name}"
+            self._recorder.record(pod, "default-scheduler", "Scheduled", message)
+
+    def _refuse(self, pod: Object, reasons: Counter[str], nodes: int) -> None:
+        told = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+        message = f"0/{nodes} nodes are available: {told}." if told else "no nodes available to schedule pods"
+        status = pod.setdefault("status", {})
+        known = [each.get("message") for each in status.get("conditions") or () if each["type"] == "PodScheduled"]
+        if message not in known:
+            set_condition(status, "PodScheduled", False, time=now(), reason="Unschedulable", message=message)
+            self._store.update(PODS, pod, subresource="status")
+            self._recorder.record(pod, "default-scheduler", "FailedScheduling", message, warning=True)
+
+
+def _too_small(pod: Object, node: Object, occupancy: Occupancy, together: int) -> str:
+    """Why a Job that wants a topology domain for itself does not fit into the one of `node`; empty when it does.
+
+    Two Jobs must not each take half of what both need.
+    """
+    key, _ = exclusive(pod)
+    if not key or together < 2:
+        return ""
+    fitting = sum(1 for each in occupancy.neighbours(node, key) if not occupancy.misfit(pod, each))
+    return "" if fitting >= together else f"node(s) were in a {key} with too few nodes for the Job"
