@@ -28,6 +28,8 @@ _DATA, _ERROR = 0, 1
 _DATA_CHANNEL = bytes([_DATA])
 _HELD_BYTES = 256 * 1024
 _LONGEST_ERROR = 4096
+_FIRST_PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 0.25
 
 
 class PortRefused(ClusterError):
@@ -67,16 +69,35 @@ class Forward:
         self._open: set[_Local] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def prepare(self) -> None:
+    async def prepare(self, *, patience: float = 0.0) -> None:
         """Opens the first connection ahead, which shows that the way is free; the next local connection gets it.
 
         Returns when the program in the pod has said something, or after :data:`GREETING_SECONDS` in silence.
+
+        Args:
+          patience: Seconds for which a port that is refused is tried again: programs start, and then listen.
 
         Raises:
           PortRefused: Nothing listens on the port.
           ApiError: The pod is gone, or forwarding is forbidden.
           ClusterError: The server could not be reached.
         """
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + patience, _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                remote = await self._greeted()
+                break
+            except PortRefused:
+                if loop.time() >= deadline:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        before, self._ready = self._ready, remote
+        if before is not None:
+            before.close()
+
+    async def _greeted(self) -> Remote:
         remote = await Remote.open(self.target)
         try:
             with contextlib.suppress(TimeoutError):
@@ -87,9 +108,7 @@ class Forward:
         except BaseException:
             remote.close()
             raise
-        before, self._ready = self._ready, remote
-        if before is not None:
-            before.close()
+        return remote
 
     async def close(self) -> None:
         """Stops listening and ends every connection."""

@@ -1,8 +1,8 @@
 """Follows a set of objects through whatever happens to the connection.
 
-A reader sees first what there is, then every change, each once: also when the connection drops, when the API server
-restarts, and when it has forgotten where the reader was (410 Gone), in which case what was missed is worked out by
-comparing lists. While nothing is known for certain the reader is told so.
+A reader sees first what there is, then every change, each once. When the connection breaks, when the API server
+restarts, or when it has forgotten where the reader was (410 Gone), what was missed is worked out by comparing lists,
+because only a list says for certain that nothing more was missed. Until then the reader is told that it may be.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ async def watch(
                 listing = await list_(client, resource, namespace=namespace, labels=labels, fields=fields)
                 for change in view.compare(listing):
                     yield change
-                yield Change(ChangeType.SYNCED)
                 lost = False
+                yield Change(ChangeType.SYNCED)
             query = {
                 **selection(labels, fields),
                 "watch": "1",
@@ -97,9 +97,6 @@ async def watch(
                 "timeoutSeconds": str(SERVER_SECONDS),
             }
             async with client.stream(resource.path(namespace), query=query, patience=0) as chunks:
-                if lost:
-                    lost = False
-                    yield Change(ChangeType.SYNCED)
                 async for event in _events(chunks):
                     pause = _FIRST_PAUSE_SECONDS
                     for change in view.take(event):
@@ -117,9 +114,11 @@ async def watch(
             problem = error
         else:
             problem = None
-        if problem is not None and not lost:
-            lost = True
-            yield Change(ChangeType.LOST, error=problem)
+        if problem is not None:
+            view.version = ""
+            if not lost:
+                lost = True
+                yield Change(ChangeType.LOST, error=problem)
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 

@@ -1,0 +1,208 @@
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+
+import pytest
+
+from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.kube import objects, portforward
+from pathways_jupyter.kube.objects import PODS
+from pathways_jupyter.kube.portforward import PortRefused, Target
+
+DEADLINE = 60.0
+
+# A program for pods: listens on a unix socket, where the kubelet looks first.
+ECHO = """
+import os, socket, threading
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(os.path.join(os.environ["PATHWAYS_LOCAL_SOCKETS"], "7000"))
+listener.listen(64)
+def serve(connection):
+    {greeting}
+    while data := connection.recv(262144):
+        connection.sendall(data)
+    connection.close()
+print("listening", flush=True)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"""
+
+
+async def echo_pod(bench, client, name="echo", greeting="pass"):
+    await bench.pod(client, name, "python", "-c", ECHO.format(greeting=greeting))
+    return Target(client, "default", name, 7000)
+
+
+async def prepared(forward):
+    async with asyncio.timeout(DEADLINE):
+        await forward.prepare(patience=DEADLINE)
+
+
+async def test_bytes_go_both_ways_through_a_unix_socket_of_ones_own(bench, tmp_path):
+    async with bench.client() as client:
+        path = tmp_path / "tunnel"
+        forward = await portforward.listen(await echo_pod(bench, client), path=path)
+        await prepared(forward)
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+        reader, writer = await asyncio.open_unix_connection(path)
+        payload = os.urandom(3_000_000)
+        writer.write(payload)
+        async with asyncio.timeout(DEADLINE):
+            assert await reader.readexactly(len(payload)) == payload
+        assert forward.connections == 1
+        writer.close()
+        await forward.close()
+        assert not path.exists()
+
+
+async def test_many_connections_at_once_do_not_mix(bench):
+    async with bench.client() as client:
+        forward = await portforward.listen(await echo_pod(bench, client))
+        await prepared(forward)
+        host, port = forward.address.split(":")
+
+        async def talk(index):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            payload = bytes([index]) * 100_000
+            writer.write(payload)
+            assert await reader.readexactly(len(payload)) == payload
+            writer.close()
+
+        async with asyncio.timeout(DEADLINE):
+            await asyncio.gather(*(talk(index) for index in range(20)))
+        await forward.close()
+
+
+async def test_a_connection_opened_ahead_is_used_and_keeps_what_was_said(bench, tmp_path):
+    async with bench.client() as client:
+        target = await echo_pod(bench, client, greeting="connection.sendall(b'hello')")
+        forward = await portforward.listen(target, path=tmp_path / "tunnel")
+        await prepared(forward)
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "tunnel")
+        assert await reader.readexactly(5) == b"hello"
+        writer.write(b"again")
+        assert await reader.readexactly(5) == b"again"
+        writer.close()
+        await forward.close()
+
+
+async def test_a_refused_port_is_told_with_the_port_and_the_pod(bench):
+    async with bench.client() as client:
+        await bench.pod(client, "idle", "sleep", "600")
+        forward = await portforward.listen(Target(client, "default", "idle", 7001))
+        with pytest.raises(PortRefused, match="7001 of pod idle takes no connections") as raised:
+            await forward.prepare()
+        assert "log" in raised.value.hint
+        await forward.close()
+
+
+async def test_a_local_connection_to_a_refused_port_breaks_and_the_reason_is_told(bench):
+    async with bench.client() as client:
+        await bench.pod(client, "idle", "sleep", "600")
+        failures = asyncio.Queue()
+        forward = await portforward.listen(Target(client, "default", "idle", 7001), on_failure=failures.put_nowait)
+        host, port = forward.address.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        async with asyncio.timeout(DEADLINE):
+            with pytest.raises(ConnectionError):
+                assert await reader.read(1)
+            assert isinstance(await failures.get(), PortRefused)
+        writer.close()
+        await forward.close()
+
+
+async def test_a_pod_that_is_gone_is_told(bench):
+    async with bench.client() as client:
+        forward = await portforward.listen(Target(client, "default", "nobody", 7000))
+        with pytest.raises(ApiError) as raised:
+            await forward.prepare()
+        assert raised.value.status == 404
+        await forward.close()
+
+
+async def test_a_forbidden_forward_is_told(bench):
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]}]
+    async with bench.client(rules=rules, name="narrow") as client:
+        await bench.pod(client, "idle", "sleep", "600")
+        forward = await portforward.listen(Target(client, "default", "idle", 7000))
+        with pytest.raises(ApiError, match="create pods/portforward idle") as raised:
+            await forward.prepare()
+        assert "--resource=pods/portforward" in raised.value.hint
+        await forward.close()
+
+
+@pytest.mark.parametrize("cut", ["pod", "server"])
+async def test_what_cuts_a_transfer_is_noticed_at_once_and_told(bench, cut):
+    async with bench.client() as client:
+        target = await echo_pod(bench, client)
+        failures = asyncio.Queue()
+        forward = await portforward.listen(target, on_failure=failures.put_nowait)
+        await prepared(forward)
+        host, port = forward.address.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"x" * 1000)
+        assert await reader.readexactly(1000)
+        if cut == "pod":
+            await objects.delete(client, PODS, target.pod, namespace="default", grace_seconds=0)
+        else:
+            await bench.server.stop()
+        async with asyncio.timeout(DEADLINE):
+            try:
+                assert await reader.read(1) == b""
+            except ConnectionError:
+                assert isinstance(await failures.get(), ClusterError)
+        if cut == "server":
+            assert forward.connections == 0
+            await bench.server.start()
+        writer.close()
+        await forward.close()
+
+
+async def test_a_reader_that_does_not_read_makes_the_writer_wait_and_memory_stays_bounded(bench, tmp_path):
+    async with bench.client() as client:
+        target = await echo_pod(bench, client)
+        forward = await portforward.listen(target, path=tmp_path / "tunnel")
+        await prepared(forward)
+        near = socket.socket(socket.AF_UNIX)
+        near.connect(str(tmp_path / "tunnel"))
+        near.setblocking(False)
+        loop = asyncio.get_running_loop()
+        sent, chunk = 0, b"x" * 262_144
+        # Nobody reads the echo: sooner or later nothing more is taken.
+        while True:
+            try:
+                async with asyncio.timeout(2):
+                    await loop.sock_sendall(near, chunk)
+            except TimeoutError:
+                break
+            sent += len(chunk)
+            assert sent < 64 * 1024 * 1024
+        near.close()
+        await forward.close()
+
+
+async def test_a_taken_port_is_told(bench, unused_port):
+    async with bench.client() as client:
+        target = Target(client, "default", "any", 7000)
+        with pytest.raises(ClusterError, match=f"Cannot listen on 127.0.0.1:{unused_port}"):
+            await portforward.listen(target, port=unused_port)
+
+
+async def test_closing_ends_every_connection_and_leaves_no_task(bench):
+    async with bench.client() as client:
+        before = asyncio.all_tasks()
+        forward = await portforward.listen(await echo_pod(bench, client))
+        await prepared(forward)
+        host, port = forward.address.split(":")
+        pairs = [await asyncio.open_connection(host, int(port)) for _ in range(3)]
+        await forward.close()
+        async with asyncio.timeout(DEADLINE):
+            for reader, writer in pairs:
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b""
+                writer.close()
+        assert forward.connections == 0
+        mine = {task for task in asyncio.all_tasks() - before if "portforward" in repr(task.get_coro())}
+        assert not {task for task in mine if "pathways_jupyter/kube" in repr(task)}

@@ -1,0 +1,177 @@
+import asyncio
+import contextlib
+
+import pytest
+
+from pathways_jupyter.errors import ApiError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.objects import CONFIG_MAPS, Resource
+from pathways_jupyter.kube.problems import Unreachable
+from pathways_jupyter.kube.watch import ChangeType, watch
+
+ADDED, MODIFIED, DELETED = ChangeType.ADDED, ChangeType.MODIFIED, ChangeType.DELETED
+SYNCED, LOST = ChangeType.SYNCED, ChangeType.LOST
+DEADLINE = 60.0
+LABELS = "test=watch"
+
+
+def config_map(name, **data):
+    metadata = {"name": name, "namespace": "default", "labels": {"test": "watch"}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+class Follower:
+    """Reads a watch one change at a time."""
+
+    def __init__(self, client, **options):
+        self.changes = watch(client, CONFIG_MAPS, namespace="default", **{"labels": LABELS, **options})
+
+    async def next(self):
+        async with asyncio.timeout(DEADLINE):
+            change = await anext(self.changes)
+        if change.type in {SYNCED, LOST}:
+            return change.type
+        return change.type, change.object["metadata"]["name"]
+
+    async def take(self, count):
+        return [await self.next() for _ in range(count)]
+
+    async def settled(self):
+        """Reads until in sync again, past any number of losses."""
+        seen = []
+        while not seen or seen[-1] != SYNCED:
+            seen.append(await self.next())
+        return [each for each in seen if each not in {SYNCED, LOST}]
+
+
+@contextlib.asynccontextmanager
+async def following(client, **options):
+    follower = Follower(client, **options)
+    try:
+        yield follower
+    finally:
+        await follower.changes.aclose()
+
+
+async def test_a_reader_sees_what_there_is_and_then_each_change(bench):
+    async with bench.client() as client:
+        await objects.create(client, CONFIG_MAPS, config_map("a"))
+        async with following(client) as follower:
+            assert await follower.take(2) == [(ADDED, "a"), SYNCED]
+            await objects.create(client, CONFIG_MAPS, config_map("b"))
+            await objects.patch(client, CONFIG_MAPS, "a", {"data": {"x": "1"}}, namespace="default")
+            await objects.delete(client, CONFIG_MAPS, "b", namespace="default")
+            assert await follower.take(3) == [(ADDED, "b"), (MODIFIED, "a"), (DELETED, "b")]
+
+
+async def test_one_object_can_be_followed_by_name(bench):
+    async with bench.client() as client, following(client, name="b", labels="") as follower:
+        assert await follower.next() == SYNCED
+        await objects.create(client, CONFIG_MAPS, config_map("a"))
+        await objects.create(client, CONFIG_MAPS, config_map("b"))
+        assert await follower.next() == (ADDED, "b")
+
+
+async def test_a_restart_of_the_server_is_told_and_nothing_is_missed(bench):
+    async with bench.client() as client:
+        await objects.create(client, CONFIG_MAPS, config_map("a"))
+        async with following(client) as follower:
+            assert await follower.take(2) == [(ADDED, "a"), SYNCED]
+            await bench.server.stop()
+            assert await follower.next() == LOST
+            resource = bench.store.resources.of_kind("v1", "ConfigMap")
+            bench.store.create(resource, config_map("b"))
+            bench.store.delete(resource, "default", "a")
+            await bench.server.start()
+            assert sorted(await follower.settled()) == [(ADDED, "b"), (DELETED, "a")]
+
+
+async def test_a_server_that_forgot_makes_the_watch_compare_lists(bench, monkeypatch):
+    monkeypatch.setattr("pathways_jupyter.local.apiserver.table.HISTORY", 2)
+    async with bench.client() as client:
+        for name in "abc":
+            await objects.create(client, CONFIG_MAPS, config_map(name))
+        async with following(client) as follower:
+            assert (await follower.take(4))[-1] == SYNCED
+            await bench.server.stop()
+            assert await follower.next() == LOST
+            resource = bench.store.resources.of_kind("v1", "ConfigMap")
+            bench.store.delete(resource, "default", "a")
+            bench.store.delete(resource, "default", "b")
+            bench.store.create(resource, config_map("b"))
+            bench.store.create(resource, config_map("d"))
+            await bench.server.start()
+            changes = await follower.settled()
+            assert sorted(changes) == [(ADDED, "b"), (ADDED, "d"), (DELETED, "a"), (DELETED, "b")]
+            await objects.create(client, CONFIG_MAPS, config_map("e"))
+            assert await follower.next() == (ADDED, "e")
+
+
+async def test_a_dropped_connection_costs_no_change_and_tells_none_twice(bench):
+    async with bench.client() as client, following(client) as follower:
+        assert await follower.next() == SYNCED
+        told = []
+        for round_ in range(3):
+            await objects.create(client, CONFIG_MAPS, config_map(f"m{round_}"))
+            while len(told) <= round_:
+                change = await follower.next()
+                if change not in {SYNCED, LOST}:
+                    told.append(change)
+            await bench.restart()
+        assert told == [(ADDED, "m0"), (ADDED, "m1"), (ADDED, "m2")]
+
+
+async def test_a_flood_of_changes_arrives_in_order(bench):
+    async with bench.client() as client, following(client) as follower:
+        assert await follower.next() == SYNCED
+        resource = bench.store.resources.of_kind("v1", "ConfigMap")
+        for index in range(500):
+            bench.store.create(resource, config_map(f"m{index:03}", blob="x" * 5000))
+        assert await follower.take(500) == [(ADDED, f"m{index:03}") for index in range(500)]
+
+
+async def test_a_kind_that_does_not_exist_is_told(bench):
+    async with bench.client() as client:
+        changes = watch(client, Resource("no.such.group", "v1", "things", "Thing"), namespace="default")
+        with pytest.raises(ApiError) as raised:
+            await anext(changes)
+    assert raised.value.status == 404
+
+
+async def test_a_forbidden_watch_is_told_and_not_tried_for_ever(bench):
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]
+    async with bench.client(rules=rules, name="lister") as client, following(client) as follower:
+        assert await follower.next() == SYNCED
+        with pytest.raises(ApiError, match="not allowed to watch configmaps in namespace default"):
+            await follower.next()
+
+
+async def test_a_server_that_was_never_there_is_told_at_once(bench, unused_port):
+    async with bench.client(cluster={"server": f"https://127.0.0.1:{unused_port}"}) as client:
+        with pytest.raises(Unreachable):
+            await anext(watch(client, CONFIG_MAPS))
+
+
+async def test_a_change_that_arrives_in_halves_is_put_together(bench):
+    """A relay between client and server passes on one byte at a time."""
+
+    async def relay(reader, writer):
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", bench.server.port)
+
+        async def pump(source, sink, size):
+            with contextlib.suppress(ConnectionError):
+                while data := await source.read(size):
+                    sink.write(data)
+                    await sink.drain()
+            sink.close()
+
+        await asyncio.gather(pump(reader, far_writer, 65536), pump(far_reader, writer, 97))
+
+    async with await asyncio.start_server(relay, "127.0.0.1", 0) as near:
+        port = near.sockets[0].getsockname()[1]
+        client = bench.client(cluster={"server": f"https://127.0.0.1:{port}"})
+        async with following(client) as follower:
+            assert await follower.next() == SYNCED
+            await objects.create(client, CONFIG_MAPS, config_map("a", x="é" * 3000))
+            assert await follower.next() == (ADDED, "a")
+        client.close()
