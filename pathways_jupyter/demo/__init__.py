@@ -1,0 +1,1 @@
+"""``pathways-jupyter demo``: the whole story in a minute, each step timed and checked."""

@@ -1,0 +1,51 @@
+"""Which processes belong to another, so that the demo can count what is left of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def family(pid: int) -> set[int]:
+    """`pid` and all of its descendants."""
+    children: dict[int, list[int]] = {}
+    for child, parent in _processes():
+        children.setdefault(parent, []).append(child)
+    found, pending = set(), [pid]
+    while pending:
+        found.add(pending[-1])
+        pending += [child for child in children.get(pending.pop(), []) if child not in found]
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process `pid` is there, and not only waiting to be reaped."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return not Path("/proc/self/stat").exists()
+
+
+def _processes() -> Iterator[tuple[int, int]]:
+    """Process and parent of everything that runs."""
+    if Path("/proc/self/stat").exists():
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal():
+                try:
+                    stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
+                except OSError:
+                    continue
+                yield int(entry.name), int(stat.rpartition(")")[2].split()[1])
+        return
+    listed = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    for line in listed.splitlines():
+        child, parent = line.split()
+        yield int(child), int(parent)

@@ -1,0 +1,274 @@
+"""A cluster, a connection, training on two slices, one of them lost and healed, and in the end nothing left.
+
+It runs what a notebook runs, through the same doors, and checks what it shows: each step fails loudly when the claim it
+makes does not hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pathways_jupyter import entry
+from pathways_jupyter.config import resolve
+from pathways_jupyter.demo import processes
+from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.events import Event, EventKind
+from pathways_jupyter.render import words
+from pathways_jupyter.render.text import Mark
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pathways_jupyter.kube.client import Client
+    from pathways_jupyter.session.session import Session
+
+INSTANCES = {"tpuv6e:2x2": 2}
+_PATIENCE = 60.0
+_IDLE = 300.0
+_BROKEN = "DATA_LOSS"
+
+
+class Broken(PathwaysError):
+    """A step did not show what it claims."""
+
+
+def run(console: Console) -> bool:
+    """Tells the story on `console`; whether all of it held.
+
+    Raises:
+      KeyboardInterrupt: After everything was taken down.
+    """
+    story = _Story(console)
+    try:
+        story.tell()
+    except PathwaysError as error:
+        console.print(f"\n[bold red]The demo failed:[/] {error}", highlight=False)
+        if error.hint:
+            console.print(f"  {error.hint}", highlight=False)
+        return False
+    finally:
+        story.clean_up()
+    console.print(f"\n[bold green]All of it in {words.duration(time.monotonic() - story.began)}.[/]")
+    console.print("In a notebook: [bold]%load_ext pathways_jupyter[/] and [bold]%pathways connect --local[/]")
+    return True
+
+
+class _Story:
+    """The steps, and what they hand on."""
+
+    def __init__(self, console: Console) -> None:
+        self.began = time.monotonic()
+        self._console = console
+        self._cluster: Any = None
+        self._session: Session | None = None
+        self._config = resolve({"instances": INSTANCES})
+        self._processes: set[int] = set()
+
+    def tell(self) -> None:
+        """All steps."""
+        self._console.print("[bold]Pathways on this machine: two slices of four TPU chips, played by CPUs[/]\n")
+        self._cluster_up()
+        session = self._connect()
+        self._devices(session)
+        self._matmul(session)
+        trainer = self._train(session)
+        self._lose_a_slice(session, trainer)
+        self._disconnect(session)
+        self._nothing_left(session)
+        self._cluster_down()
+
+    def clean_up(self) -> None:
+        """Ends what a failed step has left running."""
+        if self._session is not None:
+            with contextlib.suppress(PathwaysError):
+                self._session.disconnect()
+        if self._cluster is not None:
+            self._down()
+
+    @contextlib.contextmanager
+    def _step(self, title: str) -> Iterator[list[str]]:
+        began = time.monotonic()
+        told: list[str] = []
+        try:
+            with self._console.status(f"{title} ...") if self._console.is_terminal else contextlib.nullcontext():
+                yield told
+        except BaseException:
+            self._line(Mark.FAIL, "red", title, began, told)
+            raise
+        self._line(Mark.OK, "green", title, began, told)
+
+    def _line(self, mark: Mark, colour: str, title: str, began: float, told: list[str]) -> None:
+        took = words.duration(time.monotonic() - began)
+        self._console.print(f"[{colour}]{mark}[/] {title:<42} {took:>10}", highlight=False)
+        for line in told:
+            self._console.print(f"    {line}", highlight=False, markup=False, style="dim", soft_wrap=True)
+
+    def _cluster_up(self) -> None:
+        from pathways_jupyter.local import cluster
+
+        with self._step("Start the embedded cluster") as told:
+            self._cluster = cluster.up(INSTANCES, name=f"demo-{os.getpid()}", idle_seconds=_IDLE)
+            self._config = dataclasses.replace(
+                self._config, kubeconfig=str(self._cluster.kubeconfig), context=self._cluster.context
+            )
+            told.append(f"{words.instances(INSTANCES)}, a Kubernetes API, and a Pathways service")
+
+    def _connect(self) -> Session:
+        from pathways_jupyter.session import session
+
+        with self._step("Connect: a proxy of our own, and a tunnel") as told:
+            connecting = session.start(self._config)
+            for event in connecting:
+                if event.kind is EventKind.STAGE:
+                    told.append(event.message)
+            self._session = connecting.session
+            self._processes = {self._session.record.pid, *processes.family(self._cluster.pid)}
+        return self._session
+
+    def _devices(self, session: Session) -> None:
+        import jax
+
+        with self._step("See the devices") as told:
+            for index, devices in session.slices.items():
+                places = " ".join(str(tuple(device.coords[:2])) for device in devices)
+                told.append(f"slice {index}: {len(devices)} × {devices[0].device_kind} at {places}")
+            _claim(len(jax.devices()) == 8 and len(session.slices) == 2, f"JAX sees {jax.devices()}")
+
+    def _matmul(self, session: Session) -> None:
+        import jax
+        import jax.numpy as jnp
+        import numpy as np
+        from jax.sharding import NamedSharding, PartitionSpec
+
+        from pathways_jupyter.demo import training
+
+        with self._step("Multiply matrices sharded over both slices") as told:
+            mesh = training.mesh(session.slices)
+            left = np.random.default_rng(0).standard_normal((512, 256), dtype=np.float32)
+            right = np.random.default_rng(1).standard_normal((256, 384), dtype=np.float32)
+            rows = jax.device_put(left, NamedSharding(mesh, PartitionSpec(("slice", "chip"))))
+            product = jax.jit(jnp.matmul)(rows, right)
+            off = float(np.abs(np.asarray(product) - left @ right).max())
+            told.append(f"{product.shape} in {len(product.addressable_shards)} shards; off by at most {off:.1e}")
+            _claim(off < 1e-3, f"the product is off by {off}")
+
+    def _train(self, session: Session) -> Any:
+        from pathways_jupyter.demo import training
+
+        with self._step("Train a small network, data-parallel") as told:
+            trainer = training.Trainer(training.mesh(session.slices))
+            losses = trainer.train(60)
+            told.append(f"60 steps of Adam: loss {losses[0]:.3f} -> {losses[-1]:.3f}")
+            _claim(losses[-1] < losses[0] / 2, f"the loss went from {losses[0]} to {losses[-1]}")
+        return trainer
+
+    def _lose_a_slice(self, session: Session, trainer: Any) -> None:
+        import jax.numpy as jnp
+
+        with self._step("Lose a slice: its worker's pod is deleted") as told:
+            since = session.event_count
+            pod = entry.ask(self._config, lambda client, namespace: _kill_a_worker(client, namespace, session.id))
+            down = _wait_for(session, EventKind.SLICE_DOWN, since)
+            told.append(f"{pod} deleted; told: {down.message}")
+            problem = trainer.failure()
+            told.append(f"training on it: {problem}")
+            _claim(_BROKEN in problem, f"an array on a dead slice gave: {problem}")
+            lost = int(down.data["slice"])
+            other = next(devices for index, devices in session.slices.items() if index != lost)
+            total = float(jnp.sum(jnp.arange(10.0, device=other[0])))
+            told.append(f"the other slice goes on: sum(0..9) = {total:.0f}")
+            _claim(total == 45, f"the sum is {total}")
+        with self._step("Recover: a new worker heals it") as told:
+            healed = _wait_for(session, EventKind.SLICE_HEALED, since)
+            told.append(healed.message)
+            step, losses = trainer.resume(40)
+            told.append(f"from the snapshot of step {step}, 40 more: loss {losses[0]:.3f} -> {losses[-1]:.3f}")
+            _claim(losses[-1] < losses[0], f"the loss went from {losses[0]} to {losses[-1]}")
+
+    def _disconnect(self, session: Session) -> None:
+        import jax
+
+        with self._step("Disconnect") as told:
+            ended = session.disconnect()
+            self._session = None
+            told.append(f"JAX is back on {jax.devices()[0].platform}")
+            _claim(not ended.left, ended.left)
+
+    def _nothing_left(self, session: Session) -> None:
+        from pathways_jupyter.session import registry
+
+        with self._step("Count what is left") as told:
+            counts = entry.ask(self._config, lambda client, namespace: _objects_of(client, namespace, session.id))
+            record = session.record
+            files = (registry.record_path(session.id), Path(record.log))
+            counts["sockets"] = sum(Path(path).exists() for path in (record.socket, record.tunnel))
+            counts["session files"] = sum(path.exists() for path in files)
+            counts["supervisors"] = int(processes.is_alive(record.pid))
+            told.append(", ".join(f"{count} {name}" for name, count in counts.items()))
+            _claim(not any(counts.values()), f"left over: {told[-1]}")
+
+    def _cluster_down(self) -> None:
+        with self._step("End the embedded cluster") as told:
+            self._down()
+            left = sorted(filter(processes.is_alive, self._processes))
+            told.append(f"{len(left)} of {words.count(len(self._processes), 'process', 'processes')} left")
+            _claim(not left, f"processes left: {left}")
+
+    def _down(self) -> None:
+        from pathways_jupyter.local import cluster
+
+        name, self._cluster = self._cluster.name, None
+        cluster.down(name=name)
+
+
+def _claim(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise Broken(otherwise, hint="This is a fault worth reporting, with the output above.")
+
+
+def _wait_for(session: Session, kind: EventKind, since: int) -> Event:
+    """The first event of `kind` after number `since`."""
+    found: list[Event] = []
+
+    def look() -> None:
+        for event in session.follow(since):
+            if event.kind is kind:
+                found.append(event)
+                return
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(_PATIENCE)
+    _claim(bool(found), f"no {kind} within {_PATIENCE:.0f} s")
+    return found[0]
+
+
+async def _kill_a_worker(client: Client, namespace: str, session: str) -> str:
+    from pathways_jupyter.kube import objects
+    from pathways_jupyter.service import status
+
+    (service,) = await status.fetch(client, namespace)
+    held = [each for each in service.slices if each.held_by is not None and each.held_by.session == session]
+    _claim(len(held) == len(service.slices), f"{len(held)} slices are known to be held")
+    pod = held[-1].hosts[0].pod
+    await objects.delete(client, objects.PODS, pod, namespace=namespace, grace_seconds=0)
+    return pod
+
+
+async def _objects_of(client: Client, namespace: str, session: str) -> dict[str, int]:
+    from pathways_jupyter.kube import objects
+    from pathways_jupyter.service.names import SESSION_LABEL
+
+    kinds = {"Jobs": objects.JOBS, "pods": objects.PODS, "Leases": objects.LEASES}
+    labels = f"{SESSION_LABEL}={session}"
+    return {
+        name: len((await objects.list_(client, kind, namespace=namespace, labels=labels)).items)
+        for name, kind in kinds.items()
+    }

@@ -1,0 +1,110 @@
+"""A small network trained over all slices in plain JAX, with snapshots that a lost slice cannot take along.
+
+Data-parallel: each chip has its rows of the data, and the parameters are on every chip, so that losing one slice spoils
+them all and only a snapshot on the host brings them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+_ROWS, _INPUTS, _HIDDEN, _OUTPUTS = 1024, 16, 64, 4
+_RATE, _DECAY, _DECAY_SQUARES, _EPSILON = 1e-2, 0.9, 0.999, 1e-8
+_EVERY = 10
+
+Tree = Any
+
+
+def mesh(slices: Mapping[int, Sequence[Any]]) -> Mesh:
+    """The devices as a grid of slices and their chips."""
+    return Mesh(np.array([list(devices) for devices in slices.values()]), ("slice", "chip"))
+
+
+def forward(weights: Tree, inputs: jax.Array) -> jax.Array:
+    """A multilayer perceptron: `inputs` [rows, 16] to outputs [rows, 4]."""
+    hidden = jnp.tanh(inputs @ weights["in"] + weights["bias"])
+    return hidden @ weights["out"]
+
+
+def loss(weights: Tree, inputs: jax.Array, targets: jax.Array) -> jax.Array:
+    """Mean squared error."""
+    return jnp.mean((forward(weights, inputs) - targets) ** 2)
+
+
+@jax.jit  # type: ignore[untyped-decorator]
+def step(state: Tree, inputs: jax.Array, targets: jax.Array) -> tuple[Tree, jax.Array]:
+    """One step of Adam; returns the new state and the loss before it."""
+    value, gradients = jax.value_and_grad(loss)(state["weights"], inputs, targets)
+    count = state["count"] + 1
+    mean = jax.tree.map(lambda old, new: _DECAY * old + (1 - _DECAY) * new, state["mean"], gradients)
+    squares = jax.tree.map(
+        lambda old, new: _DECAY_SQUARES * old + (1 - _DECAY_SQUARES) * new**2, state["squares"], gradients
+    )
+    sure, sure_squares = 1 - _DECAY**count, 1 - _DECAY_SQUARES**count
+    weights = jax.tree.map(
+        lambda weight, first, second: weight - _RATE * (first / sure) / (jnp.sqrt(second / sure_squares) + _EPSILON),
+        state["weights"],
+        mean,
+        squares,
+    )
+    return {"weights": weights, "mean": mean, "squares": squares, "count": count}, value
+
+
+class Trainer:
+    """Training that can go on from its last snapshot."""
+
+    def __init__(self, devices: Mesh) -> None:
+        self._everywhere = NamedSharding(devices, PartitionSpec())
+        self._by_rows = NamedSharding(devices, PartitionSpec(("slice", "chip")))
+        random = np.random.default_rng(0)
+        weights = {
+            "in": random.standard_normal((_INPUTS, _HIDDEN), dtype=np.float32) / _INPUTS**0.5,
+            "bias": np.zeros(_HIDDEN, dtype=np.float32),
+            "out": random.standard_normal((_HIDDEN, _OUTPUTS), dtype=np.float32) / _HIDDEN**0.5,
+        }
+        zeros = jax.tree.map(np.zeros_like, weights)
+        self._snapshot: Tree = {"weights": weights, "mean": zeros, "squares": zeros, "count": np.float32(0)}
+        self._rows = random.standard_normal((_ROWS, _INPUTS), dtype=np.float32)
+        self._wanted = np.sin(self._rows @ random.standard_normal((_INPUTS, _OUTPUTS), dtype=np.float32) / 2)
+        self._state: Tree
+        self._inputs: jax.Array
+        self._targets: jax.Array
+        self._load()
+
+    def train(self, steps: int) -> list[float]:
+        """Trains for `steps`; returns the loss before each of them.
+
+        Raises:
+          jax.errors.JaxRuntimeError: A slice was lost meanwhile (DATA_LOSS).
+        """
+        losses = []
+        for number in range(1, steps + 1):
+            self._state, value = step(self._state, self._inputs, self._targets)
+            losses.append(value)
+            if number % _EVERY == 0:
+                self._snapshot = jax.device_get(self._state)
+        return [float(value) for value in losses]
+
+    def failure(self) -> str:
+        """Tries one more step; the first line of the error that it ends in."""
+        try:
+            self.train(1)
+        except jax.errors.JaxRuntimeError as error:
+            return str(error).partition("\n")[0]
+        return "it went on"
+
+    def resume(self, steps: int) -> tuple[int, list[float]]:
+        """Puts the last snapshot back on all devices and trains on; returns its step, and the losses since."""
+        self._load()
+        return int(self._snapshot["count"]), self.train(steps)
+
+    def _load(self) -> None:
+        self._state = jax.device_put(self._snapshot, self._everywhere)
+        self._inputs = jax.device_put(self._rows, self._by_rows)
+        self._targets = jax.device_put(self._wanted, self._by_rows)
