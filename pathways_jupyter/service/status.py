@@ -152,6 +152,11 @@ def picture(
         if holder.job in read
         for worker_job in read[holder.job].slices.values()
     }
+    # Grouped once: a service may have a thousand slices.
+    workers: dict[str, list[Object]] = {}
+    for pod in own:
+        if _labels(pod).get(names.REPLICATED_JOB_LABEL) == service.worker_job:
+            workers.setdefault(str(_labels(pod).get(names.JOB_INDEX_LABEL)), []).append(pod)
     head = [pod for pod in own if _labels(pod).get(names.REPLICATED_JOB_LABEL) == names.HEAD_JOB]
     states = [pod_state(pod) for pod in head]
     return Service(
@@ -160,7 +165,9 @@ def picture(
         address=service.address,
         instance_type=service.instance_type,
         ready=any(state is State.READY for state, _ in states),
-        slices=tuple(_slice(service, index, own, by_worker_job) for index in range(service.slices)),
+        slices=tuple(
+            _slice(service, index, workers.get(str(index), []), by_worker_job) for index in range(service.slices)
+        ),
         holders=holders,
         certain=all(_is_certain(holder, read.get(holder.job)) for holder in holders),
         reason=next((reason for state, reason in states if state is not State.READY), "" if states else "no pod"),
@@ -254,14 +261,10 @@ def _slice(service: ServiceInfo, index: int, pods: list[Object], holders: Mappin
     worker_job = f"{service.name}-{service.worker_job}-{index}"
     workers: dict[int, Object] = {}
     for pod in pods:
-        labels = _labels(pod)
-        if labels.get(names.REPLICATED_JOB_LABEL) == service.worker_job and labels.get(names.JOB_INDEX_LABEL) == str(
-            index
-        ):
-            host = _host_index(pod)
-            # A pod and its successor overlap for a moment; the successor is what counts.
-            if host not in workers or _created(workers[host]) <= _created(pod):
-                workers[host] = pod
+        host = _host_index(pod)
+        # A pod and its successor overlap for a moment; the successor is what counts.
+        if host not in workers or _created(workers[host]) <= _created(pod):
+            workers[host] = pod
     hosts = tuple(_host(service, host, workers.get(host)) for host in range(service.hosts_per_slice))
     states = {host.state for host in hosts}
     state = next(each for each in (State.DOWN, State.STARTING, State.READY) if each in states)
