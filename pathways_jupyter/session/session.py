@@ -310,7 +310,7 @@ def start(config: ConnectConfig, variables: Variables | None = None) -> Connecti
             f"This kernel has session {session.id} already ({session.state}).",
             hint="%pathways reconnect gives it a new proxy, %pathways disconnect ends it.",
         )
-    return _start(config, variables)
+    return _taken_over(config, variables) or _start(config, variables)
 
 
 def connect(config: ConnectConfig, variables: Variables | None = None) -> Session:
@@ -334,6 +334,18 @@ def _start(config: ConnectConfig, variables: Variables | None, session: Session 
     )
     _import_jax()
     return Connecting(config, link, request, variables, session=session)
+
+
+def _taken_over(config: ConnectConfig, variables: Variables | None) -> Connecting | None:
+    """Connects to what the kernel before this one left lingering, when that is what `config` asks for."""
+    record = registry.find(kernel_id=kernel.kernel_id(), notebook=kernel.notebook()) if config.linger else None
+    if record is None or protocol.config_from_json(record.config) != _located(config):
+        return None
+    link = spawn.attach(record)
+    if link is None:
+        return None
+    _import_jax()
+    return Connecting(config, link, link.ask(Method.STATUS), variables)
 
 
 def _located(config: ConnectConfig) -> ConnectConfig:

@@ -14,10 +14,13 @@ import sys
 from pathways_jupyter.errors import SessionError
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.link import Link
+from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.session.registry import SessionRecord
 
 SUPERVISOR = "pathways_jupyter.session.supervisor"
 SWEEP = "pathways_jupyter.session.sweep"
 _LAST_WORDS = 2000
+_ATTACH_SECONDS = 5.0
 
 
 _standby: Link | None = None
@@ -45,6 +48,23 @@ def supervisor() -> Link:
     global _standby
     link, _standby = _standby, None
     return link if link is not None and link.usable else _start()
+
+
+def attach(record: SessionRecord) -> Link | None:
+    """Becomes the owner of a session that outlived its kernel; None when it has one, or is gone."""
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(record.socket)
+    except OSError:
+        connection.close()
+        return None
+    link = Link(connection, record.id, orphaned=lambda: after_supervisor(record.id))
+    try:
+        link.answer(link.ask(Method.ATTACH), patience=_ATTACH_SECONDS)
+    except SessionError:
+        link.close()
+        return None
+    return link
 
 
 def _start() -> Link:
