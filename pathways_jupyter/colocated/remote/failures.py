@@ -10,7 +10,7 @@ from typing import Any
 def describe(error: BaseException, filename: str) -> dict[str, Any]:
     """`error` as JSON values; `filename` is the cell's."""
     described = traceback.TracebackException.from_exception(error)
-    _strip(described)
+    _strip(described, filename)
     at = [frame for frame in described.stack if frame.filename == filename]
     last = at[-1] if at else None
     line, text = (last.lineno, last.line) if last else (None, "")
@@ -25,16 +25,19 @@ def describe(error: BaseException, filename: str) -> dict[str, Any]:
     }
 
 
-def _strip(described: traceback.TracebackException | None, depth: int = 0) -> None:
+def _strip(described: traceback.TracebackException | None, filename: str, depth: int = 0) -> None:
+    """Leaves the frames from the cell's first one on; of another error, all but this package's own leading ones."""
     if described is None or depth > 20:
         return
     here = os.path.dirname(__file__) if "__file__" in globals() else f"<{__package__}"
     frames = list(described.stack)
+    first = next((place for place, frame in enumerate(frames) if frame.filename == filename), 0)
+    frames = frames[first:]
     while frames and frames[0].filename.startswith(here):
         frames.pop(0)
     described.stack = traceback.StackSummary.from_list(frames)
-    _strip(described.__cause__, depth + 1)
-    _strip(described.__context__, depth + 1)
+    _strip(described.__cause__, filename, depth + 1)
+    _strip(described.__context__, filename, depth + 1)
 
 
 def _message(error: BaseException) -> str:

@@ -1,0 +1,83 @@
+"""``pathways-jupyter sidecar``: images of the colocated Python sidecar with one's own packages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pathways_jupyter.cli.options import show_json
+
+
+@click.group()
+def sidecar() -> None:
+    """The colocated Python sidecar that runs %%colocated cells on TPU hosts."""
+
+
+@sidecar.command(
+    epilog="\b\nExamples:\n"
+    "  pathways-jupyter sidecar build --requirements requirements.txt --jax-version 0.10.0 --dry-run\n"
+    "  pathways-jupyter sidecar build --jax-version 0.10.0 --push us-docker.pkg.dev/my-project/images"
+)
+@click.option(
+    "--requirements",
+    "path",
+    type=click.Path(path_type=Path),
+    default=Path("requirements.txt"),
+    show_default=True,
+    help="The packages to add, one a line.",
+)
+@click.option("--jax-version", required=True, help="The JAX of the notebooks that will use it.")
+@click.option("--push", default="", metavar="REPOSITORY", help="Push the image there when it is built.")
+@click.option("--base-image", default="", metavar="IMAGE", help="Build on this sidecar, not on the released one.")
+@click.option(
+    "--server-requirements",
+    type=click.Path(path_type=Path),
+    help="Exact versions in the base image, as `pip freeze` prints them there.",
+)
+@click.option(
+    "--folder", type=click.Path(path_type=Path), default=Path("sidecar-image"), help="Where the build context goes."
+)
+@click.option("--dry-run", is_flag=True, help="Check, write the build context, and say what would be run.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def build(
+    path: Path,
+    jax_version: str,
+    push: str,
+    base_image: str,
+    server_requirements: Path | None,
+    folder: Path,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Build a sidecar image with the packages of a requirements file.
+
+    The requirements are checked against the sidecar's own first, and locked to exact versions. Without docker or podman
+    on this machine the build context is written, and the commands for another machine are shown.
+    """
+    from pathways_jupyter.colocated.sidecar import build as room
+
+    planned = room.plan(path, jax_version, push=push, base=base_image, folder=folder, server=server_requirements)
+    written = room.write(planned)
+    if not dry_run:
+        room.build(planned)
+    if as_json:
+        show_json(
+            {
+                "image": planned.image,
+                "base": planned.base,
+                "files": [str(each) for each in written],
+                "locked": planned.locked,
+                "commands": planned.how(),
+                "built": not dry_run,
+            }
+        )
+        return
+    click.echo(f"{'Would build' if dry_run else 'Built'} {planned.image}")
+    click.echo(f"  on {planned.base}")
+    click.echo(f"  with {len(planned.locked)} packages, locked in {folder / 'requirements.lock'}")
+    if dry_run:
+        click.echo("  by running:" if planned.runner else "  on a machine with docker or podman, by running:")
+        for command in planned.how():
+            click.echo(f"    {command}")
+    click.echo(f"Use it as the image of the container colocated-python-sidecar: {planned.image}")

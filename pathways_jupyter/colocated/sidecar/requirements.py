@@ -1,0 +1,129 @@
+"""Compares a user's requirements with what a sidecar is built on, before an image builds for minutes and fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pathways_jupyter.errors import ConfigError
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
+
+_SERVER = (
+    "jax=={jax}",
+    "jaxlib=={jax}",
+    "numpy>=2.0",
+    "ml_dtypes>=0.5.0",
+    "cloudpickle>=3.0",
+    "protobuf>=4.25",
+    "grpcio>=1.60",
+)
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A requirement that the sidecar cannot satisfy.
+
+    Attributes:
+      package: The package's name.
+      wanted: Which versions the user asks for.
+      server: Which version the sidecar needs.
+    """
+
+    package: str
+    wanted: str
+    server: str
+
+    def __str__(self) -> str:
+        return f"{self.package}: requirements.txt asks for {self.wanted}, the sidecar needs {self.server}"
+
+
+def server_requirements(jax: str) -> list[str]:
+    """What the sidecar's own program needs, for this JAX version."""
+    return [each.format(jax=jax) for each in _SERVER]
+
+
+def read(path: Path) -> list[str]:
+    """The requirements in a file, without comments and blank lines.
+
+    Raises:
+      ConfigError: There is no such file, or a line is no requirement of a package.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.", hint="Name a file of requirements.") from error
+    lines = [" ".join(line.split(" #")[0].split()) for line in text.replace("\\\n", " ").splitlines()]
+    found = [line for line in lines if line and not line.startswith("#")]
+    parse(found, path.name)
+    return found
+
+
+def parse(lines: Iterable[str], where: str = "requirements.txt") -> list[Requirement]:
+    """Reads requirements.
+
+    Raises:
+      ConfigError: A line is an option or is malformed.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    found = []
+    for line in lines:
+        try:
+            found.append(Requirement(line))
+        except InvalidRequirement as error:
+            raise ConfigError(
+                f"{where}: {line!r} is not a requirement: {str(error).splitlines()[0]}",
+                hint="One package a line, such as tiktoken>=0.7; options for pip are not read.",
+            ) from error
+    return found
+
+
+def conflicts(wanted: Sequence[str], server: Sequence[str], python: str) -> list[Conflict]:
+    """The requirements of `wanted` that leave no version that `server` allows too.
+
+    Args:
+      wanted: The user's requirements.
+      server: The sidecar's.
+      python: The sidecar's Python version, e.g. ``3.12``; requirements for others are left out.
+    """
+    from packaging.markers import default_environment
+    from packaging.utils import canonicalize_name
+
+    environment: dict[str, str | Set[str]] = {key: str(value) for key, value in default_environment().items()}
+    environment |= {"python_version": python, "python_full_version": f"{python}.0"}
+    environment |= {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
+    needed = {canonicalize_name(each.name): each.specifier for each in parse(server, "the sidecar's requirements")}
+    found = []
+    for each in parse(wanted):
+        theirs = needed.get(canonicalize_name(each.name))
+        if theirs is None or (each.marker is not None and not each.marker.evaluate(environment)):
+            continue
+        if each.url:
+            found.append(Conflict(each.name, each.url, str(theirs) or "its own version"))
+        elif not _meet(each.specifier, theirs):
+            found.append(Conflict(each.name, str(each.specifier), str(theirs)))
+    return found
+
+
+def _meet(one: SpecifierSet, other: SpecifierSet) -> bool:
+    """Whether some version satisfies both: tried at, just below and just above every version that either names."""
+    both = one & other
+    named = [each.version.removesuffix(".*") for each in both]
+    candidates = ["0", "99999"]
+    for version in named:
+        *whole, last = version.split(".")
+        if last.isdecimal():
+            candidates += [".".join((*whole, str(int(last) + step))) for step in (-1, 1) if int(last) + step >= 0]
+        candidates += [version, f"{version}.1", *_below(whole)]
+    return any(both.contains(version, prereleases=True) for version in candidates)
+
+
+def _below(whole: Sequence[str]) -> list[str]:
+    if not whole or not whole[-1].isdecimal() or int(whole[-1]) == 0:
+        return []
+    return [".".join((*whole[:-1], str(int(whole[-1]) - 1), "99999"))]

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from pathways_jupyter.colocated.remote import jobs
+
+
+def in_thread(call: str, work) -> tuple[threading.Thread, list]:
+    outcome: list = []
+
+    def run() -> None:
+        try:
+            outcome.append(jobs.Job(call).run(work, "<cell>"))
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, outcome
+
+
+def test_a_job_returns_what_its_work_returns() -> None:
+    assert jobs.Job("a").run(lambda: 5, "<cell>") == 5
+
+
+def test_a_job_raises_what_its_work_raises() -> None:
+    with pytest.raises(ZeroDivisionError):
+        jobs.Job("a").run(lambda: 1 / 0, "<cell>")
+
+
+def test_a_loop_is_stopped() -> None:
+    started = threading.Event()
+
+    def forever() -> None:
+        while True:
+            started.set()
+
+    thread, outcome = in_thread("loop", forever)
+    assert started.wait(30)
+    assert jobs.cancel("loop")
+    thread.join(30)
+    assert isinstance(outcome[0], KeyboardInterrupt)
+
+
+def test_a_wait_in_c_ends_the_job_and_says_where_it_waits() -> None:
+    started, release = threading.Event(), threading.Event()
+
+    def blocked() -> None:
+        started.set()
+        release.wait()
+
+    thread, outcome = in_thread("blocked", blocked)
+    assert started.wait(30)
+    assert jobs.cancel("blocked")
+    thread.join(30)
+    release.set()
+    assert isinstance(outcome[0], jobs.Stopped)
+    assert "line " in str(outcome[0])
+
+
+def test_a_job_that_was_cancelled_before_it_began_does_not_begin() -> None:
+    assert not jobs.cancel("early")
+    with pytest.raises(KeyboardInterrupt):
+        jobs.Job("early").run(lambda: pytest.fail("it ran"), "<cell>")

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+
+import pytest
+
+from pathways_jupyter.colocated.remote import streams
+from pathways_jupyter.colocated.remote.transcript import Transcript
+
+
+@pytest.fixture(autouse=True)
+def _restored():
+    before = sys.stdout, sys.stderr
+    handlers = list(logging.getLogger().handlers)
+    yield
+    sys.stdout, sys.stderr = before
+    logging.getLogger().handlers[:] = handlers
+
+
+def printed(transcript: Transcript) -> str:
+    return "".join(item["text"] for item in transcript.close()[0]["items"])
+
+
+def test_calls_at_the_same_time_keep_their_own_output() -> None:
+    both = threading.Barrier(2, timeout=30)
+    transcripts = {name: Transcript(name, limit=100_000, log=None) for name in "ab"}
+
+    def work(name: str) -> None:
+        with streams.written_to(transcripts[name]):
+            for number in range(100):
+                if number == 50:
+                    both.wait()
+                print(name, number)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for name in "ab":
+        assert printed(transcripts[name]) == "".join(f"{name} {number}\n" for number in range(100))
+
+
+def test_a_thread_that_a_call_started_prints_into_the_call() -> None:
+    transcript = Transcript("a", limit=1000, log=None)
+    with streams.written_to(transcript):
+        thread = threading.Thread(target=print, args=("from a thread",))
+        thread.start()
+        thread.join()
+    assert printed(transcript) == "from a thread\n"
+
+
+def test_outside_a_call_text_goes_where_it_went(capsys) -> None:
+    streams.install()
+    print("nobody's")
+    assert capsys.readouterr().out == "nobody's\n"
+
+
+def test_a_warning_that_nobody_handles_is_captured(monkeypatch) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    transcript = Transcript("a", limit=1000, log=None)
+    with streams.written_to(transcript):
+        logging.getLogger("loader").warning("slow disk")
+    assert printed(transcript) == "slow disk\n"
+
+
+def test_log_records_are_captured_where_the_process_logs_elsewhere(monkeypatch) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()])
+    transcript = Transcript("a", limit=1000, log=None)
+    with streams.written_to(transcript):
+        logging.getLogger("loader").warning("slow disk")
+    assert printed(transcript) == "WARNING:loader:slow disk\n"

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+from pathways_jupyter.colocated.remote.transcript import LIVE_BYTES, TAIL_BYTES, Transcript
+
+
+def test_streams_and_displays_stay_in_order() -> None:
+    transcript = Transcript("c", limit=1000, log=None)
+    transcript.write("stdout", "a")
+    transcript.write("stdout", "b\n")
+    transcript.write("stderr", "c\n")
+    transcript.display({"text/plain": "d", "image/png": b"\x89"})
+    transcript.write("stdout", "e")
+    head, blobs = transcript.close()
+    assert [item["kind"] for item in head["items"]] == ["stdout", "stderr", "display", "stdout"]
+    assert head["items"][0]["text"] == "ab\n"
+    assert head["items"][2]["data"] == {
+        "text/plain": {"blob": 0, "text": True},
+        "image/png": {"blob": 1, "text": False},
+    }
+    assert blobs == [b"d", b"\x89"]
+
+
+def test_a_flood_goes_to_a_file_and_leaves_its_beginning_and_its_end() -> None:
+    transcript = Transcript("c", limit=1000, log=None)
+    written = "".join(f"line {number}\n" for number in range(20_000))
+    for line in written.splitlines(keepends=True):
+        transcript.write("stdout", line)
+    head, _ = transcript.close()
+    try:
+        assert head["size"] == len(written)
+        assert written.startswith(head["items"][0]["text"])
+        assert len(head["items"][0]["text"]) <= 1000
+        assert written.endswith(head["tail"])
+        assert TAIL_BYTES <= len(head["tail"]) < 2 * TAIL_BYTES
+        assert Path(head["file"]).read_text() == written
+    finally:
+        os.unlink(head["file"])
+
+
+def test_one_huge_write_is_cut_too() -> None:
+    transcript = Transcript("c", limit=1000, log=None)
+    transcript.write("stdout", "x" * 1_000_000)
+    head, _ = transcript.close()
+    try:
+        assert len(head["items"][0]["text"]) == 1000
+        assert Path(head["file"]).stat().st_size == 1_000_000
+    finally:
+        os.unlink(head["file"])
+
+
+def test_a_large_display_stays_in_a_file() -> None:
+    transcript = Transcript("c", limit=1000, log=None)
+    transcript.display({"text/plain": "<Figure>", "image/png": b"x" * 5000})
+    head, blobs = transcript.close()
+    left = head["items"][0]["data"]["image/png"]
+    try:
+        assert left["size"] == 5000
+        assert Path(left["file"]).read_bytes() == b"x" * 5000
+        assert blobs == [b"<Figure>"]
+    finally:
+        os.unlink(left["file"])
+
+
+def test_whole_lines_are_repeated_in_the_log_with_the_call() -> None:
+    log = io.StringIO()
+    transcript = Transcript("c", limit=1000, log=log)
+    transcript.write("stdout", "one\ntw")
+    transcript.write("stderr", "error\n")
+    transcript.write("stdout", "o\nthree")
+    assert log.getvalue() == "[cell c] one\n[cell c] error\n[cell c] two\n"
+
+
+def test_a_flood_does_not_fill_the_log() -> None:
+    log = io.StringIO()
+    transcript = Transcript("c", limit=10_000_000, log=log)
+    for _ in range(10_000):
+        transcript.write("stdout", "x" * 100 + "\n")
+    assert len(log.getvalue()) < 2 * LIVE_BYTES
+
+
+def test_nothing_is_added_after_the_end() -> None:
+    transcript = Transcript("c", limit=1000, log=None)
+    transcript.close()
+    transcript.write("stdout", "late\n")
+    transcript.display({"text/plain": "late"})
+    assert transcript.close()[0]["items"] == []

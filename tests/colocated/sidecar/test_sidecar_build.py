@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from pathways_jupyter.cli.sidecar import build as command
+from pathways_jupyter.colocated.checks import image_versions
+from pathways_jupyter.colocated.sidecar import build, resolve
+from pathways_jupyter.errors import ConfigError, PathwaysError
+
+
+@pytest.fixture
+def wanted(tmp_path):
+    path = tmp_path / "requirements.txt"
+    path.write_text("six==1.17.0\n")
+    return path
+
+
+def test_the_tag_carries_the_versions_of_python_and_jax(wanted, tmp_path) -> None:
+    planned = build.plan(wanted, "0.10.0", push="example.dev/images/", folder=tmp_path / "image")
+    assert re.fullmatch(r"example\.dev/images/pathways-sidecar:\d{8}-python_3\.12-jax_0\.10\.0", planned.image)
+    assert image_versions(planned.image) == image_versions(planned.base) == {"python": "3.12", "jax": "0.10.0"}
+    assert [command[1] for command in planned.commands] == ["build", "push"]
+
+
+def test_the_build_context_installs_exact_versions_on_the_released_sidecar(wanted, tmp_path) -> None:
+    planned = build.plan(wanted, "0.10.0", folder=tmp_path / "image")
+    written = {path.name: path.read_text() for path in build.write(planned)}
+    assert written["requirements.lock"] == "six==1.17.0\n"
+    assert written["Dockerfile"].startswith(f"FROM {planned.base}\n")
+    assert "requirements.lock" in written["Dockerfile"]
+
+
+def test_requirements_that_contradict_the_sidecar_are_refused_before_anything_is_written(tmp_path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text("numpy<2\njax==0.9.0\n")
+    with pytest.raises(build.ConflictError, match=r"numpy.*<2.*jax.*==0\.9\.0.*==0\.10\.0") as caught:
+        build.plan(path, "0.10.0", folder=tmp_path / "image")
+    assert [each.package for each in caught.value.conflicts] == ["numpy", "jax"]
+    assert not (tmp_path / "image").exists()
+
+
+def test_requirements_that_contradict_each_other_are_named() -> None:
+    with pytest.raises(PathwaysError, match=r"six.*1\.17"):
+        resolve.lock(["six==1.17.0", "six==1.16.0"], [], "3.12")
+
+
+def test_what_the_sidecar_has_is_not_installed_again(tmp_path) -> None:
+    assert resolve.lock(["six"], ["six==1.17.0"], "3.12") == []
+
+
+def test_an_unknown_jax_version_says_which_are_known(wanted) -> None:
+    with pytest.raises(ConfigError, match=r"0\.4\.1") as caught:
+        build.plan(wanted, "0.4.1")
+    assert "0.10.0" in caught.value.hint
+    assert "--base-image" in caught.value.hint
+
+
+def test_a_base_image_of_another_jax_is_refused(wanted) -> None:
+    with pytest.raises(ConfigError, match=r"has JAX 0\.9\.1, not 0\.10\.0"):
+        build.plan(wanted, "0.10.0", base="example.dev/sidecar:2026-python_3.12-jax_0.9.1")
+
+
+def test_without_docker_and_podman_it_says_how(wanted, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    planned = build.plan(wanted, "0.10.0", folder=tmp_path / "image")
+    with pytest.raises(PathwaysError, match="Neither docker nor podman") as caught:
+        build.build(planned)
+    assert "docker build" in caught.value.hint
+
+
+def test_the_program_that_builds_is_run_with_the_context(wanted, tmp_path, monkeypatch) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    docker = programs / "podman"
+    docker.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/ran\n')
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs))
+    planned = build.plan(wanted, "0.10.0", push="example.dev/images", folder=tmp_path / "image")
+    build.build(planned)
+    first, second = (tmp_path / "ran").read_text().splitlines()
+    assert first.endswith(f"--tag {planned.image} {planned.folder}")
+    assert second == f"push {planned.image}"
+
+
+def test_the_command_line_writes_the_context_and_tells_what_it_would_run(wanted, tmp_path) -> None:
+    folder = tmp_path / "image"
+    arguments = ["--requirements", str(wanted), "--jax-version", "0.10.0", "--folder", str(folder), "--dry-run"]
+    done = CliRunner().invoke(command, [*arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.output)
+    assert told["locked"] == ["six==1.17.0"]
+    assert told["built"] is False
+    assert (folder / "Dockerfile").exists()

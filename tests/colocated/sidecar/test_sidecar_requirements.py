@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from pathways_jupyter.colocated.sidecar import requirements
+from pathways_jupyter.errors import ConfigError
+
+SERVER = requirements.server_requirements("0.10.0")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["jax>=0.5.1", "jax", "jax[k8s]==0.10.0", "numpy", "numpy>=2.1", "numpy~=2.3", "tiktoken==0.7", "protobuf>=4,<7"],
+)
+def test_a_requirement_that_the_sidecar_can_satisfy_is_no_conflict(line: str) -> None:
+    assert requirements.conflicts([line], SERVER, "3.12") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "package"),
+    [
+        ("jax<0.10", "jax"),
+        ("JAX==0.9.2", "JAX"),
+        ("jaxlib!=0.10.0", "jaxlib"),
+        ("numpy<2", "numpy"),
+        ("numpy==1.26.*", "numpy"),
+        ("ml-dtypes<0.4", "ml-dtypes"),
+        ("jax @ https://example.com/jax.whl", "jax"),
+    ],
+)
+def test_a_conflict_names_the_package_and_both_versions(line: str, package: str) -> None:
+    (conflict,) = requirements.conflicts([line], SERVER, "3.12")
+    assert conflict.package == package
+    assert conflict.server in str(conflict)
+    assert conflict.wanted in str(conflict)
+
+
+def test_a_requirement_for_another_python_is_left_out() -> None:
+    assert requirements.conflicts(['numpy<2; python_version < "3.10"'], SERVER, "3.12") == []
+    assert requirements.conflicts(['numpy<2; python_version >= "3.12"'], SERVER, "3.12") != []
+
+
+def test_comments_and_blank_lines_are_no_requirements(tmp_path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text("# data\n\ntiktoken>=0.7  # tokens\ngrain-nightly \\\n  >=0.0.10\n")
+    assert requirements.read(path) == ["tiktoken>=0.7", "grain-nightly >=0.0.10"]
+
+
+@pytest.mark.parametrize("text", ["-r other.txt\n", "not a package\n"])
+def test_a_line_that_is_no_requirement_is_named(tmp_path, text: str) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=text.split()[-1]):
+        requirements.read(path)
+
+
+def test_a_missing_file_is_named(tmp_path) -> None:
+    with pytest.raises(ConfigError, match=r"missing\.txt cannot be read"):
+        requirements.read(tmp_path / "missing.txt")
