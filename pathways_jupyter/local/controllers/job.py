@@ -15,6 +15,7 @@ from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
+from pathways_jupyter.local.apiserver.watch import Change, ChangeType
 from pathways_jupyter.local.controllers import timing
 from pathways_jupyter.local.controllers.indexes import format_indexes, parse_indexes
 from pathways_jupyter.local.controllers.reconciler import (
@@ -48,7 +49,7 @@ class JobController:
         self._store = store
         self._recorder = recorder
         self._failures: dict[str, tuple[int, float]] = {}
-        self._loop = Reconciler(store, self.reconcile, {JOBS: itself, PODS: owned_by("Job")})
+        self._loop = Reconciler(store, self.reconcile, {JOBS: self._of_job, PODS: owned_by("Job")})
 
     def start(self) -> None:
         """Begins with every Job there is."""
@@ -83,6 +84,14 @@ class JobController:
             self._store.update(JOBS, job, subresource="status")
         self._release(ended)
         return again
+
+    def _of_job(self, change: Change) -> Sequence[Key]:
+        if change.type is ChangeType.DELETED:
+            # Nobody will count the ends of its pods any more, so nothing may hold them back.
+            self._release(
+                [pod for kind, pod in self._store.dependents(change.object["metadata"]["uid"]) if kind.key == PODS.key]
+            )
+        return itself(change)
 
     # Counting.
 
