@@ -29,7 +29,7 @@ _HOPELESS = {
 
 
 class PodWatch:
-    """Follows the one pod of a proxy Job.
+    """Follows the first pod of a proxy Job; another one, made because that was deleted, has nothing of the first.
 
     Attributes:
       ready: The pod, once it is ready; or the error that keeps it from ever being.
@@ -42,6 +42,7 @@ class PodWatch:
         self.lost: asyncio.Future[str] = loop.create_future()
         self._progress = progress
         self._told = ""
+        self._uid = ""
         self._task = loop.create_task(self._follow(client, namespace, labels))
 
     @property
@@ -63,6 +64,8 @@ class PodWatch:
         try:
             async with contextlib.aclosing(changes):
                 async for change in changes:
+                    if change.object and not self._is_ours(change.object):
+                        continue
                     if change.type is ChangeType.DELETED:
                         self._is_lost(f"Pod {change.object['metadata']['name']} was deleted.")
                     elif change.type in {ChangeType.ADDED, ChangeType.MODIFIED}:
@@ -73,6 +76,10 @@ class PodWatch:
             self._fail(error)
             if not self.lost.done():
                 self.lost.set_result(f"The proxy's pod cannot be watched any more: {error}")
+
+    def _is_ours(self, pod: Object) -> bool:
+        self._uid = self._uid or pod["metadata"]["uid"]
+        return bool(pod["metadata"]["uid"] == self._uid)
 
     def _look(self, pod: Mapping[str, Any]) -> None:
         name, status = pod["metadata"]["name"], pod.get("status") or {}

@@ -1,7 +1,7 @@
 """One proxy of a session: made, waited for, tunnelled to, watched, removed.
 
-It is the supervisor that decides when there is one; here is what each step takes. Whatever a step needs later is begun
-early: the pod's watch before the Job is there, the tunnel while slices are being placed.
+It is the supervisor that decides when there is one; here is what each step takes. What can be done at the same time is:
+the pod is watched while the Lease is made, and the tunnel opens while slices are being placed.
 """
 
 from __future__ import annotations
@@ -80,12 +80,6 @@ class Proxy:
         # The record comes first, so that whatever is made can be found by it.
         self._supervisor.update(service=service.address, namespace=service.namespace, job=spec.name)
         self._stage(Stage.CREATE, f"Creating proxy {spec.name}.", job=spec.name)
-        self._watch = PodWatch(
-            self._client,
-            service.namespace,
-            f"{names.SESSION_LABEL}={spec.session}",
-            progress=lambda words: self._stage(Stage.START, words),
-        )
         # Once sent, it is seen through: what may have been created must be known to be before it can be removed.
         self._creation = asyncio.create_task(self._create(proxy.job(spec)))
         await asyncio.shield(self._creation)
@@ -168,6 +162,13 @@ class Proxy:
 
     async def _create(self, manifest: Mapping[str, Any]) -> None:
         job = await objects.create(self._client, JOBS, dict(manifest))
+        metadata = job["metadata"]
+        self._watch = PodWatch(
+            self._client,
+            metadata["namespace"],
+            f"{names.JOB_UID_LABEL}={metadata['uid']}",
+            progress=lambda words: self._stage(Stage.START, words),
+        )
         await leases.create(self._client, job, seconds=self._config.lease_seconds, holder=self._supervisor.record.id)
 
     async def _ready(self) -> Object:
