@@ -15,6 +15,7 @@ from typing import Any
 
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.memory import MEMORY, Facts
+from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.service import names
 
@@ -59,7 +60,7 @@ class Follower:
             self._thread.join(_END_SECONDS)
         self._tell = _nothing
 
-    def _run(self, config: Any, call: str, to: Sequence[Host], facts: Mapping[int, Facts]) -> None:
+    def _run(self, config: ConnectConfig, call: str, to: Sequence[Host], facts: Mapping[int, Facts]) -> None:
         if self._stop.wait(_AFTER_SECONDS):
             return
 
@@ -73,7 +74,7 @@ class Follower:
         with contextlib.suppress(asyncio.CancelledError, PathwaysError):
             asyncio.run(work())
 
-    async def _follow(self, config: Any, call: str, to: Sequence[Host], facts: Mapping[int, Facts]) -> None:
+    async def _follow(self, config: ConnectConfig, call: str, to: Sequence[Host], facts: Mapping[int, Facts]) -> None:
         from pathways_jupyter.kube import auth
         from pathways_jupyter.kube.client import Client
         from pathways_jupyter.kube.objects import PODS, list_
@@ -140,6 +141,8 @@ def _nothing(line: str) -> None:
     return None
 
 
-def _config() -> Any:
-    """The connection of this process's session; None without one."""
-    return None
+def _config() -> ConnectConfig | None:
+    from pathways_jupyter.session.session import current
+
+    session = current()
+    return session.config if session is not None else None

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from pathways_jupyter.colocated import loss
+from pathways_jupyter.colocated.errors import ColocatedError
+
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 5.0
@@ -32,6 +35,7 @@ def wait(work: Callable[[], T], stop: Callable[[], object]) -> Waited[T]:
     A second KeyboardInterrupt ends the waiting at once.
 
     Raises:
+      ColocatedError: The session was lost meanwhile.
       Exception: Whatever `work` raised.
     """
     finished = threading.Event()
@@ -46,14 +50,23 @@ def wait(work: Callable[[], T], stop: Callable[[], object]) -> Waited[T]:
         finally:
             finished.set()
 
+    def lost(reason: str) -> None:
+        errors.append(
+            ColocatedError(
+                f"The session was lost while the call ran: {reason}", hint="%pathways reconnect gets another."
+            )
+        )
+        finished.set()
+
     threading.Thread(target=run, name="colocated-call", daemon=True).start()
     interrupted = False
-    try:
-        finished.wait()
-    except KeyboardInterrupt:
-        interrupted = True
-        threading.Thread(target=stop, name="colocated-stop", daemon=True).start()
-        finished.wait(PATIENCE_SECONDS)
+    with loss.told(lost):
+        try:
+            finished.wait()
+        except KeyboardInterrupt:
+            interrupted = True
+            threading.Thread(target=stop, name="colocated-stop", daemon=True).start()
+            finished.wait(PATIENCE_SECONDS)
     if errors and not interrupted:
         raise errors[0]
     return Waited(results[0] if results else None, interrupted)

@@ -36,7 +36,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         if cell is None:
             return self._line(line)
         call = parser.parse(f"{CELL.name} {line}", {CELL.name: CELL})
-        return help_view.command(CELL, "") if call.help else self._cell(call.values, cell)
+        return _cell_help() if call.help else self._cell(call.values, cell)
 
     def _cell(self, given: Mapping[str, Any], cell: str) -> Values | None:
         from pathways_jupyter.colocated import live, run, show
@@ -80,7 +80,8 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         return action(call.values)
 
     def _help(self, given: Mapping[str, Any]) -> View:
-        return help_view.overview({**LINE, CELL.name: CELL}, "%colocated")
+        cell, line = _cell_help(), help_view.overview(LINE, "%colocated")
+        return View(LINE, f"{cell.text}\n\n{line.text}", f"{cell.html}{line.html}")
 
     def _who(self, given: Mapping[str, Any]) -> View:
         from pathways_jupyter.colocated import run
@@ -152,6 +153,11 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         while len(self._results) > _KEPT:
             self._results.pop(next(iter(self._results)))
         sys.stderr.write(f"Not all of the output is shown. Download it with: %colocated save {result.call}\n")
+
+
+def _cell_help() -> View:
+    about = help_view.command(CELL, "")
+    return View(CELL, about.text.strip(), about.html)
 
 
 def _tell(line: str) -> None:
