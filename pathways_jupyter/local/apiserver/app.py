@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from aiohttp import web
@@ -27,6 +27,8 @@ from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.users import Rule, User, Users, question_of, refuse
 
 ADMIN = "pathways-local-admin"
+SERVICE_ACCOUNTS = "system:serviceaccounts"
+"""The group of pods, whose requests do not keep a cluster alive."""
 _HEALTH = {"/healthz", "/livez", "/readyz"}
 _STOP_SECONDS = 2.0
 _log = logging.getLogger(__name__)
@@ -54,7 +56,15 @@ class ApiServer:
         self._connections: web.Server | None = None
         self._answering: set[asyncio.Task[object]] = set()
         self._waiting: set[asyncio.BaseTransport] = set()
+        self.in_use = 0
+        """Requests under way, watches and tunnels among them, that are not pods' own."""
+        self.last_used = 0.0
+        """When one began or ended last, on the event loop's clock."""
         self._upgraded: set[asyncio.StreamWriter] = set()
+        self.in_use = 0
+        """Requests of people that are being answered now, watches and tunnels included; those of pods do not count."""
+        self.last_used = 0.0
+        """When a person's request was last begun or answered, in the event loop's time."""
 
     @property
     def port(self) -> int:
@@ -99,6 +109,7 @@ class ApiServer:
             keepalive_timeout=3600.0,
         )
         loop = asyncio.get_running_loop()
+        self.last_used = loop.time()
         try:
             connections = self._connections
             self._listener = await loop.create_server(
@@ -165,7 +176,8 @@ class ApiServer:
             if route is None or route.subresource not in CONNECTS:
                 raise status.bad_request("only exec and port-forward can be upgraded to SPDY")
             self._authorize(user, route)
-            await self._pods.serve_spdy(head, route, reader, writer)
+            with self._in_use():
+                await self._pods.serve_spdy(head, route, reader, writer)
         except StatusError as error:
             writer.write(refuse_upgrade(error))
         finally:
@@ -176,6 +188,21 @@ class ApiServer:
         user = self._users.who(request.headers.get("Authorization", ""))
         if user is None:
             raise status.unauthorized()
+        with contextlib.nullcontext() if SERVICE_ACCOUNTS in user.groups else self._in_use():
+            return await self._serve(request, user)
+
+    @contextlib.contextmanager
+    def _in_use(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        self.in_use += 1
+        self.last_used = loop.time()
+        try:
+            yield
+        finally:
+            self.in_use -= 1
+            self.last_used = loop.time()
+
+    async def _serve(self, request: web.BaseRequest, user: User) -> web.StreamResponse:
         path = request.path
         kind = review_at(path)
         if kind and request.method == "POST":

@@ -9,6 +9,7 @@ import asyncio
 import urllib.parse
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import cast
 
 from aiohttp import web
 from multidict import CIMultiDict, MultiDict
@@ -52,8 +53,8 @@ class Door(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Notes the connection."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports behave as asyncio's, but are not of its types.
+        self._transport = cast("asyncio.Transport", transport)
         self._waiting.add(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
