@@ -5,7 +5,7 @@ module.exports = {
   testEnvironment: 'node',
   testMatch: ['<rootDir>/test/**/*.spec.ts', '<rootDir>/test/**/*.spec.tsx'],
   transform: {
-    '\\.tsx?$': ['ts-jest', { tsconfig: 'tsconfig.test.json', isolatedModules: true, diagnostics: false }]
+    '\\.tsx?$': ['ts-jest', { tsconfig: 'tsconfig.test.json', diagnostics: false }]
   },
   transformIgnorePatterns: [`/node_modules/(?!(${esModules})/)`]
 };

@@ -1,11 +1,14 @@
-/** Everything JupyterLab loads from this package. */
-import { JupyterFrontEndPlugin } from '@jupyterlab/application';
+/** Everything that JupyterLab loads from this package. */
+import { commands } from './plugins/commands';
+import { connect } from './plugins/connect';
+import { launcher } from './plugins/launcher';
+import { logs } from './plugins/logs';
+import { notifications } from './plugins/notifications';
+import { pathways } from './plugins/pathways';
+import { running } from './plugins/running';
+import { sidebar } from './plugins/sidebar';
+import { statusbar } from './plugins/statusbar';
 
-const hello: JupyterFrontEndPlugin<void> = {
-  id: 'pathways-jupyter:plugin',
-  description: 'Shows slices, sessions and events.',
-  autoStart: true,
-  activate: () => undefined
-};
+export { IPathways } from './tokens';
 
-export default [hello];
+export default [pathways, sidebar, connect, commands, logs, notifications, running, statusbar, launcher];

@@ -4,6 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
+from jupyter_server.utils import url_path_join
 
-def load(app: Any) -> None:
-    """Adds the routes to `app`."""
+from pathways_jupyter.server import handlers
+from pathways_jupyter.server.hub import Hub
+from pathways_jupyter.server.updates import UpdatesHandler
+
+KERNEL_ACTIONS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
+ROOT = "pathways-jupyter"
+
+
+def load(app: Any) -> Hub:
+    """Adds the routes to `app`, and listens to its kernels' ends."""
+    hub = Hub()
+    base = app.web_app.settings["base_url"]
+    routes = {
+        "version": handlers.VersionHandler,
+        "contexts": handlers.ContextsHandler,
+        "services": handlers.ServicesHandler,
+        r"sessions/([0-9a-z-]+)/(disconnect|reconnect)": handlers.SessionHandler,
+        "sweep": handlers.SweepHandler,
+        "logs": handlers.LogsHandler,
+        "quickstart": handlers.QuickstartHandler,
+        "updates": UpdatesHandler,
+    }
+    app.web_app.add_handlers(
+        ".*$", [(url_path_join(base, ROOT, path), handler, {"hub": hub}) for path, handler in routes.items()]
+    )
+    app.web_app.settings["pathways_jupyter_hub"] = hub
+
+    async def kernel_acted(logger: Any, schema_id: str, data: dict[str, Any]) -> None:
+        if data.get("action") in {"shutdown", "restart"} and data.get("kernel_id"):
+            hub.kernel_ended(str(data["kernel_id"]))
+
+    app.event_logger.add_listener(schema_id=KERNEL_ACTIONS, listener=kernel_acted)
+    return hub

@@ -1,0 +1,156 @@
+/** The connect dialog's content. What is chosen becomes a line that anybody could have typed. */
+import * as React from 'react';
+
+import { Api, IContexts, IOffer, Problem } from '../models/api';
+import { connectCell, connectLine, IChoice } from '../models/line';
+import { ITrans } from '../models/trans';
+import { ICapacity, IProblem, IScope } from '../models/wire';
+import { Field, Select } from './Field';
+import { Notice } from './Notice';
+
+/** How the embedded cluster is spelled in the list of contexts. */
+const LOCAL = '\u0000local';
+
+export interface IConnectFormProps {
+  readonly api: Api;
+  readonly trans: ITrans;
+  readonly first: IChoice;
+  onChange(choice: IChoice): void;
+}
+
+export function ConnectForm({ api, trans, first, onChange }: IConnectFormProps): JSX.Element {
+  const [choice, setChoice] = React.useState(first);
+  const [places, setPlaces] = React.useState<IContexts | null>(null);
+  const { offers, problem, asking } = useOffers(api, choice, places);
+  const choose = (some: Partial<IChoice>) => {
+    const next = { ...choice, ...some };
+    setChoice(next);
+    onChange(next);
+  };
+
+  React.useEffect(() => {
+    void api.contexts().then(
+      found => {
+        setPlaces(found);
+        const known = found.contexts.includes(first.context);
+        if (!first.local && !known) {
+          choose(found.current ? { context: found.current } : { local: true, context: '' });
+        }
+      },
+      () => setPlaces({ contexts: [], current: '', local: false, profiles: [], problem: null })
+    );
+  }, []);
+
+  const offer = offers.find(each => each.name === choice.service) ?? offers[0];
+  const capacity = offer?.capacity.find(each => each.instance_type === choice.instanceType);
+  React.useEffect(() => {
+    const best = offer?.capacity[0];
+    if (best && !capacity) {
+      choose({ instanceType: best.instance_type, count: Math.max(1, best.free) });
+    }
+  }, [offer, capacity]);
+
+  return (
+    <div className="pw-form">
+      <Select
+        label={trans.__('Cluster')}
+        value={choice.local ? LOCAL : choice.context}
+        options={[
+          ...(places?.contexts ?? []).map(context => ({ value: context, label: context })),
+          { value: LOCAL, label: places?.local ? trans.__('Embedded cluster on this machine') : trans.__('Embedded cluster on this machine (starts when used)') }
+        ]}
+        onChange={value =>
+          choose({ local: value === LOCAL, context: value === LOCAL ? '' : value, service: '', instanceType: '' })
+        }
+      />
+      <Field label={trans.__('Namespace')} value={choice.namespace} placeholder={trans.__('as the context says')} onChange={namespace => choose({ namespace, service: '' })} />
+      <Select
+        label={trans.__('Service')}
+        value={choice.service}
+        options={[
+          { value: '', label: offers.length === 1 ? trans.__('%1 (the only one)', offers[0].name) : trans.__('the only one in the namespace') },
+          ...(offers.length > 1 ? offers.map(each => ({ value: each.name, label: each.name })) : [])
+        ]}
+        onChange={service => choose({ service })}
+      />
+      {offer && offer.capacity.length > 0 ? (
+        <Select
+          label={trans.__('Slice type')}
+          value={choice.instanceType}
+          options={offer.capacity.map(each => ({ value: each.instance_type, label: free(trans, each) }))}
+          onChange={instanceType => choose({ instanceType })}
+        />
+      ) : (
+        <Field label={trans.__('Slice type')} value={choice.instanceType} placeholder="tpuv6e:2x2" onChange={instanceType => choose({ instanceType })} />
+      )}
+      <Field label={trans.__('Number of slices')} type="number" value={String(choice.count)} onChange={count => choose({ count: Number(count) })} />
+      {places && places.profiles.length > 0 && (
+        <Select
+          label={trans.__('Profile')}
+          value={choice.profile}
+          options={[{ value: '', label: trans.__('none') }, ...places.profiles.map(name => ({ value: name, label: name }))]}
+          onChange={profile => choose({ profile })}
+        />
+      )}
+      <label className="pw-check">
+        <input type="checkbox" checked={choice.wait} onChange={event => choose({ wait: event.target.checked })} />
+        {trans.__('Wait for slices that are taken')}
+      </label>
+      {asking && <Notice title={trans.__('Asking the cluster…')} />}
+      {problem && <Notice tone="wait" title={problem.message} hint={problem.hint} />}
+      {places?.problem && !choice.local && <Notice tone="wait" title={places.problem.message} hint={places.problem.hint} />}
+      {capacity && capacity.free < choice.count && (
+        <Notice
+          tone="wait"
+          title={trans.__('Only %1 of %2 slices are free now.', capacity.free, capacity.total)}
+          hint={trans.__('Take fewer, or wait for them.')}
+        />
+      )}
+      <p className="pw-muted" id="pathways-jupyter-line">
+        {trans.__('This runs in the notebook; you may drag it into a cell:')}
+      </p>
+      <code
+        className="pw-line"
+        draggable
+        aria-labelledby="pathways-jupyter-line"
+        onDragStart={event => event.dataTransfer.setData('text/plain', connectCell(choice))}
+      >
+        {connectLine(choice)}
+      </code>
+    </div>
+  );
+}
+
+function free(trans: ITrans, capacity: ICapacity): string {
+  return trans.__('%1 (%2 of %3 free)', capacity.instance_type, capacity.free, capacity.total);
+}
+
+/** What the chosen place offers; asked anew when the place changes. */
+function useOffers(api: Api, choice: IChoice, places: IContexts | null) {
+  const [found, setFound] = React.useState<{ offers: readonly IOffer[]; problem: IProblem | null; asking: boolean }>({
+    offers: [],
+    problem: null,
+    asking: false
+  });
+  const { local, context, namespace } = choice;
+  React.useEffect(() => {
+    if (!places || (!local && !context) || (local && !places.local)) {
+      setFound({ offers: [], problem: null, asking: false });
+      return;
+    }
+    let wanted = true;
+    setFound({ offers: [], problem: null, asking: true });
+    const scope: IScope = { local, context, namespace, kubeconfig: '', gke: '' };
+    const timer = setTimeout(() => {
+      void api.services(scope).then(
+        answer => wanted && setFound({ offers: answer.services, problem: null, asking: false }),
+        (error: Problem) => wanted && setFound({ offers: [], problem: error, asking: false })
+      );
+    }, 300);
+    return () => {
+      wanted = false;
+      clearTimeout(timer);
+    };
+  }, [places, local, context, namespace]);
+  return found;
+}

@@ -1,0 +1,43 @@
+/** What stands between this page and the server; nothing while all is well. */
+import * as React from 'react';
+
+import { Link } from '../models/model';
+import { ITrans } from '../models/trans';
+import { IActions } from './actions';
+import { Notice } from './Notice';
+
+export function LinkState({ link, actions, trans }: { link: Link; actions: IActions; trans: ITrans }): JSX.Element | null {
+  const retry = { label: trans.__('Try again'), run: () => actions.retry() };
+  switch (link.state) {
+    case 'missing':
+      return (
+        <Notice
+          tone="fail"
+          title={trans.__('The Jupyter server does not have pathways_jupyter.')}
+          hint={trans.__('Install it in the environment that runs the server: pip install pathways_jupyter. Then restart the server.')}
+          action={retry}
+        />
+      );
+    case 'refused':
+      return (
+        <Notice
+          tone="fail"
+          title={trans.__('The Jupyter server refuses you access to Pathways.')}
+          hint={trans.__('Ask its administrator for the right to use the resource “pathways”, or log in again.')}
+          action={retry}
+        />
+      );
+    case 'differs':
+      return (
+        <Notice
+          tone="wait"
+          title={trans.__('The sidebar is version %1, the server extension version %2.', link.page, link.server)}
+          hint={trans.__('Reload the page; if that does not help, restart the Jupyter server.')}
+        />
+      );
+    case 'broken':
+      return <Notice tone="wait" title={trans.__('The Jupyter server does not answer. Trying again…')} action={retry} />;
+    default:
+      return null;
+  }
+}

@@ -1,0 +1,25 @@
+/** An empty or a broken state: what is the matter, and what to do next. */
+import * as React from 'react';
+
+import { Tone } from '../models/words';
+
+export interface INoticeProps {
+  readonly tone?: Tone;
+  readonly title: string;
+  readonly hint?: string;
+  readonly action?: { readonly label: string; run(): void };
+}
+
+export function Notice({ tone = 'none', title, hint, action }: INoticeProps): JSX.Element {
+  return (
+    <div className={`pw-notice pw-tone-${tone}`} role={tone === 'fail' ? 'alert' : 'status'}>
+      <p>{title}</p>
+      {hint && <p className="pw-muted">{hint}</p>}
+      {action && (
+        <button type="button" className="pw-button" onClick={() => action.run()}>
+          {action.label}
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,120 @@
+/**
+ * Where everything of the slice map goes. Pure numbers: a chip is a square, a host a block of chips, a slice a row of
+ * hosts under a bar, and slices flow like words. Many slices make small ones.
+ */
+import { IHost, ISlice } from './wire';
+
+export interface IPlace {
+  readonly slice: ISlice;
+  readonly x: number;
+  readonly y: number;
+}
+
+export interface ILayout {
+  readonly width: number;
+  readonly height: number;
+  readonly shape: IShape;
+  readonly places: readonly IPlace[];
+}
+
+/** The sizes of one drawing; the same for all of its slices. */
+export interface IShape {
+  readonly chip: number;
+  readonly gap: number;
+  /** Between hosts. */
+  readonly space: number;
+  readonly padding: number;
+  /** Height of the label; 0 when there is no room for one. */
+  readonly label: number;
+  /** Between slices. */
+  readonly margin: number;
+}
+
+const LARGE: IShape = { chip: 11, gap: 2, space: 6, padding: 7, label: 16, margin: 8 };
+const MEDIUM: IShape = { chip: 6, gap: 1, space: 3, padding: 4, label: 0, margin: 4 };
+const SMALL: IShape = { chip: 3, gap: 1, space: 2, padding: 2, label: 0, margin: 2 };
+
+/** Slices in one row are as wide as the widest of them all, so that the eye can run down a column. */
+export function layout(slices: readonly ISlice[], width: number): ILayout {
+  const shape = slices.length <= 24 ? LARGE : slices.length <= 200 ? MEDIUM : SMALL;
+  let wide = 1;
+  let high = 1;
+  for (const slice of slices) {
+    const size = sliceSize(slice, shape);
+    wide = Math.max(wide, size.width);
+    high = Math.max(high, size.height);
+  }
+  const columns = Math.max(1, Math.floor((width + shape.margin) / (wide + shape.margin)));
+  const places = slices.map((slice, index) => ({
+    slice,
+    x: (index % columns) * (wide + shape.margin),
+    y: Math.floor(index / columns) * (high + shape.margin)
+  }));
+  const rows = Math.ceil(slices.length / columns);
+  return {
+    width: Math.max(wide, Math.min(slices.length, columns) * (wide + shape.margin) - shape.margin),
+    height: Math.max(0, rows * (high + shape.margin) - shape.margin),
+    shape,
+    places
+  };
+}
+
+/** Columns and rows of chips on one host. */
+export function chipGrid(host: IHost): { columns: number; rows: number } {
+  const columns = Math.max(1, Math.ceil(Math.sqrt(Math.max(1, host.chips))));
+  return { columns, rows: Math.max(1, Math.ceil(Math.max(1, host.chips) / columns)) };
+}
+
+export function hostSize(host: IHost, shape: IShape): { width: number; height: number } {
+  const { columns, rows } = chipGrid(host);
+  return {
+    width: columns * (shape.chip + shape.gap) - shape.gap,
+    height: rows * (shape.chip + shape.gap) - shape.gap
+  };
+}
+
+/** Where the hosts of a slice go: as near to a square as whole rows allow. */
+export function hostPlaces(slice: ISlice, shape: IShape): { host: IHost; x: number; y: number }[] {
+  const columns = Math.max(1, Math.ceil(Math.sqrt(slice.hosts.length)));
+  const size = largest(slice, shape);
+  return slice.hosts.map((host, index) => ({
+    host,
+    x: shape.padding + (index % columns) * (size.width + shape.space),
+    y: shape.padding + shape.label + Math.floor(index / columns) * (size.height + shape.space)
+  }));
+}
+
+export function sliceSize(slice: ISlice, shape: IShape): { width: number; height: number } {
+  const count = Math.max(1, slice.hosts.length);
+  const columns = Math.max(1, Math.ceil(Math.sqrt(count)));
+  const rows = Math.ceil(count / columns);
+  const size = largest(slice, shape);
+  const hosts = columns * (size.width + shape.space) - shape.space;
+  return {
+    width: Math.max(hosts, shape.label ? 58 : 0) + 2 * shape.padding,
+    height: rows * (size.height + shape.space) - shape.space + 2 * shape.padding + shape.label
+  };
+}
+
+/** The outline of a host's chips, as one SVG path. */
+export function chipsPath(host: IHost, x: number, y: number, shape: IShape): string {
+  const { columns } = chipGrid(host);
+  let path = '';
+  for (let chip = 0; chip < Math.max(1, host.chips); chip++) {
+    const left = x + (chip % columns) * (shape.chip + shape.gap);
+    const top = y + Math.floor(chip / columns) * (shape.chip + shape.gap);
+    path += `M${left} ${top}h${shape.chip}v${shape.chip}h${-shape.chip}z`;
+  }
+  return path;
+}
+
+function largest(slice: ISlice, shape: IShape): { width: number; height: number } {
+  let width = shape.chip;
+  let height = shape.chip;
+  for (const host of slice.hosts) {
+    const size = hostSize(host, shape);
+    width = Math.max(width, size.width);
+    height = Math.max(height, size.height);
+  }
+  return { width, height };
+}

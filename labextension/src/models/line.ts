@@ -1,0 +1,51 @@
+/** The line that connects: what the dialog does is what this line does, so that a notebook stays reproducible. */
+
+/** What a person chose in the dialog. */
+export interface IChoice {
+  readonly local: boolean;
+  readonly context: string;
+  readonly namespace: string;
+  readonly service: string;
+  readonly instanceType: string;
+  readonly count: number;
+  readonly profile: string;
+  /** Wait for taken slices. */
+  readonly wait: boolean;
+}
+
+const LOAD = '%load_ext pathways_jupyter';
+
+export function connectLine(choice: IChoice): string {
+  const words = ['%pathways connect'];
+  const option = (name: string, value: string) => value && words.push(`--${name} ${quoted(value)}`);
+  if (choice.local) {
+    words.push('--local');
+  } else {
+    option('context', choice.context);
+  }
+  option('namespace', choice.namespace);
+  option('service', choice.service);
+  option('tpu', choice.instanceType && `${choice.instanceType}=${choice.count}`);
+  option('profile', choice.profile);
+  if (choice.wait) {
+    words.push('--wait');
+  }
+  return words.join(' ');
+}
+
+/** A whole cell: it works in a kernel that was just started, too. */
+export function connectCell(choice: IChoice): string {
+  return `${LOAD}\n${connectLine(choice)}`;
+}
+
+/** What keeps a choice from being a line; empty when nothing does. */
+export function missing(choice: IChoice): 'type' | 'count' | '' {
+  if (!choice.instanceType && !choice.profile && !choice.local) {
+    return 'type';
+  }
+  return choice.instanceType && !(Number.isInteger(choice.count) && choice.count > 0) ? 'count' : '';
+}
+
+function quoted(value: string): string {
+  return /^[\w.:=,/@+-]+$/.test(value) ? value : `"${value.replace(/(["\\])/g, '\\$1')}"`;
+}

@@ -1,0 +1,86 @@
+/** A log as it grows: the newest lines, and those of them that a person looks for. */
+import { ISignal, Signal } from '@lumino/signaling';
+
+import { Api, Problem } from './api';
+import { IScope } from './wire';
+
+/** Lines that are kept; a followed log has no end. */
+export const KEPT = 5000;
+
+export type LogState = 'reading' | 'ended' | 'failed';
+
+export class Log {
+  constructor(
+    private readonly _api: Api,
+    readonly scope: IScope,
+    readonly pod: string
+  ) {}
+
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  lines: readonly string[] = [];
+  dropped = 0;
+  state: LogState = 'reading';
+  problem: Problem | null = null;
+
+  /** Reads the log from its beginning. */
+  async read(follow: boolean): Promise<void> {
+    this.stop();
+    const stop = (this._stop = new AbortController());
+    this.lines = [];
+    this.dropped = 0;
+    this._partial = '';
+    this._become('reading');
+    try {
+      await this._api.log(this.scope, this.pod, follow, text => this._take(text), stop.signal);
+    } catch (error) {
+      if (!stop.signal.aborted) {
+        this.problem = error as Problem;
+        this._become('failed');
+      }
+      return;
+    }
+    if (!stop.signal.aborted) {
+      this._take(this._partial ? '\n' : '');
+      this._become('ended');
+    }
+  }
+
+  stop(): void {
+    this._stop?.abort();
+  }
+
+  /** The text as a file would hold it. */
+  get text(): string {
+    return this.lines.map(line => line + '\n').join('');
+  }
+
+  private _take(text: string): void {
+    const parts = (this._partial + text).split('\n');
+    this._partial = parts.pop() ?? '';
+    const lines = [...this.lines, ...parts];
+    this.dropped += Math.max(0, lines.length - KEPT);
+    this.lines = lines.slice(-KEPT);
+    this._changed.emit();
+  }
+
+  private _become(state: LogState): void {
+    this.state = state;
+    if (state !== 'failed') {
+      this.problem = null;
+    }
+    this._changed.emit();
+  }
+
+  private _partial = '';
+  private _stop: AbortController | null = null;
+  private readonly _changed = new Signal<this, void>(this);
+}
+
+/** Lines that hold `words`, whatever the case; all of them when there are none. */
+export function matching(lines: readonly string[], words: string): readonly string[] {
+  const wanted = words.trim().toLowerCase();
+  return wanted ? lines.filter(line => line.toLowerCase().includes(wanted)) : lines;
+}

@@ -1,0 +1,124 @@
+/**
+ * The page's one WebSocket. It is made again after it broke, later each time, and not at all while the page is hidden
+ * or the server has no such extension: then only a person's Retry tries again.
+ */
+import { Api, Problem } from './api';
+import { Model } from './model';
+import { IScope, Message } from './wire';
+
+const FIRST_PAUSE = 500;
+const LONGEST_PAUSE = 30_000;
+
+/** What of the browser is needed here, so that tests can stand in for it. */
+export interface IBrowser {
+  openSocket(url: string): WebSocket;
+  hidden(): boolean;
+  /** Calls `then` once, when the page is shown again. */
+  whenShown(then: () => void): void;
+}
+
+export const browser: IBrowser = {
+  openSocket: url => new WebSocket(url),
+  hidden: () => document.hidden,
+  whenShown: then => {
+    const listen = () => {
+      if (!document.hidden) {
+        document.removeEventListener('visibilitychange', listen);
+        then();
+      }
+    };
+    document.addEventListener('visibilitychange', listen);
+  }
+};
+
+export class Updates {
+  constructor(
+    private readonly _model: Model,
+    private readonly _api: Api,
+    private readonly _browser: IBrowser = browser
+  ) {}
+
+  /** Connects, or connects anew. */
+  start(): void {
+    this._stop();
+    this._pause = FIRST_PAUSE;
+    this._open();
+  }
+
+  /** Looks at a cluster from now on; at none when null. */
+  look(scope: IScope | null): void {
+    this._scope = scope;
+    this._model.setScope(scope);
+    this._tell();
+  }
+
+  dispose(): void {
+    this._disposed = true;
+    this._stop();
+  }
+
+  private _open(): void {
+    if (this._disposed) {
+      return;
+    }
+    const socket = this._browser.openSocket(this._api.updatesUrl);
+    this._socket = socket;
+    socket.onopen = () => this._tell();
+    socket.onmessage = event => {
+      if (socket === this._socket) {
+        this._pause = FIRST_PAUSE;
+        this._model.apply(JSON.parse(event.data as string) as Message);
+      }
+    };
+    socket.onclose = () => {
+      if (socket === this._socket) {
+        this._socket = null;
+        void this._again();
+      }
+    };
+  }
+
+  /** A browser does not tell why a WebSocket failed; the version route does. */
+  private async _again(): Promise<void> {
+    this._model.setLink({ state: 'broken' });
+    try {
+      await this._api.version();
+    } catch (error) {
+      const status = error instanceof Problem ? error.status : 0;
+      if (status === 404) {
+        return this._model.setLink({ state: 'missing' });
+      }
+      if (status === 401 || status === 403) {
+        return this._model.setLink({ state: 'refused' });
+      }
+    }
+    const pause = this._pause * (0.5 + Math.random() / 2);
+    this._pause = Math.min(2 * this._pause, LONGEST_PAUSE);
+    this._timer = setTimeout(() => {
+      if (this._browser.hidden()) {
+        this._browser.whenShown(() => this._open());
+      } else {
+        this._open();
+      }
+    }, pause);
+  }
+
+  private _tell(): void {
+    if (this._socket?.readyState === 1) {
+      this._socket.send(JSON.stringify({ type: 'look', scope: this._scope }));
+    }
+  }
+
+  private _stop(): void {
+    clearTimeout(this._timer);
+    const socket = this._socket;
+    this._socket = null;
+    socket?.close();
+  }
+
+  private _scope: IScope | null = null;
+  private _socket: WebSocket | null = null;
+  private _timer: ReturnType<typeof setTimeout> | undefined;
+  private _pause = FIRST_PAUSE;
+  private _disposed = false;
+}

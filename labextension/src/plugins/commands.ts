@@ -1,0 +1,141 @@
+/** Every action as a command, in the palette. */
+import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { Dialog, ICommandPalette, Notification, showDialog, showErrorMessage } from '@jupyterlab/apputils';
+import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
+import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+
+import { Problem } from '../models/api';
+import { baseName } from '../models/notices';
+import { ISession } from '../models/wire';
+import { CommandIDs, DOMAIN, IPathways, PALETTE_CATEGORY } from '../tokens';
+
+export const commands: JupyterFrontEndPlugin<void> = {
+  id: 'pathways-jupyter:commands',
+  description: 'Disconnect, reconnect and clean up from the palette.',
+  autoStart: true,
+  requires: [IPathways],
+  optional: [ICommandPalette, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    pathways: IPathways,
+    palette: ICommandPalette | null,
+    translator: ITranslator | null
+  ) => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const { model, api } = pathways;
+    const named = (args: ReadonlyPartialJSONObject): ISession | null =>
+      args.session ? (model.sessions.find(session => session.id === args.session) ?? null) : model.session;
+    const describedBy = { args: SESSION_ARGS };
+
+    app.commands.addCommand(CommandIDs.disconnect, {
+      label: trans.__('Disconnect This Notebook'),
+      describedBy,
+      isEnabled: args => !!named(args)?.alive,
+      execute: args => {
+        const session = named(args);
+        return session && ended(trans, session, api.disconnect(session.id));
+      }
+    });
+    app.commands.addCommand(CommandIDs.reconnect, {
+      label: trans.__('Reconnect This Notebook'),
+      describedBy,
+      isEnabled: args => !!named(args)?.alive,
+      execute: args => {
+        const session = named(args);
+        return session && told(trans, api.reconnect(session.id), trans.__('Reconnecting %1…', name(session)), trans.__('%1 has a new proxy.', name(session)));
+      }
+    });
+    app.commands.addCommand(CommandIDs.openProxyLog, {
+      label: trans.__('Log of This Notebook’s Proxy'),
+      describedBy,
+      isEnabled: args => !!named(args)?.pod,
+      execute: args => {
+        const session = named(args);
+        return session && app.commands.execute(CommandIDs.openLog, { pod: session.pod, title: trans.__('Proxy') });
+      }
+    });
+    app.commands.addCommand(CommandIDs.sweep, {
+      label: trans.__('Clean Up Stale Proxies'),
+      describedBy: { args: { type: 'object', properties: {} } },
+      execute: () => sweep(trans, pathways)
+    });
+    app.commands.addCommand(CommandIDs.retry, {
+      label: trans.__('Reconnect the Sidebar to the Server'),
+      describedBy: { args: { type: 'object', properties: {} } },
+      execute: () => pathways.retry()
+    });
+    model.changed.connect((_, facet) => {
+      if (facet === 'sessions' || facet === 'front') {
+        app.commands.notifyCommandChanged();
+      }
+    });
+    for (const command of IN_PALETTE) {
+      palette?.addItem({ command, category: trans.__(PALETTE_CATEGORY) });
+    }
+  }
+};
+
+const SESSION_ARGS = {
+  type: 'object',
+  properties: { session: { type: 'string', description: 'Id of a session; the one of the notebook in front when left out' } }
+} as const;
+
+const IN_PALETTE = [
+  CommandIDs.connect,
+  CommandIDs.insertConnect,
+  CommandIDs.disconnect,
+  CommandIDs.reconnect,
+  CommandIDs.openProxyLog,
+  CommandIDs.showPanel,
+  CommandIDs.sweep,
+  CommandIDs.quickstart,
+  CommandIDs.retry
+];
+
+function name(session: ISession): string {
+  return baseName(session.notebook) || session.id;
+}
+
+function ended(trans: TranslationBundle, session: ISession, work: Promise<unknown>): Promise<void> {
+  return told(
+    trans,
+    work,
+    trans.__('Disconnecting %1…', name(session)),
+    trans.__('%1 is disconnected; nothing of it is left in the cluster.', name(session))
+  );
+}
+
+async function told(trans: TranslationBundle, work: Promise<unknown>, during: string, after: string): Promise<void> {
+  const id = Notification.emit(during, 'in-progress', { autoClose: false });
+  try {
+    await work;
+    Notification.update({ id, message: after, type: 'success', autoClose: 4000 });
+  } catch (error) {
+    Notification.update({ id, message: sentence(trans, error), type: 'error', autoClose: 0 });
+  }
+}
+
+async function sweep(trans: TranslationBundle, pathways: IPathways): Promise<void> {
+  try {
+    const { removed } = await pathways.api.sweep(pathways.scope, true);
+    if (!removed.length) {
+      Notification.info(trans.__('There are no stale proxies of yours.'), { autoClose: 4000 });
+      return;
+    }
+    const answer = await showDialog({
+      title: trans.__('Clean up stale proxies?'),
+      body: trans.__('Nobody renews these any more: %1', removed.join(', ')),
+      buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Remove') })]
+    });
+    if (answer.button.accept) {
+      const done = await pathways.api.sweep(pathways.scope, false);
+      Notification.success(trans.__('Removed: %1', done.removed.join(', ') || '–'), { autoClose: 4000 });
+    }
+  } catch (error) {
+    await showErrorMessage(trans.__('Cleaning up failed'), sentence(trans, error));
+  }
+}
+
+function sentence(trans: TranslationBundle, error: unknown): string {
+  return error instanceof Problem ? `${error.message} ${error.hint}`.trim() : trans.__('It failed: %1', String(error));
+}

@@ -1,0 +1,41 @@
+/** A launcher card that opens the quickstart notebook. */
+import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { showErrorMessage } from '@jupyterlab/apputils';
+import { ILauncher } from '@jupyterlab/launcher';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+import { Problem } from '../models/api';
+import { pathwaysIcon } from '../icon';
+import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+
+export const launcher: JupyterFrontEndPlugin<void> = {
+  id: 'pathways-jupyter:launcher',
+  description: 'Opens the quickstart notebook from the launcher.',
+  autoStart: true,
+  requires: [IPathways],
+  optional: [ILauncher, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    { api }: IPathways,
+    cards: ILauncher | null,
+    translator: ITranslator | null
+  ) => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    app.commands.addCommand(CommandIDs.quickstart, {
+      label: args => (args.isLauncher ? trans.__('TPU Quickstart') : trans.__('Open the Pathways Quickstart Notebook')),
+      caption: trans.__('A notebook that connects to TPUs and computes on them'),
+      icon: pathwaysIcon,
+      describedBy: { args: { type: 'object', properties: {} } },
+      execute: async () => {
+        try {
+          const { path } = await api.quickstart();
+          await app.commands.execute('docmanager:open', { path, factory: 'Notebook' });
+        } catch (error) {
+          const { message, hint } = error as Problem;
+          await showErrorMessage(trans.__('The quickstart could not be opened'), `${message} ${hint ?? ''}`.trim());
+        }
+      }
+    });
+    cards?.add({ command: CommandIDs.quickstart, category: trans.__('Notebook'), rank: 50, args: { isLauncher: true } });
+  }
+};

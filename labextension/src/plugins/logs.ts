@@ -1,0 +1,73 @@
+/** Logs of proxies, workers and resource managers as tabs, which come back after a reload. */
+import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { ReactWidget } from '@jupyterlab/ui-components';
+import * as React from 'react';
+
+import { LogView } from '../components/LogView';
+import { Log } from '../models/log';
+import { IScope } from '../models/wire';
+import { pathwaysIcon } from '../icon';
+import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+
+export const logs: JupyterFrontEndPlugin<void> = {
+  id: 'pathways-jupyter:logs',
+  description: 'Shows the logs of Pathways programs.',
+  autoStart: true,
+  requires: [IPathways],
+  optional: [ILayoutRestorer, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    pathways: IPathways,
+    restorer: ILayoutRestorer | null,
+    translator: ITranslator | null
+  ) => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const tracker = new WidgetTracker<MainAreaWidget>({ namespace: 'pathways-jupyter-logs' });
+    const shown = new WeakMap<MainAreaWidget, { [name: string]: string }>();
+    app.commands.addCommand(CommandIDs.openLog, {
+      label: trans.__('Open a Pathways Log'),
+      describedBy: {
+        args: {
+          type: 'object',
+          properties: {
+            pod: { type: 'string', description: 'Name of the pod' },
+            title: { type: 'string', description: 'Title of the tab' },
+            scope: { type: 'string', description: 'The cluster, as JSON; the one in view when left out' }
+          },
+          required: ['pod']
+        }
+      },
+      execute: async args => {
+        const pod = String(args.pod);
+        const title = String(args.title ?? pod);
+        const scope = (args.scope ? JSON.parse(String(args.scope)) : pathways.scope) as IScope;
+        const id = `pathways-jupyter-log-${pod}`;
+        const open = tracker.find(widget => widget.id === id);
+        if (open) {
+          app.shell.activateById(id);
+          return;
+        }
+        const log = new Log(pathways.api, scope, pod);
+        const content = ReactWidget.create(React.createElement(LogView, { log, trans }));
+        content.addClass('jp-Pathways');
+        const widget = new MainAreaWidget({ content });
+        widget.id = id;
+        widget.title.label = trans.__('Log: %1', title);
+        widget.title.caption = pod;
+        widget.title.icon = pathwaysIcon;
+        shown.set(widget, { pod, title, scope: JSON.stringify(scope) });
+        widget.disposed.connect(() => log.stop());
+        app.shell.add(widget, 'main');
+        await tracker.add(widget);
+        app.shell.activateById(id);
+      }
+    });
+    void restorer?.restore(tracker, {
+      command: CommandIDs.openLog,
+      args: widget => shown.get(widget) ?? {},
+      name: widget => widget.id
+    });
+  }
+};

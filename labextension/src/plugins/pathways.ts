@@ -1,0 +1,81 @@
+/** Makes the page's one model, and keeps it up to date: the only plugin that talks to the server by itself. */
+import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+
+import { version } from '../../package.json';
+import { Api } from '../models/api';
+import { Model } from '../models/model';
+import { DEFAULTS, preferences, scopeOf } from '../models/preferences';
+import { Updates } from '../models/updates';
+import { IPathways, SETTINGS } from '../tokens';
+
+export const pathways: JupyterFrontEndPlugin<IPathways> = {
+  id: SETTINGS,
+  description: 'Knows sessions, slices and events.',
+  autoStart: true,
+  provides: IPathways,
+  requires: [INotebookTracker],
+  optional: [ISettingRegistry, ILabShell],
+  activate: (
+    app: JupyterFrontEnd,
+    notebooks: INotebookTracker,
+    registry: ISettingRegistry | null,
+    shell: ILabShell | null
+  ): IPathways => {
+    const model = new Model(version);
+    const api = new Api(app.serviceManager.serverSettings);
+    const updates = new Updates(model, api);
+    let wanted = DEFAULTS;
+    let looking = false;
+    const scope = () => scopeOf(wanted, model.session, model.sessions);
+    const look = () => updates.look(looking ? scope() : null);
+
+    model.changed.connect((_, facet) => {
+      if (facet === 'sessions' || facet === 'front') {
+        look();
+      }
+    });
+    followNotebook(model, notebooks, shell);
+    void registry?.load(SETTINGS).then(settings => {
+      const read = () => {
+        wanted = preferences(settings.composite);
+        look();
+      };
+      settings.changed.connect(read);
+      read();
+    });
+    void app.restored.then(() => updates.start());
+    return {
+      model,
+      api,
+      get scope() {
+        return scope();
+      },
+      setLooking: now => {
+        looking = now;
+        look();
+      },
+      retry: () => updates.start()
+    };
+  }
+};
+
+/** The notebook in front, and its kernel, which may come later and change. */
+function followNotebook(model: Model, notebooks: INotebookTracker, shell: ILabShell | null): void {
+  const tell = () => {
+    const panel = notebooks.currentWidget;
+    model.setFront(
+      panel && !panel.isDisposed
+        ? { path: panel.context.path, kernelId: panel.sessionContext.session?.kernel?.id ?? '' }
+        : null
+    );
+  };
+  notebooks.widgetAdded.connect((_, panel: NotebookPanel) => {
+    panel.sessionContext.kernelChanged.connect(tell);
+    panel.context.pathChanged.connect(tell);
+    panel.disposed.connect(() => queueMicrotask(tell));
+  });
+  notebooks.currentChanged.connect(tell);
+  shell?.currentChanged.connect(tell);
+}

@@ -1,0 +1,48 @@
+/** A section of the Running panel: sessions on this machine, with buttons that end them. */
+import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { IRunningSessionManagers, IRunningSessions } from '@jupyterlab/running';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { Signal } from '@lumino/signaling';
+
+import { baseName } from '../models/notices';
+import { instancesWord, stateWord } from '../models/words';
+import { pathwaysIcon } from '../icon';
+import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+
+export const running: JupyterFrontEndPlugin<void> = {
+  id: 'pathways-jupyter:running',
+  description: 'Lists Pathways sessions in the Running panel.',
+  autoStart: true,
+  requires: [IPathways, IRunningSessionManagers],
+  optional: [ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    { model }: IPathways,
+    managers: IRunningSessionManagers,
+    translator: ITranslator | null
+  ) => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const end = (session: string) => void app.commands.execute(CommandIDs.disconnect, { session });
+    const changed = new Signal<object, void>(model);
+    model.changed.connect((_, facet) => facet === 'sessions' && changed.emit());
+    managers.add({
+      name: trans.__('Pathways sessions'),
+      supportsMultipleViews: false,
+      running: (): IRunningSessions.IRunningItem[] =>
+        model.sessions.map(session => ({
+          icon: () => pathwaysIcon,
+          label: () => baseName(session.notebook) || session.id,
+          labelTitle: () => trans.__('Session %1: %2', session.id, instancesWord(session.instances)),
+          detail: () => stateWord(trans, session),
+          open: () => void app.commands.execute(CommandIDs.showPanel),
+          shutdown: () => end(session.id)
+        })),
+      refreshRunning: () => undefined,
+      runningChanged: changed,
+      shutdownLabel: trans.__('Disconnect'),
+      shutdownAll: () => model.sessions.forEach(session => end(session.id)),
+      shutdownAllLabel: trans.__('Disconnect all'),
+      shutdownAllConfirmationText: trans.__('Disconnect every Pathways session on this machine?')
+    });
+  }
+};

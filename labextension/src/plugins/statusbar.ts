@@ -1,0 +1,48 @@
+/** One word in the status bar about the session of the notebook in front; nothing when it has none. */
+import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStatusBar } from '@jupyterlab/statusbar';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { ReactWidget } from '@jupyterlab/ui-components';
+import * as React from 'react';
+
+import { StatusItem } from '../components/StatusItem';
+import { preferences } from '../models/preferences';
+import { CommandIDs, DOMAIN, IPathways, SETTINGS } from '../tokens';
+
+export const statusbar: JupyterFrontEndPlugin<void> = {
+  id: 'pathways-jupyter:statusbar',
+  description: 'Shows the session of the notebook in front in the status bar.',
+  autoStart: true,
+  requires: [IPathways, IStatusBar],
+  optional: [ISettingRegistry, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    { model }: IPathways,
+    bar: IStatusBar,
+    registry: ISettingRegistry | null,
+    translator: ITranslator | null
+  ) => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    let wanted = true;
+    void registry?.load(SETTINGS).then(settings => {
+      const read = () => {
+        wanted = preferences(settings.composite).statusBar;
+        item.update();
+      };
+      settings.changed.connect(read);
+      read();
+    });
+    const item = ReactWidget.create(
+      React.createElement(StatusItem, { model, trans, open: () => void app.commands.execute(CommandIDs.showPanel) })
+    );
+    item.addClass('jp-Pathways');
+    bar.registerStatusItem('pathways-jupyter:session', {
+      item,
+      align: 'left',
+      rank: 20,
+      isActive: () => wanted && !!model.session,
+      activeStateChanged: model.changed as never
+    });
+  }
+};

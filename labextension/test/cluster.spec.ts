@@ -1,0 +1,31 @@
+import { Cluster } from '../src/models/cluster';
+import { slice } from './rows';
+
+const SCOPE = { context: '', namespace: '', kubeconfig: '', gke: '', local: true };
+const tables = (some: object) => ({ type: 'tables' as const, scope: SCOPE, reset: false, put: {}, drop: {}, ...some });
+
+describe('Cluster', () => {
+  it('sorts slice 10 after slice 9', () => {
+    const cluster = new Cluster(SCOPE);
+    cluster.apply(tables({ put: { slices: [slice({ id: 's/10' }), slice({ id: 's/9' })] } }));
+    expect(cluster.rows('slices').map(each => each.id)).toEqual(['s/9', 's/10']);
+  });
+
+  it('keeps rows that did not change as the same objects', () => {
+    const cluster = new Cluster(SCOPE);
+    cluster.apply(tables({ put: { slices: [slice({ id: 's/0' }), slice({ id: 's/1' })] } }));
+    const [first] = cluster.rows('slices');
+    cluster.apply(tables({ put: { slices: [slice({ id: 's/1', health: 'down' })] } }));
+    expect(cluster.rows('slices')[0]).toBe(first);
+    expect(cluster.rows('slices')[1].health).toBe('down');
+  });
+
+  it('drops rows, and all of them on a reset', () => {
+    const cluster = new Cluster(SCOPE);
+    cluster.apply(tables({ put: { slices: [slice({ id: 's/0' }), slice({ id: 's/1' })] } }));
+    cluster.apply(tables({ drop: { slices: ['s/0'] } }));
+    expect(cluster.rows('slices').map(each => each.id)).toEqual(['s/1']);
+    cluster.apply(tables({ reset: true }));
+    expect(cluster.rows('slices')).toEqual([]);
+  });
+});

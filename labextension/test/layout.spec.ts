@@ -1,0 +1,38 @@
+import { chipsPath, hostPlaces, layout, sliceSize } from '../src/models/layout';
+import { host, slice } from './rows';
+
+const many = (count: number, hosts: number) =>
+  Array.from({ length: count }, (_, index) => slice({ id: `s/${index}`, index, hosts: Array(hosts).fill(host()) }));
+
+describe('layout', () => {
+  it.each([1, 2, 24, 25, 200, 1000])('fits %i slices into the width, none over another', count => {
+    const drawing = layout(many(count, 4), 300);
+    expect(drawing.width).toBeLessThanOrEqual(300);
+    const seen = new Set(drawing.places.map(place => `${place.x},${place.y}`));
+    expect(seen.size).toBe(count);
+    for (const place of drawing.places) {
+      const size = sliceSize(place.slice, drawing.shape);
+      expect(place.x + size.width).toBeLessThanOrEqual(drawing.width);
+      expect(place.y + size.height).toBeLessThanOrEqual(drawing.height);
+    }
+  });
+
+  it('draws a slice that is wider than the panel all the same', () => {
+    expect(layout(many(1, 64), 40).places).toHaveLength(1);
+  });
+
+  it('has no size without slices', () => {
+    expect(layout([], 300).height).toBe(0);
+  });
+
+  it('puts the hosts of a slice beside and below each other', () => {
+    const [place] = layout(many(1, 4), 300).places;
+    const places = hostPlaces(place.slice, layout(many(1, 4), 300).shape);
+    expect(new Set(places.map(({ x, y }) => `${x},${y}`)).size).toBe(4);
+  });
+
+  it('draws one square a chip', () => {
+    const { shape } = layout(many(1, 1), 300);
+    expect(chipsPath(host({ chips: 8 }), 0, 0, shape).match(/z/g)).toHaveLength(8);
+  });
+});

@@ -1,0 +1,50 @@
+import { connectCell, connectLine, IChoice, missing } from '../src/models/line';
+
+const CHOICE: IChoice = {
+  local: false,
+  context: '',
+  namespace: '',
+  service: '',
+  instanceType: 'tpuv6e:2x2',
+  count: 2,
+  profile: '',
+  wait: false
+};
+
+describe('connectLine', () => {
+  it('names only what was chosen', () => {
+    expect(connectLine({ ...CHOICE, local: true })).toBe('%pathways connect --local --tpu tpuv6e:2x2=2');
+  });
+
+  it('leaves the context out for the embedded cluster', () => {
+    expect(connectLine({ ...CHOICE, local: true, context: 'gke' })).not.toContain('gke');
+  });
+
+  it('quotes what a shell would split', () => {
+    expect(connectLine({ ...CHOICE, context: 'my cluster' })).toContain('--context "my cluster"');
+  });
+
+  it('names every choice', () => {
+    const all = { ...CHOICE, context: 'c', namespace: 'n', service: 's', profile: 'p', wait: true };
+    expect(connectLine(all)).toBe(
+      '%pathways connect --context c --namespace n --service s --tpu tpuv6e:2x2=2 --profile p --wait'
+    );
+  });
+
+  it('makes a cell that works in a fresh kernel', () => {
+    expect(connectCell(CHOICE).split('\n')[0]).toBe('%load_ext pathways_jupyter');
+  });
+});
+
+describe('missing', () => {
+  it('wants a slice type where nothing else gives one', () => {
+    expect(missing({ ...CHOICE, instanceType: '' })).toBe('type');
+    expect(missing({ ...CHOICE, instanceType: '', profile: 'team' })).toBe('');
+  });
+
+  it('wants a whole number of slices', () => {
+    for (const count of [0, -1, 1.5, NaN]) {
+      expect(missing({ ...CHOICE, count })).toBe('count');
+    }
+  });
+});

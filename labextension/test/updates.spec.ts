@@ -1,0 +1,117 @@
+import { Api, Problem } from '../src/models/api';
+import { Model } from '../src/models/model';
+import { IBrowser, Updates } from '../src/models/updates';
+
+const SCOPE = { context: 'c', namespace: '', kubeconfig: '', gke: '', local: false };
+
+/** A socket that does what the test says. */
+class Socket {
+  readyState = 0;
+  sent: string[] = [];
+  onopen: (() => void) | null = null;
+  onmessage: ((event: { data: string }) => void) | null = null;
+  onclose: (() => void) | null = null;
+
+  send(text: string): void {
+    this.sent.push(text);
+  }
+  close(): void {
+    this.readyState = 3;
+  }
+  open(): void {
+    this.readyState = 1;
+    this.onopen?.();
+  }
+  drop(): void {
+    this.readyState = 3;
+    this.onclose?.();
+  }
+}
+
+class Page implements IBrowser {
+  sockets: Socket[] = [];
+  isHidden = false;
+  shown: (() => void)[] = [];
+
+  openSocket(): WebSocket {
+    this.sockets.push(new Socket());
+    return this.last as unknown as WebSocket;
+  }
+  hidden(): boolean {
+    return this.isHidden;
+  }
+  whenShown(then: () => void): void {
+    this.shown.push(then);
+  }
+  get last(): Socket {
+    return this.sockets[this.sockets.length - 1];
+  }
+}
+
+function start(version: () => Promise<{ version: string }> = async () => ({ version: '1' })) {
+  const page = new Page();
+  const model = new Model('1');
+  const updates = new Updates(model, { updatesUrl: 'ws://x', version } as unknown as Api, page);
+  updates.start();
+  return { page, model, updates };
+}
+
+describe('Updates', () => {
+  beforeEach(() => jest.useFakeTimers());
+  afterEach(() => jest.useRealTimers());
+
+  it('says what is looked at as soon as it is connected, and when that changes', () => {
+    const { page, updates } = start();
+    updates.look(SCOPE);
+    expect(page.last.sent).toEqual([]);
+    page.last.open();
+    updates.look(null);
+    expect(page.last.sent.map(text => JSON.parse(text).scope)).toEqual([SCOPE, null]);
+  });
+
+  it('connects again after the connection broke', async () => {
+    const { page, model } = start();
+    page.last.open();
+    page.last.drop();
+    expect(model.link.state).toBe('broken');
+    await jest.advanceTimersByTimeAsync(1000);
+    expect(page.sockets).toHaveLength(2);
+  });
+
+  it('waits longer each time', async () => {
+    const { page } = start();
+    for (let time = 0; time < 4; time++) {
+      page.last.drop();
+      await jest.advanceTimersByTimeAsync(40_000);
+    }
+    const before = page.sockets.length;
+    page.last.drop();
+    await jest.advanceTimersByTimeAsync(1000);
+    expect(page.sockets).toHaveLength(before);
+  });
+
+  it('does not try while the page is hidden', async () => {
+    const { page } = start();
+    page.isHidden = true;
+    page.last.drop();
+    await jest.advanceTimersByTimeAsync(60_000);
+    expect(page.sockets).toHaveLength(1);
+    page.shown.forEach(then => then());
+    expect(page.sockets).toHaveLength(2);
+  });
+
+  it.each([
+    [404, 'missing'],
+    [403, 'refused']
+  ])('gives up after a %i, until a person tries again', async (status, state) => {
+    const { page, model, updates } = start(async () => {
+      throw new Problem('', '', status);
+    });
+    page.last.drop();
+    await jest.advanceTimersByTimeAsync(60_000);
+    expect(model.link.state).toBe(state);
+    expect(page.sockets).toHaveLength(1);
+    updates.start();
+    expect(page.sockets).toHaveLength(2);
+  });
+});

@@ -1,0 +1,231 @@
+"""One cluster, watched once for all pages that look at it.
+
+Each kind of object is listed and watched once, whatever the number of pages; changes are collected for a moment and
+told as differences. Logs of proxies are followed as well, because only they tell which slices a proxy holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pathways_jupyter.errors import ApiError, PathwaysError
+from pathways_jupyter.kube.auth import Cluster
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, PODS, Object, Resource
+from pathways_jupyter.kube.pods import logs
+from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.server.tables import EMPTY, Tables, difference, tables
+from pathways_jupyter.service import discovery, names, status
+from pathways_jupyter.service.naming import current_user, label_value
+from pathways_jupyter.service.placement import Placement
+from pathways_jupyter.service.podstate import State, pod_state
+
+PATHWAYS_JOBS = Resource("pathways-job.pathways.domain", "v1", "pathwaysjobs", "PathwaysJob")
+RESOURCES = (PODS, JOBS, JOBSETS, PATHWAYS_JOBS)
+
+COLLECT_SECONDS = 0.05
+"""Changes come in bursts: one picture for all of a burst."""
+RETRY_SECONDS = 5.0
+"""Between attempts to reach a cluster that did not answer, or refused."""
+
+Listener = Callable[[dict[str, Any]], None]
+
+logger = logging.getLogger(__name__)
+
+
+class ClusterWatch:
+    """The tables of one namespace of one cluster, kept up to date while somebody listens.
+
+    Args:
+      cluster: Where to look; its namespace is the one that is watched.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._listeners: set[Listener] = set()
+        self._objects: dict[Resource, dict[str, Object]] = {}
+        self._synced: set[Resource] = set()
+        self._placements: dict[str, Placement] = {}
+        self._following: dict[str, asyncio.Task[None]] = {}
+        self._tables: Tables = EMPTY
+        self._hearing: dict[str, Any] = {"type": "hearing", "hearing": "loading", "problem": None}
+        self._dirty = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._me = label_value(current_user())
+
+    @property
+    def looked_at(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._listeners)
+
+    def add(self, listener: Listener) -> None:
+        """Tells `listener` what is known, and every change from now on."""
+        self._listeners.add(listener)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"watch {self.cluster.name}")
+        listener(self._hearing)
+        if self._ready.is_set():
+            listener(self._whole())
+
+    def remove(self, listener: Listener) -> None:
+        """Tells `listener` nothing any more."""
+        self._listeners.discard(listener)
+
+    async def services(self) -> list[dict[str, Any]]:
+        """The services with what each has free, once known.
+
+        Raises:
+          PathwaysError: The cluster cannot be heard.
+        """
+        await self._ready.wait()
+        problem = self._hearing["problem"]
+        if problem and self._hearing["hearing"] == "failed":
+            raise PathwaysError(problem["message"], hint=problem["hint"])
+        return list(self._tables["services"].values())
+
+    async def close(self) -> None:
+        """Ends all watches."""
+        for task in (self._task, *self._following.values()):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        self._following.clear()
+        self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with Client(self.cluster) as client, asyncio.TaskGroup() as group:
+                    for resource in RESOURCES:
+                        group.create_task(self._follow(client, resource))
+                    group.create_task(self._draw(client))
+            except* PathwaysError as failures:
+                error = _first(failures)
+                logger.info("cluster %s: %s", self.cluster.name, error)
+                self._hear("failed", error)
+            for task in self._following.values():
+                task.cancel()
+            self._following.clear()
+            self._synced.clear()
+            self._ready.set()
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _follow(self, client: Client, resource: Resource) -> None:
+        known = self._objects[resource] = {}
+        changes = watch(client, resource, namespace=self.cluster.namespace)
+        try:
+            async with contextlib.aclosing(changes):
+                async for change in changes:
+                    if change.type is ChangeType.LOST:
+                        self._hear("lost", change.error)
+                    elif change.type is ChangeType.SYNCED:
+                        self._synced.add(resource)
+                    elif change.type is ChangeType.DELETED:
+                        known.pop(_key(change.object), None)
+                    else:
+                        known[_key(change.object)] = change.object
+                    self._dirty.set()
+        except ApiError as error:
+            # A cluster need not have every kind: no PathwaysJobs is nothing to complain about.
+            if resource is not PATHWAYS_JOBS or error.status not in {403, 404}:
+                raise
+            self._synced.add(resource)
+            self._dirty.set()
+
+    async def _draw(self, client: Client) -> None:
+        while True:
+            await self._dirty.wait()
+            await asyncio.sleep(COLLECT_SECONDS)
+            self._dirty.clear()
+            if len(self._synced) < len(RESOURCES):
+                continue
+            before, self._tables = self._tables, self._picture(client)
+            first = not self._ready.is_set() or self._hearing["hearing"] != "live"
+            self._ready.set()
+            if first:
+                self._hear("live", None)
+                self._tell(self._whole())
+                continue
+            put, drop = difference(before, self._tables)
+            if put or drop:
+                self._tell({"type": "tables", "reset": False, "put": put, "drop": drop})
+
+    def _picture(self, client: Client) -> Tables:
+        pods = list(self._objects[PODS].values())
+        jobs = list(self._objects[JOBS].values())
+        jobsets = list(self._objects[JOBSETS].values())
+        infos = discovery.of_jobsets(jobsets)
+        drawn = [(info, status.picture(info, pods=pods, jobs=jobs, placements=self._placements)) for info in infos]
+        self._follow_proxies(client, [service for _, service in drawn])
+        proxies = {holder.job for _, service in drawn for holder in service.holders}
+        shown = [*self._objects[PATHWAYS_JOBS].values(), *jobsets]
+        shown += [job for job in jobs if job["metadata"]["name"] in proxies]
+        return tables(drawn, heads=_heads(pods), me=self._me, jobs=shown)
+
+    def _follow_proxies(self, client: Client, services: list[status.Service]) -> None:
+        wanted = {holder.pod: holder.job for service in services for holder in service.holders if holder.pod}
+        for pod in [pod for pod in self._following if pod not in wanted]:
+            self._following.pop(pod).cancel()
+        gone = set(self._placements) - set(wanted.values())
+        for job in gone:
+            del self._placements[job]
+        ready = {_key(pod) for pod in self._objects[PODS].values() if pod_state(pod)[0] is State.READY}
+        for pod, job in wanted.items():
+            if pod not in self._following and pod in ready:
+                self._following[pod] = asyncio.create_task(self._follow_log(client, pod, job))
+
+    async def _follow_log(self, client: Client, pod: str, job: str) -> None:
+        placement = Placement()
+        lines = logs(client, pod, namespace=self.cluster.namespace, container=names.PROXY_CONTAINER, follow=True)
+        try:
+            async with contextlib.aclosing(lines):
+                async for line in lines:
+                    if placement.feed(line) is not None or job not in self._placements:
+                        self._placements[job] = placement
+                        self._dirty.set()
+        except PathwaysError as error:
+            # Who holds which slice is then not known, and drawn so.
+            logger.info("log of %s: %s", pod, error)
+
+    def _hear(self, hearing: str, error: PathwaysError | None) -> None:
+        problem = {"message": str(error), "hint": error.hint} if error is not None else None
+        said = {"type": "hearing", "hearing": hearing, "problem": problem}
+        if said != self._hearing:
+            self._hearing = said
+            self._tell(said)
+
+    def _whole(self) -> dict[str, Any]:
+        put = {name: list(rows.values()) for name, rows in self._tables.items()}
+        return {"type": "tables", "reset": True, "put": put, "drop": {}}
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        for listener in list(self._listeners):
+            listener(message)
+
+
+def _key(item: Object) -> str:
+    return str(item["metadata"]["name"])
+
+
+def _heads(pods: list[Object]) -> Mapping[str, str]:
+    """Names of the resource managers' pods, by service."""
+    labelled = ((pod, pod["metadata"].get("labels") or {}) for pod in pods)
+    return {
+        str(labels.get(names.JOBSET_NAME_LABEL)): _key(pod)
+        for pod, labels in labelled
+        if labels.get(names.REPLICATED_JOB_LABEL) == names.HEAD_JOB
+    }
+
+
+def _first(failures: BaseExceptionGroup[PathwaysError]) -> PathwaysError:
+    error: BaseException = failures
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, PathwaysError)
+    return error

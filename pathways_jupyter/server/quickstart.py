@@ -1,0 +1,54 @@
+"""The notebook that the launcher's card opens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jupyter_core.utils import ensure_async
+
+PATH = "pathways-quickstart.ipynb"
+
+_CELLS = (
+    (
+        "markdown",
+        "# TPUs in this notebook\n\n`--local` uses a small cluster on this machine. For yours, use `--context`, or the "
+        "Connect button in the sidebar.",
+    ),
+    ("code", "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2"),
+    ("code", "import jax\n\njax.devices()"),
+    (
+        "code",
+        "import jax.numpy as jnp\nfrom jax.sharding import NamedSharding, PartitionSpec as P\n\n"
+        'mesh = jax.make_mesh((len(jax.devices()),), ("chips",))\n'
+        'x = jax.device_put(jnp.ones((1024, 1024)), NamedSharding(mesh, P("chips")))\n'
+        "jax.jit(lambda x: (x @ x.T).sum())(x)",
+    ),
+    ("code", "%pathways slices"),
+    ("code", "%pathways disconnect"),
+)
+
+
+async def place(contents: Any) -> str:
+    """Writes the notebook unless it is there, and returns its path.
+
+    Args:
+      contents: The server's contents manager.
+    """
+    if not await ensure_async(contents.file_exists(PATH)):
+        await ensure_async(contents.save({"type": "notebook", "format": "json", "content": notebook()}, PATH))
+    return PATH
+
+
+def notebook() -> dict[str, Any]:
+    """The notebook as JSON values."""
+    return {
+        "cells": [_cell(kind, source, index) for index, (kind, source) in enumerate(_CELLS)],
+        "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
+def _cell(kind: str, source: str, index: int) -> dict[str, Any]:
+    cell: dict[str, Any] = {"id": f"quickstart-{index}", "cell_type": kind, "metadata": {}, "source": source}
+    return cell | ({"outputs": [], "execution_count": None} if kind == "code" else {})

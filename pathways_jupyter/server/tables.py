@@ -1,0 +1,184 @@
+"""What the sidebar shows of a cluster, as rows of JSON values, and what changed from one picture to the next.
+
+The TypeScript side of it is labextension/src/models/wire.ts: change both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pathways_jupyter import tpu
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.kube.credentials import parse_time
+from pathways_jupyter.kube.objects import Object
+from pathways_jupyter.service import names
+from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.podstate import State
+from pathways_jupyter.service.status import Holder, Service, Slice
+
+Row = dict[str, Any]
+Tables = dict[str, dict[str, Row]]
+"""Rows by table (``slices``, ``services``, ``proxies``, ``jobs``) and id."""
+
+EMPTY: Tables = {"slices": {}, "services": {}, "proxies": {}, "jobs": {}}
+
+
+def tables(
+    services: Sequence[tuple[ServiceInfo, Service]],
+    *,
+    heads: Mapping[str, str],
+    me: str,
+    jobs: Iterable[Object],
+) -> Tables:
+    """The tables of a cluster.
+
+    Args:
+      services: What each service says of itself, and its picture.
+      heads: Name of the resource manager's pod, by service.
+      me: The user label's value of whoever looks.
+      jobs: JobSets, PathwaysJobs and proxy Jobs.
+    """
+    drawn: Tables = {name: {} for name in EMPTY}
+    for info, service in services:
+        place = f"{service.namespace}/{service.name}"
+        chips = _chips(service.instance_type)
+        drawn["services"][place] = _service(place, info, service, heads.get(service.name, ""), sum(chips))
+        for each in service.slices:
+            row = _slice(f"{place}/{each.index}", service, each, chips, me)
+            drawn["slices"][row["id"]] = row
+        for holder in service.holders:
+            drawn["proxies"][f"{service.namespace}/{holder.job}"] = _proxy(service, holder, me)
+    for job in jobs:
+        row = _job(job)
+        drawn["jobs"][row["id"]] = row
+    return drawn
+
+
+def difference(before: Tables, now: Tables) -> tuple[dict[str, list[Row]], dict[str, list[str]]]:
+    """Rows to put and ids to drop, by table, that lead from `before` to `now`."""
+    put: dict[str, list[Row]] = {}
+    drop: dict[str, list[str]] = {}
+    for name, rows in now.items():
+        former = before.get(name, {})
+        changed = [row for key, row in rows.items() if former.get(key) != row]
+        gone = [key for key in former if key not in rows]
+        put |= {name: changed} if changed else {}
+        drop |= {name: gone} if gone else {}
+    return put, drop
+
+
+def _service(place: str, info: ServiceInfo, service: Service, head: str, chips: int) -> Row:
+    return {
+        "id": place,
+        "name": service.name,
+        "namespace": service.namespace,
+        "address": service.address,
+        "version": info.server_image.rpartition(":")[2] if ":" in info.server_image else "",
+        "health": State.READY if service.ready else State.STARTING if not info.started else State.DOWN,
+        "pod": head,
+        "capacity": [
+            {
+                "instance_type": service.instance_type,
+                "chips": chips,
+                "total": len(service.slices),
+                "ready": sum(1 for each in service.slices if each.state is State.READY),
+                "free": service.free,
+            }
+        ]
+        if service.instance_type
+        else [],
+    }
+
+
+def _slice(key: str, service: Service, each: Slice, chips: Sequence[int], me: str) -> Row:
+    holder = each.held_by
+    return {
+        "id": key,
+        "service": service.name,
+        "index": each.index,
+        "instance_type": service.instance_type,
+        "health": each.state,
+        "hosts": [
+            {
+                "pod": host.pod,
+                "node": host.node,
+                "health": host.state,
+                "chips": chips[host.index] if host.index < len(chips) else 1,
+                "reason": host.reason,
+            }
+            for host in each.hosts
+        ],
+        "holder": {
+            "session": holder.session,
+            "user": holder.user,
+            "since": holder.since,
+            "mine": bool(me) and holder.user == me,
+        }
+        if holder
+        else None,
+    }
+
+
+def _proxy(service: Service, holder: Holder, me: str) -> Row:
+    placed = holder.placed
+    health = State.STARTING if not holder.pod or placed == 0 or placed is None else State.READY
+    return {
+        "id": f"{service.namespace}/{holder.job}",
+        "session": holder.session,
+        "user": holder.user,
+        "service": service.name,
+        "notebook": holder.notebook,
+        "health": health,
+        "slices": [str(each.index) for each in service.slices if each.held_by == holder],
+        "created": holder.since,
+        "mine": bool(me) and holder.user == me,
+        "pod": holder.pod,
+    }
+
+
+def _job(job: Object) -> Row:
+    metadata = job["metadata"]
+    kind = str(job.get("kind") or "Job")
+    state, message = _job_state(job)
+    name, namespace = str(metadata["name"]), str(metadata.get("namespace") or "")
+    return {
+        "id": f"{kind}/{namespace}/{name}",
+        "kind": "Proxy" if kind == "Job" and _is_ours(job) else kind,
+        "name": name,
+        "namespace": namespace,
+        "state": state,
+        "message": message,
+        "created": parse_time(str(metadata.get("creationTimestamp") or "1970-01-01T00:00:00Z")),
+    }
+
+
+def _job_state(job: Object) -> tuple[str, str]:
+    """One word for all three kinds: Kubernetes has a dozen for them."""
+    status = job.get("status") or {}
+    holds = {each.get("type"): each for each in status.get("conditions") or () if each.get("status") == "True"}
+    for kind, word in (
+        ("Failed", "Failed"),
+        ("Completed", "Completed"),
+        ("Complete", "Completed"),
+        ("Suspended", "Suspended"),
+    ):
+        if kind in holds:
+            return word, str(holds[kind].get("message") or "")
+    if job["metadata"].get("deletionTimestamp"):
+        return "Ending", ""
+    running = "Running" in holds or "StartupPolicyCompleted" in holds or bool(status.get("ready"))
+    return ("Running" if running else "Pending"), ""
+
+
+def _is_ours(job: Object) -> bool:
+    return (job["metadata"].get("labels") or {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
+
+
+def _chips(instance_type: str) -> list[int]:
+    """Chips on each host of a slice; nothing is known of types that are not in the catalogue."""
+    try:
+        parsed = tpu.parse_instance_type(instance_type)
+    except ConfigError:
+        return []
+    return [parsed.chips_per_host] * parsed.hosts
