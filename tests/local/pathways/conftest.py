@@ -94,6 +94,7 @@ class Client:
         )
         self.log = Lines(self.process.stderr)
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._unfinished = 0
         threading.Thread(target=self._read, daemon=True).start()
 
     def start(self, code: str) -> None:
@@ -101,15 +102,20 @@ class Client:
         request = {"code": textwrap.dedent(code), "name": f"snippet-{next(_numbers)}"}
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
+        self._unfinished += 1
 
     def finish(self, deadline: float = DEADLINE) -> Any:
         """The variable `result` after the oldest snippet that was not finished; its error is raised."""
         answer = json.loads(self._answers.get(timeout=deadline))
+        self._unfinished -= 1
         if "error" in answer:
             raise RemoteError(answer["message"], answer["traceback"])
         return answer["value"]
 
     def run(self, code: str, deadline: float = DEADLINE) -> Any:
+        while self._unfinished:
+            with contextlib.suppress(RemoteError):
+                self.finish(deadline)
         self.start(code)
         return self.finish(deadline)
 

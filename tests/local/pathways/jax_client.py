@@ -18,9 +18,9 @@ os.environ["JAX_BACKEND_TARGET"] = target
 os.environ["IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"] = "true"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
-import jax
-from jax.extend import backend
-from jax.extend.backend import ifrt_proxy
+import jax  # noqa: E402  (JAX reads the environment when it is imported)
+from jax.extend import backend  # noqa: E402
+from jax.extend.backend import ifrt_proxy  # noqa: E402
 
 if target:
     backend.register_backend_factory(
@@ -29,7 +29,7 @@ if target:
 else:
     jax.config.update("jax_num_cpu_devices", 8)
 
-names: dict[str, object] = {"__name__": "__main__"}
+names: dict[str, object] = {"__name__": "__main__", "jax": jax}
 for line in sys.stdin:
     request = json.loads(line)
     try:

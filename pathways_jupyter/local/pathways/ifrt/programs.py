@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt import dtypes
+from pathways_jupyter.local.pathways.ifrt import dtypes, statuses
 
+_CHIP_KERNEL = "tpu_custom_call"
 _DONATION_ATTRIBUTES = frozenset({"tf.aliasing_output", "jax.buffer_donor"})
 
 
@@ -35,7 +36,7 @@ def read_program(artifact: bytes) -> Program:
     """Reads a StableHLO portable artifact.
 
     Raises:
-      StatusError: A result has an element type that does not exist here.
+      StatusError: The program needs a real TPU, or a result has an element type that does not exist here.
       Exception: What MLIR raises for bytes that are no such artifact.
     """
     from jax._src.interpreters import mlir
@@ -97,7 +98,10 @@ def _replace_tpu_calls(module: Any) -> bool:
     from jaxlib.mlir.dialects import func
 
     lowerings = _cpu_lowerings()
-    calls = [each for each in _walk(module.operation) if _target(each) in lowerings]
+    targets = [(each, target) for each in _walk(module.operation) if (target := _target(each))]
+    if any(target == _CHIP_KERNEL for _, target in targets):
+        raise statuses.unimplemented("the program has TPU kernels (Pallas), which cannot run on this cluster's CPUs")
+    calls = [each for each, target in targets if target in lowerings]
     for number, call in enumerate(calls):
         operand = call.operands[0].type
         entry = _lowered_into(module, lowerings[_target(call)], operand, f"cpu_{_target(call)}_{number}")

@@ -222,7 +222,8 @@ class Answer:
 
     def fail(self, error: StatusError) -> None:
         """Answers with an error."""
-        self._response.ClearField(self._response.WhichOneof("response") or "response_metadata")
+        if self.body is not None:
+            self._response.ClearField(self._response.WhichOneof("response"))
         metadata = self._response.response_metadata
         error.write_to(metadata.status)
         self._session._send(self._response, self._context, ok=False, uncounted=True)

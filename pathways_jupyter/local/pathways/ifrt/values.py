@@ -109,14 +109,13 @@ def read_host(raw: memoryview, spec_kind: int, shape: tuple[int, ...], strides: 
     if spec_kind == dtypes.STRING:
         return tuple(wire.StringArrayContents.FromString(raw).strings)
     dtype = dtypes.to_numpy(spec_kind)
-    count = int(np.prod(shape, dtype=np.int64))
-    if count == 0:
+    if 0 in shape:
         return np.zeros(shape, dtype)
-    last = sum((axis - 1) * step for axis, step in zip(shape, strides, strict=True)) if strides else 0
-    if (last + dtype.itemsize if strides else count * dtype.itemsize) > len(raw) or (strides and min(strides) < 0):
-        raise statuses.invalid(f"a host buffer of {len(raw)} bytes is too small for shape {shape} of {dtype}")
-    flat = np.frombuffer(raw, dtype=dtype, count=len(raw) // dtype.itemsize)
-    return np.lib.stride_tricks.as_strided(flat, shape, strides) if strides else flat[:count].reshape(shape)
+    try:
+        # numpy checks that the array lies within the bytes. Not as_strided: that cannot take all of ml_dtypes' types.
+        return np.ndarray(shape, dtype, buffer=raw, strides=strides)
+    except (TypeError, ValueError) as error:
+        raise statuses.invalid(f"a host buffer of {len(raw)} bytes does not hold {dtype}{list(shape)}") from error
 
 
 @lru_cache(maxsize=4096)
@@ -129,7 +128,7 @@ def _aval(kind: int, shape: tuple[int, ...]) -> Any:
 def _laid_out(array: np.ndarray, strides: tuple[int, ...]) -> np.ndarray:
     span = sum((axis - 1) * step for axis, step in zip(array.shape, strides, strict=True)) // array.itemsize + 1
     target = np.zeros(span, array.dtype)
-    np.lib.stride_tricks.as_strided(target, array.shape, strides)[...] = array
+    np.ndarray(array.shape, array.dtype, buffer=_bytes_of(target), strides=strides)[...] = array
     return target
 
 

@@ -1,0 +1,157 @@
+"""A client that speaks the protocol message by message, to say what JAX would never say."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+
+import grpc
+import numpy as np
+import pytest
+
+from pathways_jupyter.local.pathways.ifrt import dtypes, wire
+from pathways_jupyter.local.pathways.ifrt.statuses import Code
+
+_DEADLINE = 60.0
+
+
+class RawSession:
+    """One session; every request gets its answer by `answer`, in any order."""
+
+    def __init__(self, target: str, version: tuple[int, int] = (25, 3)) -> None:
+        self.channel = grpc.insecure_channel(target.removeprefix("grpc://"))
+        metadata = wire.SessionMetadata()
+        metadata.version.protocol_version, metadata.version.ifrt_serdes_version_number = version
+        self._requests: queue.SimpleQueue = queue.SimpleQueue()
+        self._answers: dict[int, object] = {}
+        self._changed = threading.Condition()
+        self._ops, self._handles = itertools.count(1), itertools.count(1)
+        self.ended = threading.Event()
+        self._responses = self.channel.stream_stream(
+            f"/{wire.SERVICE}/IfrtSession",
+            request_serializer=lambda each: each if isinstance(each, bytes) else each.SerializeToString(),
+            response_deserializer=wire.IfrtResponse.FromString,
+        )(
+            iter(self._requests.get, None),
+            metadata=[(wire.SESSION_METADATA_KEY, metadata.SerializeToString())],
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+        self.id = self.call("init").session_id
+
+    def send(self, name: str, fill=lambda message: None, **fields) -> int:
+        request = wire.IfrtRequest()
+        request.request_metadata.op_id = next(self._ops)
+        message = getattr(request, f"{name}_request")
+        message.SetInParent()
+        for field, value in fields.items():
+            if isinstance(value, list):
+                getattr(message, field).extend(value)
+            else:
+                setattr(message, field, value)
+        fill(message)
+        self._requests.put(request)
+        return request.request_metadata.op_id
+
+    def send_bytes(self, data: bytes) -> None:
+        self._requests.put(data)
+
+    def answer(self, op: int):
+        """The whole response, whatever its status."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: op in self._answers or self.ended.is_set(), _DEADLINE)
+            return self._answers.pop(op)
+
+    def answered(self, op: int) -> bool:
+        with self._changed:
+            return op in self._answers
+
+    def call(self, name: str, fill=lambda message: None, **fields):
+        """The answer's message; an error is raised."""
+        response = self.answer(self.send(name, fill, **fields))
+        status = response.response_metadata.status
+        if status.code:
+            raise RequestError(Code(status.code), status.message)
+        return getattr(response, f"{name}_response")
+
+    def handle(self) -> int:
+        return next(self._handles)
+
+    def make_array(self, values: np.ndarray, *, device: int = 0, store: bool = True) -> tuple[int, int]:
+        """Asks for an array; returns its handle, and that of its host buffer, which `store` may send later."""
+        array, buffer = self.handle(), self.handle()
+
+        def fill(message) -> None:
+            message.dtype.kind = dtypes.from_numpy(values.dtype)
+            message.shape.SetInParent()
+            message.shape.dims.extend(values.shape)
+            single(message.sharding, device)
+
+        if store:
+            self.store(buffer, values.tobytes())
+        self.call("make_array_from_host_buffer", fill, array_handle=array, host_buffer_handle=buffer)
+        return array, buffer
+
+    def store(self, buffer: int, data: bytes, *, session: int | None = None, size: int | None = None) -> None:
+        metadata = wire.StoreMetadata(
+            session_id=self.id if session is None else session,
+            handle=buffer,
+            buffer_size=len(data) if size is None else size,
+        )
+        self.channel.stream_unary(f"/{wire.SERVICE}/HostBufferStore")(
+            iter([wire.chunk_message(memoryview(data))]),
+            metadata=[(wire.STORE_METADATA_KEY, metadata.SerializeToString())],
+            timeout=_DEADLINE,
+        )
+
+    def read(self, array: int, dtype) -> np.ndarray:
+        buffer = self.handle()
+        self.call("copy_to_host_buffer", array_handle=array, host_buffer_handle=buffer)
+        chunks = self.channel.unary_stream(
+            f"/{wire.SERVICE}/HostBufferLookup", request_serializer=wire.LookupRequest.SerializeToString
+        )(wire.LookupRequest(session_id=self.id, handle=buffer), timeout=_DEADLINE)
+        return np.frombuffer(b"".join(bytes(wire.parse_chunk(each)) for each in chunks), dtype)
+
+    def close(self) -> None:
+        self._responses.cancel()
+        self._requests.put(None)
+        self.channel.close()
+
+    def _read(self) -> None:
+        try:
+            for response in self._responses:
+                with self._changed:
+                    self._answers[response.response_metadata.op_id] = response
+                    self._changed.notify_all()
+        except grpc.RpcError:
+            pass
+        finally:
+            with self._changed:
+                self.ended.set()
+                self._changed.notify_all()
+
+
+class RequestError(Exception):
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(f"{code.name}: {message}")
+        self.code = code
+
+
+def single(message, device: int) -> None:
+    """Fills a ShardingProto with one device."""
+    message.serialized_sharding.type_name = "xla::ifrt::SingleDeviceSharding"
+    message.serialized_sharding.data = wire.SingleDeviceSharding(device_id=device).SerializeToString()
+
+
+@pytest.fixture
+def raw(service):
+    """Opens sessions of that kind on the proxy."""
+    opened: list[RawSession] = []
+
+    def open_session(**options) -> RawSession:
+        opened.append(RawSession(service.target("proxy"), **options))
+        return opened[-1]
+
+    yield open_session
+    for session in opened:
+        session.close()

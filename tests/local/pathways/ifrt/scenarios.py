@@ -1,0 +1,301 @@
+"""Programs that must give the same through a proxy as on plain CPU devices; both run this very file.
+
+Each function returns a tree of arrays. Eight devices are there either way, two "slices" of four.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec as P
+
+SCENARIOS = {}
+
+
+def scenario(function):
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+def devices():
+    return jax.devices()[:8]
+
+
+def mesh(*shape_and_names):
+    shape, names = shape_and_names or ((8,), ("x",))
+    return Mesh(np.array(devices()).reshape(shape), names)
+
+
+@scenario
+def jit_grad_and_vmap():
+    x = jnp.linspace(-2, 2, 12).reshape(3, 4)
+    function = jax.jit(lambda x: jnp.sum(jnp.tanh(x) * x))
+    return jax.jit(jnp.cumsum)(x), jax.grad(function)(x), jax.jit(jax.vmap(function))(x)
+
+
+@scenario
+def control_flow():
+    carry, rows = jax.jit(lambda x: jax.lax.scan(lambda c, _: (c * 1.1, c), x, None, length=10))(1.0)
+    steps = jax.jit(lambda n: jax.lax.while_loop(lambda i: i < n, lambda i: i + 3, 0))(20)
+    branch = jax.jit(lambda i: jax.lax.switch(i, [lambda: 1.0, lambda: 2.0, lambda: 3.0]))(2)
+    return carry, rows, steps, branch
+
+
+@scenario
+def random_numbers():
+    key = jax.random.key(3)
+    keys = jax.random.split(key, 4)
+    draws = jax.vmap(lambda k: jax.random.normal(k, (5,)))(keys)
+    return jax.random.key_data(keys), draws, jax.random.permutation(key, 10), jax.random.bernoulli(key, shape=(7,))
+
+
+@scenario
+def keys_sharded_over_all_devices():
+    keys = jax.device_put(jax.random.split(jax.random.key(0), 8), NamedSharding(mesh(), P("x")))
+    return jax.jit(jax.vmap(lambda k: jax.random.uniform(k, (3,))))(keys), jax.random.key_data(keys)
+
+
+@scenario
+def named_sharding_over_all_devices():
+    grid = mesh((2, 4), ("slice", "x"))
+    x = jax.device_put(np.arange(64.0, dtype="f4").reshape(8, 8), NamedSharding(grid, P("slice", "x")))
+    w = jax.device_put(np.ones((8, 4), "f4"), NamedSharding(grid, P()))
+    product = jax.jit(lambda x, w: x @ w, out_shardings=NamedSharding(grid, P("slice", "x")))(x, w)
+    assert product.sharding.spec == P("slice", "x")
+    shards = [shard.data for shard in x.addressable_shards]
+    return product, jax.jit(jnp.sum)(x), shards[3], jnp.sort(x, axis=0)[::-1]
+
+
+@scenario
+def shard_map_collectives():
+    grid = mesh((2, 4), ("slice", "x"))
+    line = mesh()
+    x = jnp.arange(16.0)
+    total = jax.jit(
+        jax.shard_map(lambda x: jax.lax.psum(x, ("slice", "x")), mesh=grid, in_specs=P(("slice", "x")), out_specs=P())
+    )
+    around = jax.jit(
+        jax.shard_map(
+            lambda x: jax.lax.ppermute(x, "x", [(i, (i + 1) % 8) for i in range(8)]),
+            mesh=line,
+            in_specs=P("x"),
+            out_specs=P("x"),
+        )
+    )
+    gathered = jax.jit(
+        jax.shard_map(
+            lambda x: jax.lax.all_gather(x, "x", tiled=True),
+            mesh=line,
+            in_specs=P("x"),
+            out_specs=P(),
+            check_vma=False,
+        )
+    )
+    return total(x), around(x), gathered(x)
+
+
+@scenario
+def pmap():
+    return jax.pmap(lambda x: jax.lax.psum(x, "i") + x, axis_name="i", devices=devices())(np.arange(8.0))
+
+
+@scenario
+def donation():
+    step = jax.jit(lambda x: x * 2 + 1, donate_argnums=0)
+    x = jax.device_put(np.ones((8, 4), "f4"), NamedSharding(mesh(), P("x")))
+    y = step(x)
+    assert x.is_deleted()
+    for _ in range(5):
+        y = step(y)
+    return y
+
+
+@scenario
+def moves_between_devices_and_slices():
+    first, second = (Mesh(np.array(devices()[each : each + 4]), ("x",)) for each in (0, 4))
+    x = jax.device_put(np.arange(64.0).reshape(8, 8), NamedSharding(first, P("x")))
+    other_slice = jax.device_put(x, NamedSharding(second, P("x")))
+    other_axis = jax.device_put(x, NamedSharding(first, P(None, "x")))
+    one = jax.device_put(x, devices()[5])
+    assert one.devices() == {devices()[5]}
+    return other_slice * 2, other_axis, one, jax.device_put(one, NamedSharding(mesh(), P("x")))
+
+
+@scenario
+def arrays_made_from_their_parts():
+    sharding = NamedSharding(mesh(), P("x"))
+    parts = [jax.device_put(np.full((1, 2), i, "f4"), device) for i, device in enumerate(devices())]
+    joined = jax.make_array_from_single_device_arrays((8, 2), sharding, parts)
+    called = jax.make_array_from_callback((8, 2), sharding, lambda index: np.ones((8, 2), "f4")[index])
+    return joined, called + 1, joined.addressable_shards[2].data
+
+
+@scenario
+def every_dtype():
+    found = {}
+    names = ["bool", "int4", "int8", "int16", "int32", "uint4", "uint8", "uint16", "uint32", "float16", "bfloat16"]
+    names += ["float32", "complex64", "float8_e4m3fn", "float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fnuz"]
+    names += ["float8_e5m2"]
+    for name in names:
+        x = jnp.asarray(np.arange(6).reshape(2, 3) % 2, dtype=name)
+        found[name] = (jnp.asarray(np.asarray(x)), jnp.concatenate([x, x], axis=1))
+    return found
+
+
+@scenario
+def low_precision_arithmetic():
+    x = jnp.linspace(-1, 1, 64).reshape(8, 8)
+    half = x.astype(jnp.bfloat16)
+    eighth = x.astype(jnp.float8_e4m3fn)
+    return half @ half, (eighth.astype(jnp.bfloat16) @ half).astype(jnp.float8_e5m2)
+
+
+@scenario
+def sixty_four_bits():
+    with jax.enable_x64(True):
+        return jnp.arange(5, dtype="float64") / 3, jnp.arange(5) + 2**40
+
+
+@scenario
+def odd_shapes_and_layouts():
+    fortran = np.asfortranarray(np.arange(24.0, dtype="f4").reshape(4, 6))
+    stepped = np.arange(48).reshape(8, 6)[::2, ::3]
+    backwards = np.arange(6)[::-1]
+    return [jax.device_put(each) for each in (fortran, stepped, backwards, np.zeros((0, 3)), np.float32(3))]
+
+
+@scenario
+def linear_algebra():
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(6, 6)).astype("f4")
+    symmetric = a @ a.T + 6 * np.eye(6, dtype="f4")
+    lu = jax.jit(jax.lax.linalg.lu)(jnp.stack([a, symmetric]))
+    q, r = jnp.linalg.qr(a)
+    return {
+        "solve": jnp.linalg.solve(a, np.ones(6, "f4")),
+        "lu": lu,
+        "det": jnp.linalg.det(symmetric),
+        "cholesky": jnp.linalg.cholesky(symmetric),
+        "qr": q @ r,
+        "eigenvalues": jnp.linalg.eigh(symmetric)[0],
+        "singular values": jnp.linalg.svd(a, compute_uv=False),
+        "fft": jnp.fft.fft(a),
+    }
+
+
+@scenario
+def convolution_and_top_k():
+    image = jax.random.normal(jax.random.key(0), (1, 3, 16, 16))
+    kernel = jax.random.normal(jax.random.key(1), (4, 3, 3, 3))
+    return jax.lax.conv(image, kernel, (1, 1), "SAME"), jax.lax.top_k(image.ravel(), 5)
+
+
+@scenario
+def memory_kinds():
+    host = SingleDeviceSharding(devices()[0], memory_kind="pinned_host")
+    device = SingleDeviceSharding(devices()[0], memory_kind="device")
+    x = jax.device_put(np.ones(4, "f4"), host)
+    assert x.sharding.memory_kind == "pinned_host"
+    there_and_back = jax.jit(lambda x: jax.device_put(jax.device_put(x * 2, host), device) + 1)
+    return x, jax.device_put(x, device), there_and_back(jnp.ones(4))
+
+
+@scenario
+def exported_programs():
+    from jax import export
+
+    exported = export.export(jax.jit(jnp.sin), platforms=("cpu", "tpu"))(jnp.ones(3))
+    return exported.call(jnp.arange(3.0))
+
+
+@scenario
+def analyses():
+    compiled = jax.jit(lambda x: x @ x).lower(jnp.ones((64, 64))).compile()
+    memory = compiled.memory_analysis()
+    assert "dot" in compiled.as_text()
+    return np.array([compiled.cost_analysis()["flops"], memory.argument_size_in_bytes, memory.output_size_in_bytes])
+
+
+@scenario
+def mlp_training():
+    keys = jax.random.split(jax.random.key(0), 3)
+    sharding = NamedSharding(mesh(), P("x"))
+    parameters = {"w1": jax.random.normal(keys[0], (8, 32)) / 3, "w2": jax.random.normal(keys[1], (32, 1)) / 6}
+    x = jax.device_put(jax.random.normal(keys[2], (64, 8)), sharding)
+    y = jnp.sum(x, 1, keepdims=True)
+    optimizer = optax.adamw(1e-2)
+
+    def loss(parameters):
+        return jnp.mean((jnp.tanh(x @ parameters["w1"]) @ parameters["w2"] - y) ** 2)
+
+    @partial(jax.jit, donate_argnums=(0, 1))
+    def step(parameters, state):
+        value, gradients = jax.value_and_grad(loss)(parameters)
+        updates, state = optimizer.update(gradients, state, parameters)
+        return optax.apply_updates(parameters, updates), state, value
+
+    state, values = optimizer.init(parameters), []
+    for _ in range(20):
+        parameters, state, value = step(parameters, state)
+        values.append(value)
+    return parameters, jnp.stack(values)
+
+
+@scenario
+def transformer_training():
+    grid = mesh((2, 4), ("data", "model"))
+    width, heads, length = 32, 4, 8
+    keys = iter(jax.random.split(jax.random.key(1), 8))
+    split = {"qkv": P(None, "model"), "out": P("model"), "up": P(None, "model"), "down": P("model"), "embed": P()}
+    shapes = {
+        "qkv": (width, 3 * width),
+        "out": (width, width),
+        "up": (width, 4 * width),
+        "down": (4 * width, width),
+        "embed": (64, width),
+    }
+    parameters = {
+        name: jax.device_put(jax.random.normal(next(keys), shape) * 0.1, NamedSharding(grid, split[name]))
+        for name, shape in shapes.items()
+    }
+    tokens = jax.random.randint(next(keys), (8, length + 1), 0, 64)
+    tokens = jax.device_put(tokens, NamedSharding(grid, P("data")))
+    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-2))
+
+    def forward(parameters, tokens):
+        x = parameters["embed"][tokens]
+        q, k, v = (each.reshape(*each.shape[:2], heads, -1) for each in jnp.split(x @ parameters["qkv"], 3, axis=-1))
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / jnp.sqrt(width / heads)
+        scores = jnp.where(jnp.tril(jnp.ones((length, length), bool)), scores, -1e9)
+        mixed = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v).reshape(x.shape)
+        x = x + mixed @ parameters["out"]
+        x = x + jax.nn.gelu(x @ parameters["up"]) @ parameters["down"]
+        return x @ parameters["embed"].T
+
+    def loss(parameters):
+        logits = forward(parameters, tokens[:, :-1])
+        return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:]).mean()
+
+    @jax.jit
+    def step(parameters, state):
+        value, gradients = jax.value_and_grad(loss)(parameters)
+        updates, state = optimizer.update(gradients, state)
+        return optax.apply_updates(parameters, updates), state, value
+
+    state, values = optimizer.init(parameters), []
+    for _ in range(5):
+        parameters, state, value = step(parameters, state)
+        values.append(value)
+    assert parameters["qkv"].sharding.is_equivalent_to(NamedSharding(grid, split["qkv"]), 2)
+    return parameters, jnp.stack(values)
+
+
+def run(name, path):
+    """Runs a scenario and saves what it returned."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(SCENARIOS[name]())]
+    # numpy does not write bfloat16 and the like.
+    np.savez(path, *[leaf if leaf.dtype.isbuiltin == 1 else leaf.astype(np.float64) for leaf in leaves])
+    return [f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves]

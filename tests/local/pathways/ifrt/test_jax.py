@@ -1,0 +1,123 @@
+"""JAX through a proxy gives what JAX gives on plain CPU devices."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+_SCENARIOS = Path(__file__).with_name("scenarios.py")
+
+
+def _names():
+    spec = importlib.util.spec_from_file_location("jax_scenarios", _SCENARIOS)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return list(module.SCENARIOS)
+
+
+@pytest.fixture(scope="module")
+def run(client, plain_client, tmp_path_factory):
+    """Runs a scenario on both sides at the same time."""
+    directory = tmp_path_factory.mktemp("results")
+    load = f"""
+        import sys
+        sys.path.insert(0, {str(_SCENARIOS.parent)!r})
+        import scenarios
+    """
+    client.run(load)
+    plain_client.run(load)
+
+    def run(name):
+        files = [directory / f"{name}-{side}.npz" for side in ("proxy", "plain")]
+        snippets = [f"result = scenarios.run({name!r}, {str(file)!r})" for file in files]
+        plain_client.start(snippets[1])
+        try:
+            kinds = client.run(snippets[0])
+        finally:
+            plain_kinds = plain_client.finish()
+        return (kinds, plain_kinds), [list(np.load(file).values()) for file in files]
+
+    return run
+
+
+@pytest.mark.parametrize("name", _names())
+def test_a_program_gives_the_same_as_on_plain_devices(run, name):
+    (kinds, plain_kinds), (found, wanted) = run(name)
+    assert kinds == plain_kinds
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5)
+
+
+def test_devices_look_like_the_chips_of_the_slices(client):
+    found = client.run("""
+        result = [
+            (d.platform, d.device_kind, d.slice_index, list(d.coords), d.core_on_chip, d.process_index)
+            for d in jax.devices()
+        ]
+    """)
+    squares = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]]
+    assert found == [["tpu", "TPU v6 lite", index, coords, 0, 0] for index in (0, 1) for coords in squares]
+
+
+def test_colocated_devices_stand_beside_the_chips(client):
+    found = client.run("""
+        from jax.experimental import colocated_python
+        beside = colocated_python.colocated_cpu_devices(jax.devices())
+        result = [(d.platform, d.id, d.slice_index) for d in beside]
+    """)
+    assert found == [["cpu", 8 + each, each // 4] for each in range(8)]
+
+
+def test_host_callbacks_are_refused_with_a_way_out(client):
+    with pytest.raises(Exception, match=r"UNIMPLEMENTED: host callbacks .* use colocated Python"):
+        client.run("""
+            import numpy as np
+            import jax.numpy as jnp
+            shape = jax.ShapeDtypeStruct((3,), "float32")
+            jax.jit(lambda x: jax.pure_callback(lambda a: np.asarray(a) * 2, shape, x))(jnp.ones(3))
+        """)
+
+
+def test_kernels_for_the_chip_itself_are_refused_with_the_reason(client):
+    with pytest.raises(Exception, match=r"UNIMPLEMENTED: .*TPU kernels \(Pallas\)"):
+        client.run("""
+            import jax.numpy as jnp
+            from jax.experimental import pallas as pl
+            def double(x, out):
+                out[...] = x[...] * 2
+            pl.pallas_call(double, out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32))(jnp.ones((8, 128)))
+        """)
+
+
+def test_a_burst_of_small_arrays_arrives_whole(client):
+    found = client.run("""
+        import numpy as np
+        arrays = [jax.device_put(np.full(3, each), jax.devices()[each % 8]) for each in range(5000)]
+        result = int(sum(np.asarray(each).sum() for each in arrays[::50])), len(arrays)
+        del arrays
+    """)
+    assert found == [3 * sum(range(0, 5000, 50)), 5000]
+
+
+def test_half_a_gigabyte_goes_there_and_back(client):
+    found = client.run("""
+        import numpy as np
+        sent = np.arange(512 << 18, dtype=np.float32)
+        array = jax.device_put(sent, jax.devices()[6])
+        result = bool(np.array_equal(np.asarray(array + 0), sent))
+        del sent, array
+    """)
+    assert found is True
+
+
+def test_a_program_that_fails_to_compile_says_why(client):
+    with pytest.raises(Exception, match=r"xla_no_such_flag"):
+        client.run("""
+            import jax.numpy as jnp
+            jax.jit(lambda x: x, compiler_options={"xla_no_such_flag": True})(jnp.ones(3))
+        """)
