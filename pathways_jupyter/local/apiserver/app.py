@@ -8,6 +8,7 @@ import logging
 import ssl
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 from aiohttp import web
 
@@ -134,8 +135,8 @@ class ApiServer:
         self._listener.close()
         transports = [each.transport for each in self._connections.connections]
         for transport in [*transports, *self._waiting, *(each.transport for each in self._upgraded)]:
-            if isinstance(transport, asyncio.Transport):
-                transport.abort()
+            if transport is not None:
+                cast("asyncio.Transport", transport).abort()
         for task in list(self._answering):
             task.cancel()
         if self._answering:
