@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
+from pathways_jupyter.errors import LocalClusterError
 from pathways_jupyter.local import images, pid_one
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.strategy import now
@@ -191,13 +192,14 @@ class Container:
         )
         probes = self._probes()
         self._environment = variables
-        self._open_log()
+        self.log = self._new_log()
         try:
             if not program.entry:
                 self._locate(argv, variables)
             process = await self._start(program, argv, variables)
-        except FileNotFoundError as error:
+        except (FileNotFoundError, LocalClusterError) as error:
             self._pod.record("Failed", f"Error: {error}", warning=True)
+            self.log.close()
             self._terminated(_START_FAILED, "StartError", now(), str(error))
             return _START_FAILED
         began = now()
@@ -214,7 +216,6 @@ class Container:
         finally:
             watching.cancel()
             self._process = None
-        assert self.log is not None
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.log.ended.wait(), _LAST_OUTPUT_SECONDS)
         self.log.close()
@@ -265,12 +266,12 @@ class Container:
             where = "no such file or directory" if "/" in name else "executable file not found in $PATH"
             raise FileNotFoundError(f'exec: "{name}": {where}')
 
-    def _open_log(self) -> None:
+    def _new_log(self) -> ContainerLog:
         if self.previous is not None:
             self.previous.remove()
         self.previous = self.log
         self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.log = ContainerLog(self._logs / f"{self.restarts}.log")
+        return ContainerLog(self._logs / f"{self.restarts}.log")
 
     def _probes(self) -> dict[str, Probe]:
         async def run(command: list[str]) -> int:

@@ -40,6 +40,18 @@ _SIDECAR = Program("pathways_jupyter.colocated.sidecar.server:main", warm=True)
 _OPERATOR = Program("pathways_jupyter.service.operator:main")
 _COMMAND = Program()
 
+COLD_MODULES = ("pathways_jupyter.local.pathways.resource_manager", "pathways_jupyter.local.pathways.worker")
+"""What the fork server of light programs imports beforehand."""
+WARM_MODULES = (
+    "grpc",
+    "jax",
+    "jax.experimental.colocated_python",
+    "jaxlib.mlir.dialects.func",
+    "jaxlib.mlir.ir",
+    "pathways_jupyter.local.pathways.proxy",
+)
+"""What the other one imports beforehand."""
+
 OPERATOR_IMAGE = "operator"
 _SIDECAR_IMAGE = "sidecar"
 

@@ -31,6 +31,7 @@ KILLED = 128 + signal.SIGKILL
 """Exit code of a process that SIGKILL ended."""
 
 _SINGLE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+_NOT_INHERITED = ("IFRT_", "JAX_", "XLA_")
 
 
 class Process:
@@ -80,6 +81,7 @@ class Spawner:
         self._processes: dict[str, Process] = {}
         self._names = itertools.count()
         self._closing = False
+        self._broken = False
         self.starts = 0
 
     def start(self) -> None:
@@ -100,13 +102,13 @@ class Spawner:
             if self._log is not None:
                 messages = stack.enter_context(self._log.open("ab"))
             program = subprocess.Popen(
-                [sys.executable, "-m", "pathways_jupyter.local.zygote", *map(str, inherited), *self._preload],
+                [sys.executable, "-P", "-m", "pathways_jupyter.local.zygote", *map(str, inherited), *self._preload],
                 stdin=subprocess.DEVNULL,
                 stdout=messages,
                 stderr=messages,
                 pass_fds=inherited,
                 start_new_session=True,
-                env={**os.environ, **dict.fromkeys(_SINGLE_THREAD, "1")},
+                env=_environment(),
             )
         requests.setblocking(False)
         link = self._link = _Link(program, requests, life)
@@ -145,8 +147,10 @@ class Spawner:
           streams: Descriptors to become 0, 1 and 2. They stay the caller's to close.
 
         Raises:
-          LocalClusterError: The cluster is shutting down.
+          LocalClusterError: The cluster is shutting down, or the fork server cannot be started.
         """
+        if self._broken:
+            raise LocalClusterError(f"The fork server cannot be started; {self._log or 'its output'} says why.")
         if self._closing or self._link is None:
             raise LocalClusterError("The cluster is shutting down; no process can be started.")
         identity = f"{next(self._names)}"
@@ -224,6 +228,7 @@ class Spawner:
         os.close(link.life)
         code = await asyncio.to_thread(link.program.wait)
         self._link = None
+        self._broken = not link.ready.is_set()
         link.ready.set()
         lost, self._processes = self._processes, {}
         for process in lost.values():
@@ -231,7 +236,8 @@ class Spawner:
                 processes.signal_group(process.pid, signal.SIGKILL)
         if not self._closing:
             _log.error("The fork server ended with code %s; %s processes ended with it.", code, len(lost))
-            self.start()
+            if not self._broken:
+                self.start()
         while not link.queue.empty():
             for descriptor in link.queue.get_nowait()[1]:
                 os.close(descriptor)
@@ -239,6 +245,12 @@ class Spawner:
             if not process.started.done():
                 process.started.set_result(0)
             process.ended.set_result(KILLED)
+
+
+def _environment() -> dict[str, str]:
+    """The fork server's variables: without those by which its own user steers JAX, and with one thread a library."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
+    return {**kept, **dict.fromkeys(_SINGLE_THREAD, "1")}
 
 
 async def _send_with(connection: socket.socket, data: bytes, descriptors: tuple[int, ...]) -> int:

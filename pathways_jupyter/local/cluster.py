@@ -1,0 +1,243 @@
+"""The front door to the cluster on this machine: start it, find it, end it.
+
+Light to import: the cluster itself runs in a process of its own (:mod:`~pathways_jupyter.local.daemon`), which outlives
+who started it and ends by itself when nobody uses it. From here on it is a cluster like any other: give its kubeconfig
+to whoever talks to Kubernetes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter import tpu
+from pathways_jupyter.errors import LocalClusterError
+from pathways_jupyter.local import control
+from pathways_jupyter.local.control import Order
+from pathways_jupyter.local.directory import ClusterDirectory, Record
+
+DEFAULT_INSTANCES: Mapping[str, int] = {"tpuv6e:2x2": 2}
+DEFAULT_IDLE_SECONDS = 1800.0
+CONTEXT = "pathways-local"
+
+_START_SECONDS = 60.0
+_READY_SECONDS = 120.0
+_STOP_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that runs on this machine.
+
+    Attributes:
+      directory: Where it keeps everything; gone when it ends.
+      kubeconfig: The administrator's; its only context is `context`.
+      pid: The daemon's process.
+      url: Where the API is served.
+      instances: Slices per instance type.
+    """
+
+    name: str
+    directory: Path
+    kubeconfig: Path
+    pid: int
+    url: str
+    instances: Mapping[str, int] = field(default_factory=dict)
+    context: str = CONTEXT
+
+    def restart_api(self) -> None:
+        """Restarts the API server in place: every connection drops, the state is read from disk, pods go on.
+
+        Raises:
+          LocalClusterError: The cluster has ended.
+        """
+        control.ask(_running(self.name).control, Order.RESTART_API, timeout=_START_SECONDS)
+
+    def wait(self, *, timeout: float = _READY_SECONDS) -> None:
+        """Waits until every service has all its slices.
+
+        Raises:
+          LocalClusterError: The cluster ended meanwhile, or is not ready in time.
+        """
+        try:
+            control.ask(_running(self.name).control, Order.WAIT, timeout=timeout)
+        except TimeoutError:
+            raise LocalClusterError(
+                f"The local cluster's service is not ready after {timeout:g} s.",
+                hint=f"Look at it: kubectl --kubeconfig {self.kubeconfig} get pods -A",
+            ) from None
+
+    def status(self) -> dict[str, Any]:
+        """What the daemon says of itself: ``ready``, ``busy``, ``services``, ``instances``, ``url``, ``pid``.
+
+        Raises:
+          LocalClusterError: The cluster has ended.
+        """
+        return control.ask(_running(self.name).control, Order.STATUS, timeout=_START_SECONDS)
+
+
+def up(
+    instances: Mapping[str, int] = DEFAULT_INSTANCES,
+    *,
+    name: str = "local",
+    idle_seconds: float = DEFAULT_IDLE_SECONDS,
+    wait: bool = True,
+    sidecar: bool = False,
+    hollow: bool = False,
+    port: int = 0,
+    repair_seconds: float | None = None,
+) -> Cluster:
+    """Starts a cluster with these slices, or gives the one of that name that runs.
+
+    Args:
+      instances: Slices per instance type; each type becomes a service of its own.
+      idle_seconds: The cluster ends after so long without a client or a Job.
+      wait: Return only when every slice is ready; else as soon as the API is served.
+      sidecar: Give every worker pod a colocated Python sidecar.
+      hollow: Only pretend to run the services' pods; for tests of scale.
+      port: Where to serve the API on 127.0.0.1; 0 for any free port.
+      repair_seconds: How long a deleted node stays away; None for the usual time.
+
+    Raises:
+      ConfigError: An instance type or a count cannot be used.
+      LocalClusterError: The cluster cannot be started, or one of that name runs with other slices.
+    """
+    wanted = {str(tpu.parse_instance_type(kind)): tpu.parse_count(count, kind) for kind, count in instances.items()}
+    settings: dict[str, Any] = {
+        "instances": wanted,
+        "idle_seconds": idle_seconds,
+        "sidecar": sidecar,
+        "hollow": hollow,
+        "port": port,
+    }
+    if repair_seconds is not None:
+        settings["repair_seconds"] = repair_seconds
+    place = ClusterDirectory(name)
+    with place.exclusively():
+        if not place.alive():
+            _start(place, settings)
+        record = _running(name)
+    cluster = _cluster(place, record)
+    if short := {kind: count for kind, count in wanted.items() if cluster.instances.get(kind, 0) < count}:
+        raise LocalClusterError(
+            f"The local cluster has {tpu.format_instances(cluster.instances)}, too few for "
+            f"{tpu.format_instances(short)}.",
+            hint="End it first, with what runs in it: pathways-jupyter local down",
+        )
+    if wait:
+        cluster.wait()
+    return cluster
+
+
+def ensure(instances: Mapping[str, int] = DEFAULT_INSTANCES, *, name: str = "local") -> Cluster:
+    """The running cluster, or a new one with at least these slices; see :func:`up` for the errors."""
+    return up(instances, name=name)
+
+
+def find(name: str = "local") -> Cluster | None:
+    """The cluster of that name, or None when it does not run."""
+    place = ClusterDirectory(name)
+    record = place.read() if place.alive() else None
+    return None if record is None else _cluster(place, record)
+
+
+def status(name: str = "local") -> dict[str, Any] | None:
+    """What a running cluster says of itself; None when it does not run."""
+    cluster = find(name)
+    return None if cluster is None else cluster.status()
+
+
+def down(name: str = "local") -> bool:
+    """Ends a cluster and everything in it; whether one was running. Returns when all of it is gone."""
+    place = ClusterDirectory(name)
+    with place.exclusively():
+        running = place.alive()
+        if running and (record := place.read()) is not None:
+            try:
+                control.stop(record.control, timeout=_STOP_SECONDS)
+            except TimeoutError:
+                # It holds its lock, so the process id is still its own.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(record.pid, signal.SIGKILL)
+        place.until_dead()
+        place.remove()
+    return running
+
+
+def _start(place: ClusterDirectory, settings: Mapping[str, Any]) -> None:
+    """Starts the daemon and waits until it serves the API."""
+    alive = place.make()
+    ready, theirs = os.pipe()
+    try:
+        with (place.path / "daemon.err").open("wb") as errors:
+            daemon = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "pathways_jupyter.local.daemon",
+                    place.name,
+                    str(theirs),
+                    str(alive),
+                    json.dumps(settings),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                pass_fds=(theirs, alive),
+                start_new_session=True,
+            )
+    except BaseException:
+        os.close(ready)
+        raise
+    finally:
+        os.close(theirs)
+        os.close(alive)
+    _await_start(daemon, ready, place)
+
+
+def _await_start(daemon: subprocess.Popen[bytes], ready: int, place: ClusterDirectory) -> None:
+    with open(ready, encoding="utf-8") as pipe:
+        line = pipe.readline()
+    answer: dict[str, Any] = json.loads(line) if line else {}
+    if "port" in answer:
+        # Nobody here waits for the daemon any more; it is init's.
+        daemon.returncode = 0
+        return
+    daemon.wait()
+    log = place.path / "daemon.err"
+    last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:] if log.exists() else []
+    place.remove()
+    raise LocalClusterError(
+        answer.get("error") or f"The local cluster did not start: {''.join(last) or 'its daemon ended'}.",
+        hint=answer.get("hint", ""),
+    )
+
+
+def _running(name: str) -> Record:
+    place = ClusterDirectory(name)
+    record = place.read() if place.alive() else None
+    if record is None:
+        raise LocalClusterError(
+            f"The local cluster {name!r} is not running.", hint="Start it: pathways-jupyter local up"
+        )
+    return record
+
+
+def _cluster(place: ClusterDirectory, record: Record) -> Cluster:
+    return Cluster(
+        place.name,
+        place.path,
+        place.kubeconfig,
+        record.pid,
+        f"https://127.0.0.1:{record.port}",
+        dict(record.instances),
+    )

@@ -1,0 +1,66 @@
+"""The cluster's control socket: status, waiting until it is ready, restarting the API, and stopping.
+
+One JSON line asks, JSON lines answer. Who can open the socket is who owns the cluster: it lies in a 0700 directory. The
+connection that asked for a stop closes when the daemon has ended, which is how the other side knows.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter.errors import LocalClusterError
+
+
+class Order(StrEnum):
+    """What may be asked for."""
+
+    STATUS = "status"
+    WAIT = "wait"
+    """Answered once every service is ready."""
+    RESTART_API = "restart-api"
+    STOP = "stop"
+
+
+def ask(path: str | Path, order: Order, *, timeout: float | None = None) -> dict[str, Any]:
+    """Sends an order and waits for its answer.
+
+    Args:
+      timeout: Seconds to wait; None for ever.
+
+    Raises:
+      LocalClusterError: The daemon is gone, or answers with an error.
+      TimeoutError: It does not answer in time.
+    """
+    for answer in _converse(path, order, timeout):
+        if message := answer.get("error"):
+            raise LocalClusterError(message, hint=answer.get("hint", ""))
+        return answer
+    raise LocalClusterError("The local cluster ended.", hint="Its daemon.log says why.")
+
+
+def stop(path: str | Path, *, timeout: float | None = None) -> None:
+    """Tells the daemon to stop, and waits until its process has let go.
+
+    Raises:
+      TimeoutError: It does not end in time.
+    """
+    for _ in _converse(path, Order.STOP, timeout):
+        pass
+
+
+def _converse(path: str | Path, order: Order, timeout: float | None) -> Iterator[dict[str, Any]]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout)
+        try:
+            connection.connect(str(path))
+            connection.sendall(json.dumps({"order": order}).encode() + b"\n")
+            with connection.makefile("rb") as answers:
+                for line in answers:
+                    yield json.loads(line)
+        except (ConnectionError, FileNotFoundError):
+            return

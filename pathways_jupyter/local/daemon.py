@@ -1,0 +1,195 @@
+"""The process that is a cluster: it serves until it is told to stop, or nobody uses it any more.
+
+Started by :mod:`~pathways_jupyter.local.cluster` in a session of its own. SIGTERM and SIGINT stop it, SIGHUP restarts
+the API in place. When it is killed, its fork servers see their pipes close and take every other process with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import logging.handlers
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.local.control import Order
+from pathways_jupyter.local.directory import ClusterDirectory, Record
+from pathways_jupyter.local.running import RunningCluster, Shape
+
+_log = logging.getLogger(__name__)
+
+_LOG_BYTES = 1024 * 1024
+
+
+class Daemon:
+    """Runs one cluster.
+
+    Args:
+      place: The cluster's directory; this process holds it already.
+      idle_seconds: How long the cluster stays without use.
+    """
+
+    def __init__(self, place: ClusterDirectory, shape: Shape, *, idle_seconds: float) -> None:
+        self._place = place
+        self._shape = shape
+        self._idle_seconds = idle_seconds
+        self._cluster = RunningCluster(place.path, shape)
+        self._stopping = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._why = ""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._last_words: list[asyncio.StreamWriter] = []
+
+    async def run(self, tell: Any) -> None:
+        """Serves until the end; `tell` is called with a record once the API listens.
+
+        Raises:
+          PathwaysError: The cluster cannot be started.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, f"{number.name} came")
+        loop.add_signal_handler(signal.SIGHUP, self._restart_api)
+        control = self._cluster.network.sockets("control") / "c"
+        server = await asyncio.start_unix_server(self._accept, control)
+        try:
+            await self._cluster.start()
+            record = Record(
+                os.getpid(),
+                self._cluster.api.port,
+                str(control),
+                dict(self._shape.instances),
+                tuple(map(str, self._cluster.network.roots)),
+            )
+            self._place.write(record)
+            tell(record)
+            self._spawn(self._await_ready())
+            self._spawn(self._watch_idleness())
+            await self._stopping.wait()
+            _log.info("Ending: %s.", self._why)
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+            server.close()
+            await self._cluster.close()
+        self._place.remove()
+
+    def _stop(self, why: str) -> None:
+        self._why = self._why or why
+        self._stopping.set()
+
+    def _restart_api(self) -> None:
+        self._spawn(self._cluster.restart_api())
+
+    async def _await_ready(self) -> None:
+        await self._cluster.until_ready()
+        self._ready.set()
+
+    async def _watch_idleness(self) -> None:
+        """Ends the cluster once nobody has used it for long enough; looks only when that may be so."""
+        loop = asyncio.get_running_loop()
+        used = loop.time()
+        while True:
+            await asyncio.sleep(max(used + self._idle_seconds - loop.time(), 0.05))
+            used = max(used, self._cluster.last_used)
+            if self._cluster.busy:
+                used = loop.time()
+            if loop.time() - used >= self._idle_seconds:
+                self._stop(f"nobody used it for {self._idle_seconds:g} s")
+                return
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            order = Order(json.loads(await reader.readline())["order"])
+            if order is Order.STOP:
+                # Left open: it closes with the process, and so tells that the process is gone.
+                self._last_words.append(writer)
+                self._stop("somebody asked for it")
+                return
+            answer = await self._obey(order)
+        except (ValueError, KeyError, TypeError):
+            answer = {"error": "There is no such order."}
+        except PathwaysError as error:
+            answer = {"error": str(error), "hint": error.hint}
+        with contextlib.suppress(ConnectionError):
+            writer.write(json.dumps(answer).encode() + b"\n")
+            await writer.drain()
+        writer.close()
+
+    async def _obey(self, order: Order) -> Mapping[str, Any]:
+        if order is Order.WAIT:
+            await self._ready.wait()
+        elif order is Order.RESTART_API:
+            await self._cluster.restart_api()
+        return {
+            "pid": os.getpid(),
+            "url": self._cluster.api.url,
+            "ready": self._ready.is_set(),
+            "busy": self._cluster.busy,
+            "services": self._cluster.services,
+            "instances": dict(self._shape.instances),
+        }
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("A part of the cluster failed.", exc_info=error)
+
+
+def main(argv: list[str]) -> int:
+    """``daemon.py NAME READY ALIVE SETTINGS``: two inherited descriptors, and a JSON object.
+
+    READY gets one JSON line: a record of the running cluster, or why there is none. ALIVE is the lock that this process
+    holds for as long as it lives.
+    """
+    import uvloop
+
+    name, ready, _alive, text = argv
+    place = ClusterDirectory(name)
+    settings: dict[str, Any] = json.loads(text)
+    idle_seconds = settings.pop("idle_seconds")
+    _log_to(place.path / "daemon.log")
+    os.umask(0o077)
+    os.chdir(place.path)
+
+    def tell(answer: Record | PathwaysError) -> None:
+        if isinstance(answer, Record):
+            line: dict[str, Any] = {"port": answer.port}
+        else:
+            line = {"error": str(answer), "hint": answer.hint}
+        with contextlib.suppress(OSError), open(int(ready), "w", encoding="utf-8") as pipe:
+            pipe.write(json.dumps(line) + "\n")
+
+    async def run() -> None:
+        await Daemon(place, Shape(**settings), idle_seconds=idle_seconds).run(tell)
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run())
+    except PathwaysError as error:
+        _log.error("%s", error)
+        tell(error)
+        return 1
+    return 0
+
+
+def _log_to(path: Path) -> None:
+    handler = logging.handlers.RotatingFileHandler(path, maxBytes=_LOG_BYTES, backupCount=1)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,207 @@
+"""A cluster put together: store, pods, controllers, services, and the API in front of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pathways_jupyter.local import images
+from pathways_jupyter.local.accounts import pod_kubeconfig, write_kubeconfig
+from pathways_jupyter.local.apiserver.app import ADMIN, ApiServer
+from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
+from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.controllers.garbage import GarbageCollector
+from pathways_jupyter.local.controllers.job import JobController
+from pathways_jupyter.local.controllers.jobset import JobSetController
+from pathways_jupyter.local.controllers.nodes import REPAIR_SECONDS, NodeController, nodes_for
+from pathways_jupyter.local.controllers.reconciler import condition
+from pathways_jupyter.local.controllers.scheduler import Scheduler
+from pathways_jupyter.local.kubelet import Kubelet
+from pathways_jupyter.local.network import Network
+from pathways_jupyter.local.recorder import Recorder
+from pathways_jupyter.local.shipped import ship
+from pathways_jupyter.local.spawner import Spawner
+from pathways_jupyter.service import names
+
+_log = logging.getLogger(__name__)
+
+_READY = re.compile(rb"\*\*\* (\d+)/(\d+) Pathways Slices Now Ready")
+
+
+class _Controller(Protocol):
+    def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a cluster is to be like.
+
+    Attributes:
+      instances: Slices per instance type.
+      sidecar: Give every worker pod a colocated Python sidecar.
+      hollow: Only pretend to run the services' pods; for tests of scale.
+      port: Where the API listens; 0 for any free port.
+      repair_seconds: How long a deleted node stays away.
+    """
+
+    instances: Mapping[str, int]
+    sidecar: bool = False
+    hollow: bool = False
+    port: int = 0
+    repair_seconds: float = REPAIR_SECONDS
+
+
+class RunningCluster:
+    """Everything of one cluster that runs in the daemon.
+
+    Args:
+      directory: The cluster's directory, which is there and empty.
+    """
+
+    def __init__(self, directory: Path, shape: Shape) -> None:
+        self._directory = directory
+        self._shape = shape
+        self._cold = Spawner(images.COLD_MODULES, log=directory / "zygote.log")
+        self._warm = Spawner(images.WARM_MODULES, log=directory / "zygote.log")
+        self.network = Network(directory)
+        self._store = Store(directory / "state")
+        self._kubelet = Kubelet(
+            directory,
+            network=self.network,
+            cold=self._cold,
+            warm=self._warm,
+            secret=secrets.token_urlsafe(32),
+            kubeconfig=self._pod_kubeconfig,
+        )
+        self.api = ApiServer(self._store, self._kubelet, directory=directory, port=shape.port)
+        self._controllers: list[_Controller] = []
+        self._restarting = asyncio.Lock()
+        self.services: list[str] = []
+
+    async def start(self) -> None:
+        """Starts everything; the services become ready on their own.
+
+        Raises:
+          LocalClusterError: The port is taken.
+          ConfigError: An instance type is not in the catalogue.
+        """
+        # First, because it takes longest: JAX is imported while the rest starts.
+        self._warm.start()
+        self._cold.start()
+        nodes = nodes_for(self._shape.instances)
+        await self.api.start()
+        write_kubeconfig(self._directory / "kubeconfig", self.api, user=ADMIN, token=self.api.add_token(ADMIN))
+        self._start_controllers(nodes)
+        self.services = ship(self._store, self._shape.instances, sidecar=self._shape.sidecar, hollow=self._shape.hollow)
+
+    async def close(self) -> None:
+        """Ends every process, and the API last, so that nobody sees a half-gone cluster as healthy."""
+        await self._stop_controllers()
+        await self._kubelet.close()
+        await self.api.stop()
+        await asyncio.gather(self._cold.close(), self._warm.close())
+        self._store.close()
+        self.network.close()
+
+    async def restart_api(self) -> None:
+        """Drops every connection, reads the state from disk again, and serves on the same port; pods go on."""
+        async with self._restarting:
+            port = self.api.port
+            await self.api.stop()
+            await self._stop_controllers()
+            # From here to the new store nothing may run in between: pods tell their status to whichever is there.
+            self._kubelet.detach()
+            self._store.close()
+            self._store = Store(self._directory / "state")
+            self._start_controllers(nodes_for(self._shape.instances))
+            self.api = ApiServer(self._store, self._kubelet, directory=self._directory, port=port)
+            await self.api.start()
+
+    async def until_ready(self) -> None:
+        """Waits until every service has all its slices; hollow services are ready with their pods."""
+        await asyncio.gather(*(self._until_service_ready(each) for each in self.services))
+
+    @property
+    def busy(self) -> bool:
+        """Whether anybody uses the cluster: a client of the API, or a Job that is not one of the services'."""
+        return self.api.in_use > 0 or any(
+            names.JOBSET_NAME_LABEL not in (job["metadata"].get("labels") or {})
+            and not condition(job.get("status", {}), "Complete")
+            and not condition(job.get("status", {}), "Failed")
+            for job in self._store.list(JOBS)
+        )
+
+    @property
+    def last_used(self) -> float:
+        """When a client of the API was last answered, in the event loop's time."""
+        return self.api.last_used
+
+    def _start_controllers(self, nodes: list[Object]) -> None:
+        recorder = Recorder(self._store)
+        self._controllers = [
+            NodeController(
+                self._store,
+                recorder,
+                nodes,
+                address=self._kubelet.node_address,
+                repair_seconds=self._shape.repair_seconds,
+            ),
+            Scheduler(self._store, recorder),
+            JobSetController(self._store, recorder),
+            JobController(self._store, recorder),
+            GarbageCollector(self._store),
+        ]
+        self._kubelet.attach(self._store, recorder)
+        for controller in self._controllers:
+            controller.start()
+
+    async def _stop_controllers(self) -> None:
+        await asyncio.gather(*(each.close() for each in self._controllers))
+        self._controllers.clear()
+
+    def _pod_kubeconfig(self, pod: Object) -> Path | None:
+        return pod_kubeconfig(pod, directory=self._directory / "accounts", store=self._store, api=self.api)
+
+    async def _until_service_ready(self, service: str) -> None:
+        """Reads the resource manager's log, also that of its successors, until it counts all slices."""
+        while True:
+            watch = self._store.watch(PODS, names.DEFAULT_NAMESPACE, test=lambda pod: _is_head(pod, service))
+            try:
+                async for change in watch:
+                    metadata = change.object["metadata"]
+                    if self._shape.hollow and condition(change.object.get("status", {}), "Ready"):
+                        return
+                    with contextlib.suppress(LookupError):
+                        if await self._says_ready(metadata["uid"]):
+                            return
+            finally:
+                watch.close()
+
+    async def _says_ready(self, uid: str) -> bool:
+        pieces = self._kubelet.logs(
+            uid,
+            names.RESOURCE_MANAGER_CONTAINER,
+            follow=True,
+            tail=None,
+            previous=False,
+            since=None,
+            timestamps=False,
+        )
+        async for piece in pieces:
+            if any(ready == wanted for ready, wanted in _READY.findall(piece)):
+                return True
+        return False
+
+
+def _is_head(pod: Object, service: str) -> bool:
+    labels = pod["metadata"].get("labels") or {}
+    return labels.get(names.JOBSET_NAME_LABEL) == service and labels.get(names.REPLICATED_JOB_LABEL) == names.HEAD_JOB

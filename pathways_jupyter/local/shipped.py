@@ -1,0 +1,122 @@
+"""What a new cluster ships with: a Shared Pathways Service for each kind of slice, and the operator."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator, Mapping
+
+from pathways_jupyter import tpu
+from pathways_jupyter.errors import ApiError
+from pathways_jupyter.local import images
+from pathways_jupyter.local.apiserver.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    JOBSETS,
+    NAMESPACES,
+    PODS,
+    SERVICE_ACCOUNTS,
+    Object,
+    ResourceType,
+)
+from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.controllers.nodes import CPU_POOL
+from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION
+from pathways_jupyter.service import jobset, names
+
+SYSTEM_NAMESPACE = "pathways-system"
+OPERATOR = "pathways-operator"
+
+
+def service_name(instance_type: str, position: int) -> str:
+    """The name of the service for one kind of slice; the first one has the name that clients look for."""
+    if position == 0:
+        return names.DEFAULT_SERVICE
+    return f"{names.DEFAULT_SERVICE}-{re.sub('[^a-z0-9]+', '-', instance_type)}"
+
+
+def ship(store: Store, instances: Mapping[str, int], *, sidecar: bool, hollow: bool = False) -> list[str]:
+    """Creates what the cluster ships with, unless it is there already.
+
+    Args:
+      instances: Slices per instance type.
+      sidecar: Give every worker pod a colocated Python sidecar.
+      hollow: Only pretend to run the services' pods; for tests of scale.
+
+    Returns:
+      The names of the services.
+
+    Raises:
+      ConfigError: An instance type is not in the catalogue.
+    """
+    services = []
+    for position, (instance_type, slices) in enumerate(instances.items()):
+        spec = jobset.ServiceSpec(
+            tpu.parse_instance_type(instance_type),
+            slices,
+            images.reference(names.SERVER_IMAGE),
+            name=service_name(instance_type, position),
+            sidecar_image=f"{names.SIDECAR_REPOSITORY}/sidecar:{images.tags('sidecar')[1]}" if sidecar else "",
+            head_node_selector={names.NODEPOOL_LABEL: CPU_POOL},
+        )
+        manifest = jobset.manifest(spec)
+        if hollow:
+            _hollow(manifest)
+        _create(store, JOBSETS, manifest)
+        services.append(spec.name)
+    if importlib.util.find_spec("pathways_jupyter.service.operator"):
+        for resource, obj in _operator():
+            _create(store, resource, obj)
+    return services
+
+
+def _operator() -> Iterator[tuple[ResourceType, Object]]:
+    account = {"name": OPERATOR, "namespace": SYSTEM_NAMESPACE}
+    yield NAMESPACES, {"metadata": {"name": SYSTEM_NAMESPACE}}
+    yield SERVICE_ACCOUNTS, {"metadata": account}
+    yield (
+        CLUSTER_ROLES,
+        {
+            "metadata": {"name": OPERATOR},
+            "rules": [
+                {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list", "watch", "delete"]},
+                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
+                {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
+                {"apiGroups": [names.JOBSET_GROUP], "resources": ["jobsets"], "verbs": ["get", "list", "watch"]},
+            ],
+        },
+    )
+    yield (
+        CLUSTER_ROLE_BINDINGS,
+        {
+            "metadata": {"name": OPERATOR},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": OPERATOR},
+            "subjects": [{"kind": "ServiceAccount", **account}],
+        },
+    )
+    yield (
+        PODS,
+        {
+            "metadata": {**account, "labels": {"app": OPERATOR, names.MANAGED_BY_LABEL: names.MANAGED_BY}},
+            "spec": {
+                "serviceAccountName": OPERATOR,
+                "terminationGracePeriodSeconds": 2,
+                "nodeSelector": {names.NODEPOOL_LABEL: CPU_POOL},
+                "containers": [{"name": "operator", "image": images.reference(images.OPERATOR_IMAGE), "args": []}],
+            },
+        },
+    )
+
+
+def _create(store: Store, resource: ResourceType, obj: Object) -> None:
+    try:
+        store.create(resource, obj)
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+
+
+def _hollow(manifest: Object) -> None:
+    for replicated in manifest["spec"]["replicatedJobs"]:
+        metadata = replicated["template"]["spec"]["template"].setdefault("metadata", {})
+        metadata.setdefault("annotations", {})[HOLLOW_ANNOTATION] = "true"
