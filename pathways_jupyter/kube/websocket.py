@@ -183,7 +183,7 @@ class WebSocket(asyncio.Protocol):
         if not self._upgraded:
             self._answered(complete=True)
 
-    def connectionlost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         """See :class:`asyncio.Protocol`."""
         self._finish(lost(str(exc) if exc and str(exc) else "it was cut"))
 

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from pathways_jupyter.errors import ApiError, ClusterError
-from pathways_jupyter.kube import objects, pods
+from pathways_jupyter.kube import objects, pods, websocket
 from pathways_jupyter.kube.objects import PODS
 
 DEADLINE = 60.0
@@ -132,7 +132,8 @@ async def test_a_program_that_is_not_there_is_told(bench):
             await pods.run(client, "p", ["no-such-program"], namespace="default")
 
 
-async def test_a_pod_that_goes_while_a_command_runs_is_told(bench):
+async def test_a_server_that_goes_while_a_command_runs_is_noticed_at_once(bench, monkeypatch):
+    monkeypatch.setattr(websocket, "PING_SECONDS", 1e6)
     async with bench.client() as client:
         await bench.pod(client, "p", "sleep", "600")
         task = asyncio.create_task(pods.run(client, "p", ["sleep", "600"], namespace="default"))

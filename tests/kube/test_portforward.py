@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from pathways_jupyter.errors import ApiError, ClusterError
-from pathways_jupyter.kube import objects, portforward
+from pathways_jupyter.kube import objects, portforward, websocket
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.kube.portforward import PortRefused, Target
 
@@ -134,7 +134,8 @@ async def test_a_forbidden_forward_is_told(bench):
 
 
 @pytest.mark.parametrize("cut", ["pod", "server"])
-async def test_what_cuts_a_transfer_is_noticed_at_once_and_told(bench, cut):
+async def test_what_cuts_a_transfer_is_noticed_at_once_and_told(bench, cut, monkeypatch):
+    monkeypatch.setattr(websocket, "PING_SECONDS", 1e6)
     async with bench.client() as client:
         target = await echo_pod(bench, client)
         failures = asyncio.Queue()
@@ -173,7 +174,7 @@ async def test_a_reader_that_does_not_read_makes_the_writer_wait_and_memory_stay
         # Nobody reads the echo: sooner or later nothing more is taken.
         while True:
             try:
-                async with asyncio.timeout(2):
+                async with asyncio.timeout(1):
                     await loop.sock_sendall(near, chunk)
             except TimeoutError:
                 break

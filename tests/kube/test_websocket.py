@@ -1,0 +1,209 @@
+"""The other end is aiohttp's WebSocket server, over plain HTTP, where masks are real."""
+
+import asyncio
+import contextlib
+import struct
+
+import pytest
+from aiohttp import WSMsgType, web
+
+from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.kube import auth, websocket
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.problems import ConnectionLost
+
+DEADLINE = 60.0
+
+
+@contextlib.asynccontextmanager
+async def server(handler):
+    """Serves one handler, and yields a client of it."""
+    app = web.Application()
+    app.router.add_get("/ws", handler)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    client = Client(auth.Cluster("ws", url, "default", auth.Fixed(hint="none")))
+    async with asyncio.timeout(DEADLINE):
+        yield client
+    client.close()
+    await runner.cleanup()
+
+
+async def upgraded(request):
+    socket = web.WebSocketResponse(protocols=["v4.test"], max_msg_size=0)
+    await socket.prepare(request)
+    return socket
+
+
+async def echo(request):
+    socket = await upgraded(request)
+    async for message in socket:
+        if message.type is WSMsgType.BINARY:
+            await socket.send_bytes(message.data)
+    return socket
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 65535, 65536, 3_000_001])
+async def test_a_message_of_any_size_arrives_as_it_was_sent(size):
+    payload = bytes(index % 251 for index in range(size))
+    async with server(echo) as client:
+        messages = await client.websocket("/ws", protocols=("v4.test",))
+        await messages.send(payload)
+        assert await anext(aiter(messages)) == payload
+        messages.close()
+
+
+async def test_a_goodbye_ends_the_messages(monkeypatch):
+    async def farewell(request):
+        socket = await upgraded(request)
+        await socket.send_bytes(b"last")
+        await socket.close()
+        return socket
+
+    async with server(farewell) as client:
+        messages = await client.websocket("/ws", protocols=("v4.test",))
+        assert [message async for message in messages] == [b"last"]
+        with pytest.raises(ConnectionLost):
+            await messages.send(b"late")
+
+
+async def test_a_bad_goodbye_is_told_with_its_code_and_reason():
+    async def unhappy(request):
+        socket = await upgraded(request)
+        await socket.close(code=1011, message=b"out of order")
+        return socket
+
+    async with server(unhappy) as client:
+        messages = await client.websocket("/ws", protocols=("v4.test",))
+        with pytest.raises(ConnectionLost, match="1011 out of order"):
+            await anext(aiter(messages))
+
+
+async def test_a_message_in_fragments_is_put_together_and_frames_in_between_do_no_harm():
+    async def fragments(request):
+        socket = await upgraded(request)
+        transport = request.transport
+        transport.write(struct.pack("!BB", 0x02, 3) + b"abc")
+        transport.write(struct.pack("!BB", 0x89, 2) + b"hi")
+        transport.write(struct.pack("!BB", 0x00, 0))
+        transport.write(struct.pack("!BB", 0x80, 3) + b"def")
+        await socket.receive()
+        return socket
+
+    async with server(fragments) as client:
+        messages = await client.websocket("/ws", protocols=("v4.test",))
+        assert await anext(aiter(messages)) == b"abcdef"
+        messages.close()
+
+
+@pytest.mark.parametrize("frame", [b"\x82\x80\0\0\0\0", b"\xc2\x00", b"\x83\x00"])
+async def test_a_frame_that_no_server_may_send_ends_the_connection(frame):
+    async def wrong(request):
+        socket = await upgraded(request)
+        request.transport.write(frame)
+        await socket.receive()
+        return socket
+
+    async with server(wrong) as client:
+        messages = await client.websocket("/ws", protocols=("v4.test",))
+        with pytest.raises(ConnectionLost, match="may not send"):
+            await anext(aiter(messages))
+
+
+async def test_a_server_that_stops_answering_is_noticed(monkeypatch):
+    """The relay goes silent after the upgrade without closing anything."""
+    monkeypatch.setattr(websocket, "PING_SECONDS", 0.3)
+    async with server(echo) as inner:
+        host, port = inner.cluster.server.removeprefix("http://").split(":")
+
+        async def mute(reader, writer):
+            far_reader, far_writer = await asyncio.open_connection(host, int(port))
+            far_writer.write(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(await far_reader.readuntil(b"\r\n\r\n"))
+            await reader.read()
+            far_writer.close()
+            writer.close()
+
+        async with await asyncio.start_server(mute, "127.0.0.1", 0) as relay:
+            url = f"http://127.0.0.1:{relay.sockets[0].getsockname()[1]}"
+            client = Client(auth.Cluster("ws", url, "default", auth.Fixed(hint="none")))
+            messages = await client.websocket("/ws", protocols=("v4.test",))
+            with pytest.raises(ConnectionLost, match="stopped answering"):
+                await anext(aiter(messages))
+
+
+async def test_pings_keep_an_idle_connection_alive(monkeypatch):
+    monkeypatch.setattr(websocket, "PING_SECONDS", 0.05)
+    pings = asyncio.Queue()
+
+    async def count(request):
+        socket = web.WebSocketResponse(protocols=["v4.test"], autoping=False)
+        await socket.prepare(request)
+        async for message in socket:
+            if message.type is WSMsgType.PING:
+                pings.put_nowait(1)
+                await socket.pong(message.data)
+        return socket
+
+    async with server(count) as client:
+        messages = await client.websocket("/ws", protocols=("v4.test",))
+        for _ in range(5):
+            await pings.get()
+        messages.close()
+
+
+async def test_a_slow_reader_makes_the_server_wait():
+    sent = 0
+
+    async def flood(request):
+        nonlocal sent
+        socket = await upgraded(request)
+        with contextlib.suppress(ConnectionError):
+            while sent < 200:
+                await socket.send_bytes(b"x" * 262_144)
+                sent += 1
+        return socket
+
+    async with server(flood) as client:
+        messages = await client.websocket("/ws", protocols=("v4.test",))
+        iterator = aiter(messages)
+        await anext(iterator)
+        held = sent
+        while True:
+            await asyncio.sleep(0.2)
+            if sent == held:
+                break
+            held = sent
+        assert held < 100
+        for _ in range(199):
+            assert len(await anext(iterator)) == 262_144
+
+
+async def test_a_refused_upgrade_is_told_as_what_it_asked_for():
+    async def refuse(request):
+        return web.json_response({"reason": "Forbidden", "message": "no"}, status=403)
+
+    async with server(refuse) as client:
+        with pytest.raises(ApiError, match="not allowed") as raised:
+            await client.websocket("/ws", protocols=("v4.test",))
+        assert raised.value.status == 403
+
+
+async def test_a_protocol_that_the_server_does_not_speak_is_told():
+    async with server(echo) as client:
+        with pytest.raises(ClusterError, match=r"speaks none of v9.test"):
+            await client.websocket("/ws", protocols=("v9.test",))
+
+
+async def test_an_answer_to_somebody_elses_upgrade_is_not_believed():
+    async def forge(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: forged\r\n\r\n")
+
+    async with await asyncio.start_server(forge, "127.0.0.1", 0) as forger:
+        url = f"http://127.0.0.1:{forger.sockets[0].getsockname()[1]}"
+        client = Client(auth.Cluster("ws", url, "default", auth.Fixed(hint="none")), patience=0)
+        with pytest.raises(ConnectionLost, match="belongs to another request"):
+            await client.websocket("/ws", protocols=("v4.test",))
