@@ -22,10 +22,11 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, Object
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.portforward import Forward, PortRefused
+from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
 from pathways_jupyter.service import discovery, leases, names, proxy, status
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.placement import Placement
-from pathways_jupyter.session import cleanup
+from pathways_jupyter.session import cleanup, sweep
 from pathways_jupyter.session.podwatch import PodWatch
 
 if TYPE_CHECKING:
@@ -193,8 +194,8 @@ class Proxy:
             try:
                 await self._tunnel.prepare()
                 break
-            except PortRefused as error:
-                # A pod without a readiness probe is ready before its program listens.
+            except (PortRefused, ConnectionLost, Unreachable) as error:
+                # A pod without a readiness probe is ready before its program listens; and API servers restart.
                 if self._watch is not None and self._watch.lost.done():
                     raise ServiceError(f"The proxy ended. {self._watch.lost.result()}") from error
                 if time.monotonic() > deadline:
@@ -217,31 +218,32 @@ class Proxy:
         """
         if await self._placed_within(CAPACITY_CHECK_SECONDS):
             return
-        began, swept, told = time.monotonic(), False, ""
+        began, told = time.monotonic(), ""
         while True:
             picture = (await status.fetch(self._client, service.namespace, service.name))[0]
             if self._all_placed.is_set():
                 return
             waited = time.monotonic() - began
-            if picture.free >= self._wanted:
-                if waited > SILENT_PLACEMENT_SECONDS:
-                    message = "The proxy has not said that its slices are placed, though they are free; trying it."
-                    self._supervisor.report(EventKind.WARNING, message)
-                    return
-            else:
-                if not swept:
-                    swept = True
-                    if await leases.sweep(self._client, service.namespace):
-                        continue
-                if waited >= self._config.wait:
-                    raise status.capacity_error(picture, self._config.instances)
-                message = str(status.capacity_error(picture, self._config.instances))
-                if message != told:
-                    told = message
-                    self._supervisor.waits(message)
-            left = max(0.05, self._config.wait - waited) if picture.free < self._wanted else CAPACITY_CHECK_SECONDS
-            if await self._placed_within(min(CAPACITY_REFRESH_SECONDS, left)):
+            seconds = CAPACITY_CHECK_SECONDS
+            if picture.free < self._wanted:
+                if not await self._sweep(service.namespace):
+                    if waited >= self._config.wait:
+                        raise status.capacity_error(picture, self._config.instances)
+                    if (message := str(status.capacity_error(picture, self._config.instances))) != told:
+                        told = message
+                        self._supervisor.waits(message)
+                    seconds = min(CAPACITY_REFRESH_SECONDS, max(0.0, self._config.wait - waited))
+            elif waited > SILENT_PLACEMENT_SECONDS:
+                message = "The proxy has not said that its slices are placed, though they are free; trying it."
+                self._supervisor.report(EventKind.WARNING, message)
                 return
+            if await self._placed_within(seconds):
+                return
+
+    async def _sweep(self, namespace: str) -> bool:
+        """Removes proxies of dead sessions, which may hold the slices that are wanted; whether there were any."""
+        here = await sweep.sweep_dead()
+        return bool(await leases.sweep(self._client, namespace)) or bool(here)
 
     async def _placed_within(self, seconds: float) -> bool:
         """Waits for all slices to be placed.

@@ -27,7 +27,8 @@ from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import PathwaysError, SessionError
 from pathways_jupyter.events import TRANSITIONS, Event, EventKind, SessionState, Stage
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.session import cleanup, control, protocol, reach, registry
+from pathways_jupyter.service import leases
+from pathways_jupyter.session import cleanup, control, protocol, reach, registry, sweep
 from pathways_jupyter.session.control import Connection
 from pathways_jupyter.session.history import History
 from pathways_jupyter.session.lifeline import Lifeline, peer_pid
@@ -131,7 +132,8 @@ class Supervisor:
     def update(self, **changes: Any) -> None:
         """Changes the record, here and on disk."""
         self.record = dataclasses.replace(self.record, **changes)
-        registry.write(self.record)
+        if self._server is not None:
+            registry.write(self.record)
 
     def cleanup_waits(self, reason: str) -> None:
         """Tells that the proxy cannot be removed yet."""
@@ -171,8 +173,9 @@ class Supervisor:
         cluster = await reach.cluster(config)
         self._client = Client(cluster)
         namespace = config.namespace or cluster.namespace
-        self.update(namespace=namespace, context=cluster.name, instances=dict(config.instances))
+        # A record whose socket nobody listens at is a dead session's.
         self._server = await control.listen(Path(self.record.socket), self.handle, self.left)
+        self.update(namespace=namespace, context=cluster.name, instances=dict(config.instances))
 
     def _failed(self, error: PathwaysError) -> bool:
         """Tells that the proxy did not come up; whether the session goes on all the same."""
@@ -190,6 +193,8 @@ class Supervisor:
 
     async def _keep(self, proxy: Proxy) -> None:
         """Returns when the proxy is lost, or another one is wanted."""
+        # Tidying up after others comes when nobody waits any more.
+        tidying = asyncio.create_task(_tidy(self._client, self.record.namespace))
         lost = asyncio.ensure_future(proxy.lost())
         wanted = asyncio.create_task(self._wanted.wait())
         try:
@@ -201,6 +206,7 @@ class Supervisor:
         finally:
             lost.cancel()
             wanted.cancel()
+            tidying.cancel()
 
     async def _discard(self) -> None:
         """Removes the proxy that is of no use any more, if there is one."""
@@ -278,6 +284,17 @@ class Supervisor:
         state = {} if left else {"state": SessionState.CLOSED}
         self._history.add(Event(EventKind.STATE, left or "Disconnected.", time.time(), state))
         self._ended.set_result(left)
+
+
+async def _tidy(client: Client | None, namespace: str) -> None:
+    assert client is not None
+    try:
+        for record in await sweep.sweep_dead():
+            logger.info("swept session %s, which had died here", record.id)
+        for gone in await leases.sweep(client, namespace):
+            logger.info("swept proxy %s: %s %s", gone.job, gone.reason, gone.error)
+    except PathwaysError as error:
+        logger.info("could not sweep: %s", error)
 
 
 async def serve(session: str, connection: socket.socket) -> None:

@@ -40,6 +40,19 @@ async def sweep(record: SessionRecord, *, patience: float = cleanup.PATIENCE_SEC
     registry.remove(record)
 
 
+async def sweep_dead() -> list[SessionRecord]:
+    """Sweeps every dead session that has a record here, as far as its cluster can be reached; gives those that went."""
+    swept = []
+    for record in dead():
+        try:
+            await sweep(record, patience=0)
+        except PathwaysError as error:
+            logger.warning("session %s: %s", record.id, error)
+        else:
+            swept.append(record)
+    return swept
+
+
 async def _sweep_all(sessions: Sequence[str]) -> int:
     status = 0
     for session in sessions:
