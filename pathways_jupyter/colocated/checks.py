@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import io
 import re
@@ -62,6 +63,7 @@ def differences(here: Mapping[str, str], there: Mapping[int, Mapping[str, str]])
     return sorted(listed, key=lambda each: (not each.severe, each.component))
 
 
+@functools.cache
 def versions_here() -> dict[str, str]:
     """Versions of what takes part in a colocated call, in this process."""
     import platform

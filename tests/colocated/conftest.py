@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+import pathways_jupyter
+from pathways_jupyter.local import cluster
+
+INSTANCES = {"tpuv6e:2x4": 2}
+"""Two slices of two hosts with four chips each."""
+
+
+@pytest.fixture(scope="package")
+def local_cluster(tmp_path_factory):
+    # Short: the path of a unix socket has 108 characters at most.
+    runtime = tmp_path_factory.mktemp("rt")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_RUNTIME_DIR", str(runtime))
+        yield cluster.up(INSTANCES)
+        cluster.down()
+
+
+@pytest.fixture(scope="package")
+def connection(local_cluster):
+    with pathways_jupyter.connect(local=True, expected_tpu_instances=INSTANCES) as session:
+        yield session
+
+
+@pytest.fixture
+def mesh(connection):
+    import jax
+    import numpy as np
+
+    return jax.sharding.Mesh(np.array(jax.devices()), ("x",))
+
+
+@pytest.fixture
+def cpu_mesh(mesh):
+    from jax.experimental import colocated_python
+
+    return colocated_python.colocated_cpu_devices(mesh)
