@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-DEFAULT_LOCAL_INSTANCES: Mapping[str, int] = {"tpuv6e:2x2": 2}
-
 # Settings that pathwaysutils has and that have no meaning here: a Job is named after its session.
 _UNSUPPORTED = ("proxy_job_name", "collect_service_metrics")
 
@@ -56,10 +54,13 @@ def on_local_cluster(asked: ConnectConfig) -> ConnectConfig:
             raise ConfigError(
                 f"--local is a cluster of its own, and --{name} names another.", hint="Leave one of them out."
             )
-    running = cluster.ensure(asked.instances or DEFAULT_LOCAL_INSTANCES)
+    instances = asked.instances or cluster.DEFAULT_INSTANCES
+    # Never smaller than usual, or the next notebook would find no slice in it.
+    roomy = {kind: max(count, cluster.DEFAULT_INSTANCES.get(kind, 0)) for kind, count in instances.items()}
+    running = cluster.ensure(roomy)
     return dataclasses.replace(
         asked,
-        instances=asked.instances or DEFAULT_LOCAL_INSTANCES,
+        instances=instances,
         kubeconfig=str(running.kubeconfig),
         context=running.context,
     )
@@ -98,13 +99,6 @@ def find_session(beginning: str = "") -> SessionRecord:
     raise SessionError(f"{which} {len(found)} sessions.", hint=f"Say which one: {listed}.")
 
 
-def of_record(record: SessionRecord) -> ConnectConfig:
-    """The config that reaches the cluster of a session again."""
-    from pathways_jupyter.session import protocol
-
-    return dataclasses.replace(protocol.config_from_json(record.config), namespace=record.namespace)
-
-
 def whole_number(option: str, value: str | int) -> int:
     """`value` as a number of things.
 
@@ -116,43 +110,35 @@ def whole_number(option: str, value: str | int) -> int:
     return int(value)
 
 
-def ask(config: ConnectConfig, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:
-    """What `question` answers, given a client of the cluster that `config` names, and the namespace.
+def ask(where: ConnectConfig | SessionRecord, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:
+    """What `question` answers, given a client of the cluster that `where` means, and the namespace.
 
     Raises:
       PathwaysError: The cluster cannot be reached, or what `question` raises.
     """
 
     async def answer() -> Answer:
-        async with _client(config) as client:
-            return await question(client, _namespace(config, client))
+        async with await _client(where) as client:
+            return await question(client, where.namespace or client.namespace)
 
     return blocking.run(answer())
 
 
-def stream(config: ConnectConfig, source: Callable[[Client, str], AsyncIterator[Answer]]) -> Iterator[Answer]:
+def stream(
+    where: ConnectConfig | SessionRecord, source: Callable[[Client, str], AsyncIterator[Answer]]
+) -> Iterator[Answer]:
     """What `source` yields, as it comes; as :func:`ask` for an answer that grows."""
 
     async def values() -> AsyncIterator[Answer]:
-        async with _client(config) as client:
-            async for value in source(client, _namespace(config, client)):
+        async with await _client(where) as client:
+            async for value in source(client, where.namespace or client.namespace):
                 yield value
 
     return blocking.iterate(values)
 
 
-def _client(config: ConnectConfig) -> Client:
-    from pathways_jupyter.kube import auth
+async def _client(where: ConnectConfig | SessionRecord) -> Client:
     from pathways_jupyter.kube.client import Client
+    from pathways_jupyter.session import reach
 
-    return Client(
-        auth.load(
-            config.kubeconfig, config.context, cluster=config.cluster, project=config.project, region=config.region
-        )
-    )
-
-
-def _namespace(config: ConnectConfig, client: Client) -> str:
-    from pathways_jupyter.service.names import DEFAULT_NAMESPACE
-
-    return config.namespace or client.namespace or DEFAULT_NAMESPACE
+    return Client(await (reach.cluster(where) if isinstance(where, ConnectConfig) else reach.again(where)))

@@ -20,7 +20,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "slices": ("service:slices", "The service's slices, and who holds which since when."),
     "logs": ("service:logs", "The log of the resource manager, a worker or a session's proxy."),
     "doctor": ("service:doctor", "Check cluster, permissions, service, versions and leftovers."),
-    "clean": ("service:clean", "Remove proxies whose owner is gone, and files of sessions that ended."),
+    "clean": ("clean:clean", "Remove proxies whose owner is gone, and files of sessions that ended."),
 }
 
 

@@ -28,9 +28,11 @@ def local() -> None:
 @click.option("--tpu", "instances", default="tpuv6e:2x2", show_default=True, metavar="TYPE[=COUNT]", help="Its slices.")
 @click.option("--slices", type=click.IntRange(min=1), help="How many slices; the same as =COUNT after the type.")
 @click.option("--idle", default=1800.0, show_default=True, metavar="SECONDS", help="It ends after so long without use.")
+@click.option("--port", default=0, metavar="PORT", help="Where its API listens on 127.0.0.1; any free port otherwise.")
+@click.option("--sidecar", is_flag=True, help="Give every worker a colocated Python sidecar.")
 @_NAME
 @_JSON
-def up(instances: str, slices: int | None, idle: float, name: str, as_json: bool) -> None:
+def up(instances: str, slices: int | None, idle: float, port: int, sidecar: bool, name: str, as_json: bool) -> None:
     """Start it, unless it runs, and wait until its service is ready."""
     from pathways_jupyter.local import cluster
 
@@ -41,7 +43,7 @@ def up(instances: str, slices: int | None, idle: float, name: str, as_json: bool
         wanted = dict.fromkeys(wanted, slices)
     elif "=" not in instances:
         wanted = dict.fromkeys(wanted, 2)
-    running = cluster.up(wanted, name=name, idle_seconds=idle)
+    running = cluster.up(wanted, name=name, idle_seconds=idle, port=port, sidecar=sidecar)
     _print(running, as_json)
 
 

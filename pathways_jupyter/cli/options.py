@@ -54,9 +54,9 @@ def show(view: View, *, as_json: bool) -> None:
         click.echo(click.style(mark, fg=colour) + line[len(mark) :] if colour else line)
 
 
-def show_json(value: Any) -> None:
+def show_json(value: Any, *, indent: int | None = 2) -> None:
     """Prints `value` as JSON: dataclasses become objects, paths and dates text."""
-    click.echo(json.dumps(value, default=_plain, indent=2))
+    click.echo(json.dumps(value, default=_plain, indent=indent))
 
 
 def _plain(value: Any) -> Any:

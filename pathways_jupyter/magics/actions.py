@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter import config, entry
+from pathways_jupyter import config as settings
+from pathways_jupyter import entry
 from pathways_jupyter.commands import CLUSTER, SERVICE
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import PathwaysError, SessionError
@@ -84,16 +85,17 @@ def logs(connection: Connection, values: Values) -> None:
     """Prints a log."""
     from pathways_jupyter.service import logs as reading
 
+    where: ConnectConfig | SessionRecord
     program, tail = values.get("program", "proxy"), entry.whole_number("--tail", values.get("tail", _TAIL))
     if program in {"proxy", "supervisor"}:
         record = _record(connection, values)
         if program == "supervisor":
             connection.screen.line(Path(record.log).read_text(encoding="utf-8", errors="replace").rstrip())
             return
-        where, service, job = entry.of_record(record), record.service, record.job
+        where, service, job = record, record.service, record.job
     else:
-        where, _ = _where(connection, values)
-        service, job = where.pathways_service, ""
+        config, _ = _where(connection, values)
+        where, service, job = config, config.pathways_service, ""
     found = entry.ask(
         where,
         lambda client, namespace: reading.find(
@@ -133,7 +135,7 @@ def doctor(connection: Connection, values: Values) -> View:
 
 def profiles(connection: Connection, values: Values) -> View:
     """Named settings."""
-    return profiles_picture.view(config.profiles(), config.profiles_path())
+    return profiles_picture.view(settings.profiles(), settings.profiles_path())
 
 
 def _bring_up(connection: Connection, connecting: Any, waiting: Waiting) -> None:

@@ -29,7 +29,6 @@ _MARKS = {Tone.OK: Mark.OK, Tone.WAIT: Mark.WAIT, Tone.FAIL: Mark.FAIL, Tone.NON
 ADVICE: Mapping[SessionState, str] = {
     SessionState.LOST: "Arrays on it are lost. %pathways reconnect gets a new proxy with the same settings.",
     SessionState.FAILED: "%pathways doctor looks for the cause.",
-    SessionState.CLOSED: "%pathways connect starts another.",
 }
 
 
@@ -49,6 +48,8 @@ def view(
       now: Seconds since the epoch; the clock's when left out.
     """
     now = time.time() if now is None else now
+    if record.state is SessionState.CLOSED:
+        return none(f"Session {record.id} is over.")
     tone = TONES[record.state]
     news = [event for event in events if event.kind in _NEWS][-_RECENT:]
     about = [
@@ -77,9 +78,8 @@ def view(
     return View(record, "\n".join(filter(None, plain)), html.page(rich))
 
 
-def none() -> View:
+def none(line: str = "This notebook is not connected.") -> View:
     """The card of a notebook without a session."""
-    line = "This notebook is not connected."
     advice = "%pathways connect --help shows how; %pathways connect --local --tpu tpuv6e:2x2=2 needs no cluster."
     return View(None, f"{Mark.NONE} {line}\n  {advice}", html.page(html.line(escape(line), html.muted(advice))))
 

@@ -1,0 +1,76 @@
+"""Looking at a service: ``slices``, ``logs``, ``doctor``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pathways_jupyter import commands, entry
+from pathways_jupyter.cli.options import epilog, given, show, show_json, takes
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.session.registry import SessionRecord
+
+_TAIL = 100
+
+
+@click.command(epilog=epilog(commands.SLICES))
+@takes(commands.SLICES)
+def slices(json: bool, **values: Any) -> None:
+    """The service's slices: ready, starting or down, and who holds which since when."""
+    from pathways_jupyter.render import slices as picture
+    from pathways_jupyter.service import status
+
+    where = entry.resolve(given(values))
+    found = entry.ask(where, lambda client, namespace: status.fetch(client, namespace, where.pathways_service))
+    show(picture.view(found), as_json=json)
+
+
+@click.command(epilog=epilog(commands.LOGS))
+@takes(commands.LOGS)
+def logs(json: bool, **values: Any) -> None:
+    """The log of the resource manager, a worker, or a session's proxy or supervisor.
+
+    With --json each line is an object with "pod" and "line".
+    """
+    from pathways_jupyter.service import logs as reading
+
+    program = values.pop("program") or "proxy"
+    which, beginning = values.pop("slice") or "", values.pop("session") or ""
+    follow, tail = values.pop("follow"), entry.whole_number("--tail", values.pop("tail") or _TAIL)
+    where: ConnectConfig | SessionRecord
+    if program in {"proxy", "supervisor"}:
+        record = entry.find_session(beginning)
+        if program == "supervisor":
+            click.echo(Path(record.log).read_text(encoding="utf-8", errors="replace").rstrip())
+            return
+        where, service, job = record, record.service, record.job
+    else:
+        config = entry.resolve(given(values))
+        where, service, job = config, config.pathways_service, ""
+    found = entry.ask(
+        where,
+        lambda client, namespace: reading.find(client, namespace, program, which=which, service=service, job=job),
+    )
+    for line in entry.stream(where, lambda client, namespace: reading.lines(client, found, follow=follow, tail=tail)):
+        if json:
+            show_json({"pod": found.pod, "line": line}, indent=None)
+        else:
+            click.echo(line)
+
+
+@click.command(epilog=epilog(commands.DOCTOR))
+@takes(commands.DOCTOR)
+def doctor(json: bool, **values: Any) -> None:
+    """Check cluster, permissions, service, versions and leftovers; say what to do.
+
+    Exit code 1 when something has to be mended before a notebook can connect.
+    """
+    from pathways_jupyter.render import doctor as picture
+    from pathways_jupyter.service import doctor as checks
+
+    findings = entry.examine(entry.resolve(given(values)))
+    show(picture.view(findings), as_json=json)
+    sys.exit(int(any(finding.level is checks.Level.FAIL for finding in findings)))

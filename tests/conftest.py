@@ -1,0 +1,177 @@
+"""A machine of its own for tests that go the whole way: directories, an embedded cluster, and kernels on it."""
+
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+INSTANCES = "tpuv6e:2x2=2"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where nothing of the developer's own machine is seen, nor touched."""
+
+    directory: Path
+    environ: dict[str, str]
+
+    @property
+    def runtime(self) -> Path:
+        return self.directory / "runtime"
+
+    def cli(self, *arguments: str, timeout: float = 110, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Runs ``pathways-jupyter`` to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "pathways_jupyter", *arguments],
+            env={**self.environ, **environ},
+            cwd=self.directory,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+
+@dataclass
+class Cell:
+    """What came of one cell."""
+
+    outputs: list[dict] = field(default_factory=list)
+    status: str = ""
+    error: str = ""
+    """Name of the exception."""
+    shown: str = ""
+    """What the cell shows of its error."""
+
+    @property
+    def text(self) -> str:
+        """All plain text, in the order in which it stands in the notebook."""
+        return "\n".join(each.get("text", "") or each.get("data", {}).get("text/plain", "") for each in self.outputs)
+
+    @property
+    def html(self) -> str:
+        return "\n".join(each.get("data", {}).get("text/html", "") for each in self.outputs)
+
+
+class Notebook:
+    """A real kernel, and the outputs of its cells as a front end would keep them."""
+
+    def __init__(self, machine: Machine) -> None:
+        from jupyter_client.manager import KernelManager
+
+        self.manager = KernelManager()
+        self.manager.start_kernel(env=machine.environ, cwd=str(machine.directory))
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
+        self.displays: dict[str, dict] = {}
+        self.seen: list[str] = []
+        """Every output as plain text, also those that were drawn over since."""
+
+    def run(self, code: str, *, timeout: float = 90) -> Cell:
+        """Runs a cell to its end."""
+        return self.finish(self.begin(code), timeout=timeout)
+
+    def begin(self, code: str) -> str:
+        """Starts a cell, and returns without waiting for it."""
+        return self.client.execute(code)
+
+    def finish(self, request: str, *, timeout: float = 90, until: str = "") -> Cell:
+        """Waits for a cell's end, or until it has shown the text `until`."""
+        cell = Cell()
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                message = self.client.get_iopub_msg(timeout=max(0.01, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"The cell still runs after {timeout} s; it showed:\n{cell.text}") from None
+            kind, content = message["msg_type"], message["content"]
+            shown = self._take(kind, content)
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            if shown is not None:
+                cell.outputs.append(shown)
+            if kind == "error":
+                cell.error, cell.shown = content["ename"], "\n".join(content["traceback"])
+            if (kind == "status" and content["execution_state"] == "idle") or (until and until in cell.text):
+                cell.status = "error" if cell.error else "ok"
+                return cell
+
+    def wait_for(self, text: str, *, since: int = 0, timeout: float = 60) -> str:
+        """Waits until an output, new or drawn again, says `text`; returns it.
+
+        Args:
+          since: How many outputs had been seen before the one that is meant.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            for plain in self.seen[since:]:
+                if text in plain:
+                    return plain
+            since = len(self.seen)
+            try:
+                message = self.client.get_iopub_msg(timeout=max(0.01, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"No output said {text!r} within {timeout} s.") from None
+            self._take(message["msg_type"], message["content"])
+
+    def _take(self, kind: str, content: dict) -> dict | None:
+        """Keeps an output as a front end does; None for what is drawn over an earlier one."""
+        display = (content.get("transient") or {}).get("display_id")
+        if "text" in content or "data" in content:
+            self.seen.append(content.get("text") or content["data"].get("text/plain", ""))
+        if kind == "update_display_data":
+            self.displays[display].update(data=content["data"])
+            return None
+        if kind not in {"stream", "display_data", "execute_result"}:
+            return None
+        output = dict(content)
+        if display:
+            self.displays[display] = output
+        return output
+
+    def close(self) -> None:
+        self.client.stop_channels()
+        if self.manager.is_alive():
+            self.manager.shutdown_kernel()
+
+
+@pytest.fixture(scope="session")
+def machine():
+    # Not pytest's own directory: its names are long, and a socket's path must be short.
+    with tempfile.TemporaryDirectory(prefix="pj-") as name:
+        directory = Path(name)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PATHWAYS_", "KUBE"))}
+        yield Machine(
+            directory,
+            {
+                **kept,
+                "HOME": name,
+                "JUPYTER_RUNTIME_DIR": str(directory / "runtime"),
+                "JUPYTER_CONFIG_DIR": str(directory / "config"),
+                "IPYTHONDIR": str(directory / "ipython"),
+                "JAX_PLATFORMS": "",
+            },
+        )
+
+
+@pytest.fixture(scope="session")
+def cluster(machine):
+    """The embedded cluster of `machine`, as ``pathways-jupyter local up`` brings it up; its kubeconfig."""
+    up = machine.cli("local", "up", "--tpu", INSTANCES, "--json")
+    assert up.returncode == 0, up.stdout + up.stderr
+    yield Path(machine.cli("local", "kubeconfig").stdout.strip())
+    assert machine.cli("local", "down").returncode == 0
+
+
+@pytest.fixture
+def notebook(machine):
+    notebook = Notebook(machine)
+    yield notebook
+    notebook.close()

@@ -1,0 +1,144 @@
+"""%pathways in a real kernel, on the embedded cluster."""
+
+import json
+import re
+
+import pytest
+
+CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2"
+KILL_A_WORKER = """
+from pathways_jupyter import entry
+from pathways_jupyter.kube import objects
+from pathways_jupyter.session import session as sessions
+
+async def kill(client, namespace):
+    labels = "jobset.sigs.k8s.io/replicatedjob-name=worker,jobset.sigs.k8s.io/job-index=1"
+    pods = await objects.list_(client, objects.PODS, namespace=namespace, labels=labels)
+    for pod in pods.items:
+        await objects.delete(client, objects.PODS, pod["metadata"]["name"], namespace=namespace, grace_seconds=0)
+
+entry.ask(sessions.current().record, kill)
+"""
+DELETE_THE_PROXY = """
+from pathways_jupyter import entry
+from pathways_jupyter.kube import objects
+from pathways_jupyter.session import session as sessions
+
+record = sessions.current().record
+entry.ask(record, lambda client, namespace: objects.delete(
+    client, objects.PODS, record.pod, namespace=namespace, grace_seconds=0))
+"""
+
+
+@pytest.fixture
+def connected(notebook, cluster):
+    cell = notebook.run(CONNECT)
+    assert cell.status == "ok", cell.shown
+    return notebook
+
+
+def sessions(machine):
+    return json.loads(machine.cli("sessions", "--json").stdout)
+
+
+def test_a_connected_notebook_computes_on_two_slices_and_lets_go_of_them(connected, machine):
+    seen = connected.run(
+        "import jax, jax.numpy as jnp\nprint(len(jax.devices()), {d.slice_index for d in jax.devices()})"
+    )
+    assert seen.text.strip() == "8 {0, 1}"
+    connected.run("weights = {'w': jnp.arange(8.0)}\nprint(float(jax.jit(jnp.sum)(weights['w'])))")
+    assert "connected" in connected.run("%pathways status").text
+    slices = connected.run("%pathways slices")
+    assert slices.text.count("this session") == 2
+    assert "yours" in slices.html
+    over = connected.run("%pathways disconnect")
+    assert "JAX is as it was before" in over.text
+    assert "weights['w']: float32[8]" in over.text
+    assert connected.run("print(jax.devices()[0].platform)").text.strip() == "cpu"
+    assert sessions(machine) == []
+
+
+def test_the_connections_card_is_drawn_in_place_of_its_progress(connected):
+    (card,) = connected.displays.values()
+    assert "connected" in card["data"]["text/plain"]
+    assert "slice 1" in card["data"]["text/html"]
+    assert not re.search(r"#fff\b|white", card["data"]["text/html"])
+
+
+def test_a_lost_and_a_healed_slice_are_told_while_nobody_asks(connected):
+    connected.run(KILL_A_WORKER)
+    assert "DATA_LOSS" in connected.wait_for("down")
+    assert "New arrays can be put on it" in connected.wait_for("New arrays")
+    (card,) = connected.displays.values()
+    assert "slice 1" in card["data"]["text/html"]
+    events = connected.run("%pathways events").text
+    assert "down" in events
+
+
+def test_a_lost_proxy_is_told_and_reconnecting_gets_a_new_one(connected, machine):
+    connected.run(DELETE_THE_PROXY)
+    assert "%pathways reconnect" in connected.wait_for("%pathways reconnect")
+    (lost,) = sessions(machine)
+    again = connected.run("%pathways reconnect")
+    assert again.status == "ok", again.shown
+    assert connected.run("import jax\nprint(len(jax.devices()))").text.strip() == "8"
+    (record,) = sessions(machine)
+    assert (record["id"], record["state"]) == (lost["id"], "connected")
+    assert record["pod"] != lost["pod"]
+
+
+def test_logs_of_every_program_are_one_command_away(connected):
+    assert "unplaced -> placed" in connected.run("%pathways logs proxy").text
+    assert "Pathways Slices Now Ready" in connected.run("%pathways logs rm").text
+    assert "29005" in connected.run("%pathways logs worker 1 --tail 1000").text
+    assert "connected" in connected.run("%pathways logs supervisor").text.lower()
+    absent = connected.run("%pathways logs worker 7")
+    assert absent.error == "ConfigError"
+    assert "0 to 1" in absent.shown
+
+
+def test_a_followed_log_ends_with_interrupt_and_the_connection_stays(connected):
+    request = connected.begin("%pathways logs rm -f")
+    connected.finish(request, until="Slices Now Ready")
+    connected.manager.interrupt_kernel()
+    assert "no longer following" in connected.finish(request).text
+    assert connected.run("import jax\nprint(len(jax.devices()))").text.strip() == "8"
+
+
+def test_a_session_ended_from_a_terminal_is_told_and_jax_is_put_back(connected, machine):
+    ended = machine.cli("sessions", "disconnect")
+    assert ended.returncode == 0, ended.stderr
+    told = connected.run("import jax\nprint(jax.devices()[0].platform)")
+    assert "cpu" in told.text
+    assert "ended from outside" in told.text
+    assert "not connected" in connected.run("%pathways status").text
+
+
+def test_a_second_connect_says_what_to_do_instead(connected):
+    again = connected.run("%pathways connect --local --tpu tpuv6e:2x2=1")
+    assert again.error == "SessionError"
+    assert "%pathways disconnect" in again.shown
+
+
+def test_interrupting_a_connect_that_waits_leaves_nothing(connected, machine, cluster):
+    from_cell = f"import os\nos.environ['KUBECONFIG'] = {str(cluster)!r}"
+    other = type(connected)(machine)
+    try:
+        other.run(from_cell)
+        refused = other.run("%load_ext pathways_jupyter\n%pathways connect --tpu tpuv6e:2x2=1")
+        assert refused.error == "CapacityError"
+        assert "holds 2" in refused.shown
+        seen = len(other.seen)
+        request = other.begin("%pathways connect --tpu tpuv6e:2x2=1 --wait")
+        other.wait_for("holds 2", since=seen)
+        other.manager.interrupt_kernel()
+        cell = other.finish(request)
+        assert (cell.error, len(cell.shown.splitlines())) == ("SessionError", 1)
+        assert len(sessions(machine)) == 1
+        seen = len(other.seen)
+        request = other.begin("%pathways connect --tpu tpuv6e:2x2=1 --wait")
+        other.wait_for("holds 2", since=seen)
+        connected.run("%pathways disconnect")
+        assert other.finish(request).status == "ok"
+    finally:
+        other.close()
