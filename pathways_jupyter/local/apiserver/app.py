@@ -57,6 +57,7 @@ class ApiServer:
         self._connections: web.Server | None = None
         self._answering: set[asyncio.Task[object]] = set()
         self._waiting: set[asyncio.BaseTransport] = set()
+        self._shut = False
         self.in_use = 0
         """Requests under way, watches and tunnels among them, that are not pods' own."""
         self.last_used = 0.0
@@ -103,6 +104,7 @@ class ApiServer:
           LocalClusterError: The port is taken.
         """
         context: ssl.SSLContext = certificates(self._directory).server_context()
+        self._shut = False
         self._connections = web.Server(
             self._handle,
             handler_cancellation=True,
@@ -114,7 +116,7 @@ class ApiServer:
         try:
             connections = self._connections
             self._listener = await loop.create_server(
-                lambda: Door(connections, self._serve_spdy, self._waiting),
+                lambda: Door(connections, self._serve_spdy, self._waiting, shut=lambda: self._shut),
                 "127.0.0.1",
                 self._port,
                 ssl=context,
@@ -132,6 +134,7 @@ class ApiServer:
         """Stops listening and drops every connection at once, whatever it is doing."""
         if self._listener is None or self._connections is None:
             return
+        self._shut = True
         self._listener.close()
         transports = [each.transport for each in self._connections.connections]
         for transport in [*transports, *self._waiting, *(each.transport for each in self._upgraded)]:

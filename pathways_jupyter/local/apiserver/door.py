@@ -42,9 +42,18 @@ class Door(asyncio.Protocol):
       server: Takes what is plain HTTP.
       on_spdy: Takes what asks for SPDY.
       waiting: Where connections are listed that nobody has taken yet.
+      shut: Whether the server has stopped: a connection whose TLS handshake was still under way then is dropped.
     """
 
-    def __init__(self, server: web.Server, on_spdy: SpdyHandler, waiting: set[asyncio.BaseTransport]) -> None:
+    def __init__(
+        self,
+        server: web.Server,
+        on_spdy: SpdyHandler,
+        waiting: set[asyncio.BaseTransport],
+        *,
+        shut: Callable[[], bool],
+    ) -> None:
+        self._shut = shut
         self._server = server
         self._on_spdy = on_spdy
         self._waiting = waiting
@@ -55,6 +64,9 @@ class Door(asyncio.Protocol):
         """Notes the connection."""
         # uvloop's transports behave as asyncio's, but are not of its types.
         self._transport = cast("asyncio.Transport", transport)
+        if self._shut():
+            self._transport.abort()
+            return
         self._waiting.add(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
