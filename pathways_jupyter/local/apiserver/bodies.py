@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
+from pathways_jupyter.local.apiserver import protobuf
 from pathways_jupyter.local.apiserver.patch import PatchKind
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.status import StatusError, bad_request, body_too_large, unsupported_media
 
 LIMIT = 3 * 1024 * 1024
 """Bytes that a request's body may have."""
+
+_DEEPEST = 100
+"""Levels of nesting that an object may have: no real one comes near, and everything here recurses."""
 
 _JSON = ("application/json", "text/json", "")
 _YAML = ("application/yaml", "application/x-yaml", "text/yaml")
@@ -81,8 +87,10 @@ async def read_object(request: web.BaseRequest, *, optional: bool = False) -> Ob
         value = parse_yaml(data)
     elif request.content_type in _JSON or request.content_type == "application/octet-stream":
         value = parse_json(data)
+    elif request.content_type == protobuf.CONTENT_TYPE:
+        value = protobuf.read_protobuf(data)
     else:
-        raise unsupported_media(request.content_type, ["application/json", "application/yaml"])
+        raise unsupported_media(request.content_type, ["application/json", "application/yaml", protobuf.CONTENT_TYPE])
     if not isinstance(value, dict):
         raise bad_request("the body of the request must be an object")
     return value
@@ -108,6 +116,8 @@ def parse_json(data: bytes) -> Any:
     Raises:
       StatusError: 400.
     """
+    if data.count(b"{") + data.count(b"[") > _DEEPEST and _depth(data) > _DEEPEST:
+        raise bad_request(f"the body of the request is nested more than {_DEEPEST} levels deep")
     try:
         value = json.loads(data, parse_constant=_no_constant)
         if b"\\u" in data:
@@ -130,7 +140,7 @@ def parse_yaml(data: bytes) -> Any:
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(data, loader)):
             raise bad_request("aliases in YAML are not supported")
-        return parse_json(json.dumps(yaml.load(data, loader), default=str).encode())
+        return parse_json(json.dumps(yaml.load(data, loader), default=_from_yaml).encode())
     except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
         raise bad_request(f"the body of the request is not YAML: {error}") from error
 
@@ -158,6 +168,23 @@ def refusal(error: StatusError) -> web.Response:
     if seconds:
         response.headers["Retry-After"] = str(seconds)
     return response
+
+
+def _from_yaml(value: Any) -> str:
+    """YAML reads what looks like a time as one; objects carry times as text."""
+    return str(value.isoformat()) if isinstance(value, datetime.date) else str(value)
+
+
+def _depth(data: bytes) -> int:
+    """How deeply brackets are nested, those inside strings left out."""
+    deepest = depth = 0
+    for bracket in re.findall(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', data):
+        if bracket in (b"{", b"["):
+            depth += 1
+            deepest = max(deepest, depth)
+        elif bracket in (b"}", b"]"):
+            depth -= 1
+    return deepest
 
 
 def _no_constant(name: str) -> Any:

@@ -12,17 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.local.apiserver import naming, status, strategy
+from pathways_jupyter.local.apiserver import lifecycle, naming, status, strategy
 from pathways_jupyter.local.apiserver.bootstrap import FIRST_OBJECTS
 from pathways_jupyter.local.apiserver.journal import Journal, Place
 from pathways_jupyter.local.apiserver.patch import PatchKind, apply_patch, clone
-from pathways_jupyter.local.apiserver.resources import CRDS, NAMESPACES, PODS, Object, Registry, ResourceType
+from pathways_jupyter.local.apiserver.resources import CRDS, NAMESPACES, Object, Registry, ResourceType
 from pathways_jupyter.local.apiserver.selectors import Test
 from pathways_jupyter.local.apiserver.table import Table
 from pathways_jupyter.local.apiserver.watch import Change, ChangeType, Record, Watch
-
-_SYSTEM_FIELDS = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
-_PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
 class Store:
@@ -112,6 +109,7 @@ class Store:
         Raises:
           StatusError: 404 (no such namespace), 409 (the name is taken), 422 (the object breaks a rule).
         """
+        resource = self._served(resource)
         obj = clone(obj)
         metadata = obj.setdefault("metadata", {})
         obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
@@ -119,7 +117,7 @@ class Store:
         where, name = metadata.get("namespace", ""), metadata["name"]
         if self._table(resource).get(where, name) is not None:
             raise status.already_exists(resource, name)
-        for field in (*_SYSTEM_FIELDS, "resourceVersion", "selfLink"):
+        for field in (*lifecycle.SYSTEM_FIELDS, "resourceVersion", "selfLink"):
             metadata.pop(field, None)
         metadata["uid"], metadata["creationTimestamp"] = str(uuid.uuid4()), strategy.now()
         metadata["generation"] = 1
@@ -132,6 +130,7 @@ class Store:
         Raises:
           StatusError: 404; 409 when `obj` carries a resourceVersion or uid that is not the present one; 422.
         """
+        resource = self._served(resource)
         given = obj.get("metadata") or {}
         namespace, name = given.get("namespace", ""), given.get("name", "")
         old = self.record(resource, namespace, name).object
@@ -141,11 +140,15 @@ class Store:
             raise status.conflict(resource, name, why)
         if given.get("resourceVersion") and given["resourceVersion"] != current["resourceVersion"]:
             raise status.conflict(resource, name)
-        new = self._merged(resource, clone(obj), old, subresource)
+        new = lifecycle.revised(resource, clone(obj), old, subresource)
         new["metadata"]["resourceVersion"] = current["resourceVersion"]
         if new == old:
             return new
-        if current.get("deletionTimestamp") and not new["metadata"].get("finalizers") and not _graceful(new):
+        if (
+            current.get("deletionTimestamp")
+            and not new["metadata"].get("finalizers")
+            and not lifecycle.is_graceful(new)
+        ):
             return self._remove(resource, new, dry_run)
         return self._put(resource, new, old, dry_run)
 
@@ -226,10 +229,10 @@ class Store:
                     f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {have}",
                 )
         new: Object = clone(old)
-        self._mark(resource, new, grace, propagation)
+        lifecycle.mark_deleted(resource, new, grace, propagation, dependents=metadata["uid"] in self._dependents)
         if resource.key == NAMESPACES.key:
             return self._delete_namespace(new, old, dry_run)
-        if not new["metadata"].get("finalizers") and not _graceful(new):
+        if not new["metadata"].get("finalizers") and not lifecycle.is_graceful(new):
             return self._remove(resource, new, dry_run)
         if new == old:
             return new
@@ -250,6 +253,10 @@ class Store:
             table = self._tables[resource.key] = Table(oldest=self._base)
         return table
 
+    def _served(self, resource: ResourceType) -> ResourceType:
+        """The type as it is served now: with the schema of its definition, where it has one."""
+        return self.resources.find(resource.group, resource.version, resource.plural) or resource
+
     def _name(self, resource: ResourceType, metadata: Object, namespace: str) -> None:
         metadata["name"] = name = naming.name_of(resource, metadata)
         naming.check_labels(resource, metadata)
@@ -267,49 +274,6 @@ class Store:
                 resource,
                 name,
             )
-
-    def _merged(self, resource: ResourceType, new: Object, old: Object, subresource: str) -> Object:
-        """What becomes of `old` when a caller sends `new`."""
-        if subresource == "status":
-            state = new.get("status")
-            new = {**clone(old), "status": state} if state is not None else clone(old)
-            return new
-        new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
-        metadata, current = new["metadata"], old["metadata"]
-        for field in _SYSTEM_FIELDS:
-            metadata.pop(field, None)
-            if field in current:
-                metadata[field] = current[field]
-        if resource.has_status:
-            new.pop("status", None)
-            if "status" in old:
-                new["status"] = clone(old["status"])
-        naming.check_labels(resource, metadata)
-        strategy.prepare_update(resource, new, old)
-        beside = ("metadata", "status")
-        if {k: v for k, v in new.items() if k not in beside} != {k: v for k, v in old.items() if k not in beside}:
-            metadata["generation"] = current.get("generation", 1) + 1
-        return new
-
-    def _mark(self, resource: ResourceType, obj: Object, grace: int | None, propagation: str) -> None:
-        metadata = obj["metadata"]
-        seconds = 0
-        if resource.key == PODS.key:
-            phase = obj.get("status", {}).get("phase")
-            idle = not obj["spec"].get("nodeName") or phase in ("Succeeded", "Failed")
-            wish = obj["spec"].get("terminationGracePeriodSeconds", 30) if grace is None else grace
-            seconds = 0 if idle else max(0, wish)
-        before = metadata.get("deletionGracePeriodSeconds")
-        if "deletionTimestamp" not in metadata:
-            metadata["deletionTimestamp"] = strategy.now()
-            metadata["deletionGracePeriodSeconds"] = seconds
-            finalizer = _PROPAGATION_FINALIZERS.get(propagation or resource.default_propagation)
-            kept = [each for each in metadata.get("finalizers", ()) if each not in _PROPAGATION_FINALIZERS.values()]
-            metadata["finalizers"] = [*kept, finalizer] if finalizer and self._dependents.get(metadata["uid"]) else kept
-            if not metadata["finalizers"]:
-                del metadata["finalizers"]
-        elif before is None or seconds < before:
-            metadata["deletionGracePeriodSeconds"] = seconds
 
     def _delete_namespace(self, new: Object, old: Object, dry_run: bool) -> Object:
         name = new["metadata"]["name"]
@@ -416,8 +380,3 @@ def _owners(record: Record | None) -> set[str]:
     if record is None:
         return set()
     return {each["uid"] for each in record.object["metadata"].get("ownerReferences") or ()}
-
-
-def _graceful(obj: Object) -> bool:
-    """Whether a deleted object waits for its processes to end."""
-    return bool(obj["metadata"].get("deletionGracePeriodSeconds"))

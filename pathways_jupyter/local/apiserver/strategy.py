@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pathways_jupyter.local.apiserver import resources as kinds
+from pathways_jupyter.local.apiserver.custom import fill_defaults, immutable_causes
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.status import invalid
 
+_BESIDE_SCHEMA = ("apiVersion", "kind", "metadata", "status")
 _MUTABLE_POD_FIELDS = {"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"}
 
 
@@ -27,9 +29,14 @@ def prepare_create(resource: ResourceType, obj: Object) -> None:
     """
     if resource.has_status:
         obj.pop("status", None)
+    if resource.schema:
+        state = {key: value for key, value in obj.items() if key not in _BESIDE_SCHEMA}
+        obj.update(fill_defaults(resource.schema, state))
     prepare = _CREATE.get(resource.qualified)
     if prepare is not None:
         prepare(obj)
+    if resource.has_status and not resource.custom:
+        obj.setdefault("status", {})
 
 
 def prepare_update(resource: ResourceType, obj: Object, old: Object) -> None:
@@ -41,6 +48,10 @@ def prepare_update(resource: ResourceType, obj: Object, old: Object) -> None:
     check = _UPDATE.get(resource.qualified)
     if check is not None:
         check(obj, old)
+    if resource.schema:
+        causes = immutable_causes(resource.schema, obj, old)
+        if causes:
+            raise invalid(resource, obj["metadata"]["name"], causes)
 
 
 def _pod(pod: Object) -> None:

@@ -1,0 +1,174 @@
+"""Reads objects in Kubernetes' protobuf encoding, which typed Go clients (half of kubectl's commands) send.
+
+Answers stay JSON: those clients accept it, and the content type tells them.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping
+from importlib.resources import files
+from typing import Any
+
+from pathways_jupyter.local.apiserver.resources import Object
+from pathways_jupyter.local.apiserver.status import bad_request
+
+CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
+_MAGIC = b"k8s\0"
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_DEEPEST = 64
+
+_Field = tuple[int, int | bytes]
+
+
+class _Malformed(Exception):
+    """These bytes are not protobuf, or not of the kind that they say."""
+
+
+def read_protobuf(data: bytes) -> Object:
+    """The object that `data` holds, as JSON.
+
+    Raises:
+      StatusError: 400, it is malformed or of a kind that this server does not know.
+    """
+    try:
+        if not data.startswith(_MAGIC):
+            raise _Malformed("it does not begin as it should")
+        envelope = dict(_fields(data[len(_MAGIC) :]))
+        meta = {number: _text(value) for number, value in _fields(_bytes(envelope.get(1, b"")))}
+        kind = meta.get(2, "")
+        if kind not in _numbers():
+            raise _Malformed(f"the kind {kind!r} is unknown")
+        found = _message(_bytes(envelope.get(2, b"")), kind, 0)
+    except _Malformed as error:
+        raise bad_request(f"the body of the request is not valid protobuf: {error}") from error
+    return {"apiVersion": meta.get(1, ""), "kind": kind, **found}
+
+
+@functools.cache
+def _numbers() -> Mapping[str, Mapping[int, tuple[str, str]]]:
+    text = files(__package__).joinpath("protobuf.json").read_text(encoding="utf-8")
+    return {
+        kind: {int(number): (name, value) for number, (name, value) in numbers.items()}
+        for kind, numbers in json.loads(text).items()
+    }
+
+
+def _message(data: bytes, kind: str, depth: int) -> Object:
+    if depth > _DEEPEST:
+        raise _Malformed("it is nested too deeply")
+    found: Object = {}
+    known = _numbers()[kind]
+    for number, raw in _fields(data):
+        if number not in known:
+            continue
+        name, value = known[number]
+        if value.startswith("[]"):
+            found.setdefault(name, []).append(_value(raw, value[2:], depth))
+        elif value.startswith("{}"):
+            entry = dict(_fields(_bytes(raw)))
+            found.setdefault(name, {})[_text(entry.get(1, b""))] = _value(entry.get(2, b""), value[2:], depth)
+        elif not name:
+            found |= _message(_bytes(raw), value, depth + 1)
+        else:
+            each = _value(raw, value, depth)
+            if each not in ("", None):
+                found[name] = each
+    return found
+
+
+def _value(raw: int | bytes, kind: str, depth: int) -> Any:
+    if kind == "integer":
+        return _integer(raw)
+    if kind == "boolean":
+        return bool(_integer(raw))
+    if kind == "string":
+        return _text(raw)
+    if kind == "bytes":
+        return base64.b64encode(_bytes(raw)).decode()
+    special = _SPECIAL.get(kind)
+    if special is not None:
+        return special(dict(_fields(_bytes(raw))))
+    if kind not in _numbers():
+        raise _Malformed(f"the kind {kind!r} is unknown")
+    return _message(_bytes(raw), kind, depth + 1)
+
+
+def _time(parts: dict[int, int | bytes]) -> str | None:
+    if not parts:
+        return None
+    try:
+        moment = datetime.datetime.fromtimestamp(_integer(parts.get(1, 0)), datetime.UTC)
+    except (OverflowError, ValueError, OSError) as error:
+        raise _Malformed("a time out of range") from error
+    micros = _integer(parts.get(2, 0)) // 1000
+    return moment.strftime("%Y-%m-%dT%H:%M:%S") + (f".{micros:06d}Z" if micros else "Z")
+
+
+def _int_or_string(parts: dict[int, int | bytes]) -> int | str:
+    return _text(parts.get(3, b"")) if _integer(parts.get(1, 0)) else _integer(parts.get(2, 0))
+
+
+_SPECIAL: Mapping[str, Callable[[dict[int, int | bytes]], Any]] = {
+    "Time": _time,
+    "MicroTime": _time,
+    "Quantity": lambda parts: _text(parts.get(1, b"")),
+    "IntOrString": _int_or_string,
+    "FieldsV1": lambda _: None,
+}
+
+
+def _fields(data: bytes) -> Iterator[_Field]:
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
+        number, wire = tag >> 3, tag & 7
+        if wire == _VARINT:
+            value, position = _varint(data, position)
+            yield number, value
+            continue
+        if wire == _BYTES:
+            size, position = _varint(data, position)
+        elif wire in (_FIXED32, _FIXED64):
+            size = 4 if wire == _FIXED32 else 8
+        else:
+            raise _Malformed(f"wire type {wire}")
+        if position + size > len(data):
+            raise _Malformed("it is cut short")
+        yield number, data[position : position + size]
+        position += size
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if position >= len(data) or shift > 63:
+            raise _Malformed("it is cut short")
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 0x80:
+            return value, position
+
+
+def _integer(raw: int | bytes) -> int:
+    if isinstance(raw, bytes):
+        raise _Malformed("a number was expected")
+    raw &= (1 << 64) - 1
+    return raw - (1 << 64) if raw >> 63 else raw
+
+
+def _bytes(raw: int | bytes) -> bytes:
+    if isinstance(raw, int):
+        raise _Malformed("a number was not expected")
+    return raw
+
+
+def _text(raw: int | bytes) -> str:
+    try:
+        return _bytes(raw).decode()
+    except UnicodeDecodeError as error:
+        raise _Malformed("text that is not UTF-8") from error
