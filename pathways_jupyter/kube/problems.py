@@ -80,6 +80,8 @@ def refused(
         return ApiError(
             f"You are not allowed to {done}: {detail}", status=status, reason=reason, hint=_permission(done, detail)
         )
+    if reason == "AlreadyExists":
+        return ApiError(detail, status=status, reason=reason, hint="Choose another name, or delete that one first.")
     hints = {
         404: "Check the name and the namespace.",
         409: "Somebody changed it at the same time; look at it and try again.",

@@ -152,22 +152,16 @@ def picture(
         if holder.job in read
         for worker_job in read[holder.job].slices.values()
     }
-    # Grouped once: a service may have a thousand slices.
-    workers: dict[str, list[Object]] = {}
-    for pod in own:
-        if _labels(pod).get(names.REPLICATED_JOB_LABEL) == service.worker_job:
-            workers.setdefault(str(_labels(pod).get(names.JOB_INDEX_LABEL)), []).append(pod)
     head = [pod for pod in own if _labels(pod).get(names.REPLICATED_JOB_LABEL) == names.HEAD_JOB]
     states = [pod_state(pod) for pod in head]
+    workers = _workers(service, own)
     return Service(
         name=service.name,
         namespace=service.namespace,
         address=service.address,
         instance_type=service.instance_type,
         ready=any(state is State.READY for state, _ in states),
-        slices=tuple(
-            _slice(service, index, workers.get(str(index), []), by_worker_job) for index in range(service.slices)
-        ),
+        slices=tuple(_slice(service, index, workers, by_worker_job) for index in range(service.slices)),
         holders=holders,
         certain=all(_is_certain(holder, read.get(holder.job)) for holder in holders),
         reason=next((reason for state, reason in states if state is not State.READY), "" if states else "no pod"),
@@ -257,15 +251,26 @@ def _draw(
     )
 
 
-def _slice(service: ServiceInfo, index: int, pods: list[Object], holders: Mapping[str, Holder]) -> Slice:
-    worker_job = f"{service.name}-{service.worker_job}-{index}"
-    workers: dict[int, Object] = {}
+def _workers(service: ServiceInfo, pods: Iterable[Object]) -> dict[tuple[int, int], Object]:
+    """The worker pod of each host of each slice."""
+    workers: dict[tuple[int, int], Object] = {}
     for pod in pods:
-        host = _host_index(pod)
+        labels = _labels(pod)
+        index = str(labels.get(names.JOB_INDEX_LABEL, ""))
+        if labels.get(names.REPLICATED_JOB_LABEL) != service.worker_job or not index.isdecimal():
+            continue
+        place = int(index), _host_index(pod)
         # A pod and its successor overlap for a moment; the successor is what counts.
-        if host not in workers or _created(workers[host]) <= _created(pod):
-            workers[host] = pod
-    hosts = tuple(_host(service, host, workers.get(host)) for host in range(service.hosts_per_slice))
+        if place not in workers or _created(workers[place]) <= _created(pod):
+            workers[place] = pod
+    return workers
+
+
+def _slice(
+    service: ServiceInfo, index: int, workers: Mapping[tuple[int, int], Object], holders: Mapping[str, Holder]
+) -> Slice:
+    worker_job = f"{service.name}-{service.worker_job}-{index}"
+    hosts = tuple(_host(service, host, workers.get((index, host))) for host in range(service.hosts_per_slice))
     states = {host.state for host in hosts}
     state = next(each for each in (State.DOWN, State.STARTING, State.READY) if each in states)
     return Slice(index, state, hosts, worker_job, holders.get(worker_job))

@@ -1,0 +1,188 @@
+import asyncio
+
+import pytest
+
+from pathways_jupyter.errors import ApiError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.objects import JOBS, LEASES
+from pathways_jupyter.service import leases, names
+
+HOUR = 3600.0
+
+
+def later(monkeypatch, client, seconds):
+    """Moves the client's clock; the only thing that is not real here is time."""
+    now = client.now
+    monkeypatch.setattr(client, "now", lambda: now() + seconds)
+
+
+async def jobs(client):
+    return {job["metadata"]["name"] for job in (await objects.list_(client, JOBS, namespace="default")).items}
+
+
+async def test_a_lease_belongs_to_its_job_and_lasts_as_long_as_asked(bench):
+    async with bench.client() as client:
+        job = await bench.proxy(client, "s1")
+        lease = await leases.create(client, job, seconds=2.5, holder="jane@laptop")
+        assert lease["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+        assert lease["metadata"]["labels"] == job["metadata"]["labels"]
+        assert lease["spec"]["leaseDurationSeconds"] == 3
+        assert not leases.is_stale(lease, client.now() + 2)
+        assert leases.is_stale(lease, client.now() + 4)
+
+
+async def test_renewing_keeps_a_lease_and_tells_when_it_is_gone(bench, monkeypatch):
+    async with bench.client() as client:
+        job = await bench.proxy(client, "s1")
+        await leases.create(client, job, seconds=10)
+        later(monkeypatch, client, 8)
+        assert await leases.renew(client, job["metadata"]["name"], namespace="default")
+        later(monkeypatch, client, 8)
+        assert await leases.sweep(client, "default") == ()
+        await objects.delete(client, LEASES, job["metadata"]["name"], namespace="default")
+        assert not await leases.renew(client, job["metadata"]["name"], namespace="default")
+
+
+async def test_only_what_nobody_renewed_is_swept(bench, monkeypatch):
+    async with bench.client() as client:
+        dead, live = await bench.proxy(client, "dead"), await bench.proxy(client, "live")
+        await leases.create(client, dead, seconds=10)
+        await leases.create(client, live, seconds=HOUR)
+        later(monkeypatch, client, 60)
+        (swept,) = await leases.sweep(client, "default")
+        assert (swept.session, swept.user, swept.error) == ("dead", "jane", "")
+        assert "not renewed" in swept.reason
+        assert await jobs(client) == {live["metadata"]["name"]}
+        assert await leases.sweep(client, "default") == ()
+
+
+async def test_a_dry_run_tells_and_deletes_nothing(bench, monkeypatch):
+    async with bench.client() as client:
+        job = await bench.proxy(client, "s1", notebook="a.ipynb")
+        await leases.create(client, job, seconds=1)
+        later(monkeypatch, client, 60)
+        for _ in range(2):
+            (swept,) = await leases.sweep(client, "default", dry_run=True)
+            assert (swept.job, swept.notebook) == (job["metadata"]["name"], "a.ipynb")
+        assert await jobs(client) == {job["metadata"]["name"]}
+
+
+async def test_a_job_without_a_lease_is_spared_while_its_session_may_still_be_making_one(bench, monkeypatch):
+    async with bench.client() as client:
+        await bench.proxy(client, "s1")
+        assert await leases.sweep(client, "default") == ()
+        later(monkeypatch, client, leases.DEFAULT_SECONDS + 5)
+        (swept,) = await leases.sweep(client, "default")
+        assert swept.reason == "it never got a lease"
+        assert await jobs(client) == set()
+
+
+async def test_what_is_not_ours_is_never_touched(bench, monkeypatch):
+    async with bench.client() as client:
+        container = {"name": "main", "image": "x", "command": ["true"]}
+        spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+        for name, labels in [
+            ("plain", {}),
+            ("other", {names.MANAGED_BY_LABEL: "helm", names.SESSION_LABEL: "s"}),
+            ("service", {names.MANAGED_BY_LABEL: names.MANAGED_BY}),
+        ]:
+            metadata = {"name": name, "namespace": "default", "labels": labels}
+            body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+            await objects.create(client, JOBS, body)
+        later(monkeypatch, client, 24 * HOUR)
+        assert await leases.sweep(client, "default") == ()
+        assert await jobs(client) == {"plain", "other", "service"}
+
+
+async def test_a_sweep_can_be_limited_to_a_user_or_a_session(bench, monkeypatch):
+    async with bench.client() as client:
+        for session, user in [("a", "jane"), ("b", "jane"), ("c", "joe")]:
+            await leases.create(client, await bench.proxy(client, session, user), seconds=1)
+        later(monkeypatch, client, 60)
+        assert [each.session for each in await leases.sweep(client, "default", session="a")] == ["a"]
+        assert [each.session for each in await leases.sweep(client, "default", user="jane")] == ["b"]
+        assert [each.session for each in await leases.sweep(client, "")] == ["c"]
+
+
+async def test_any_number_may_sweep_at_once_and_each_job_is_told_once(bench, monkeypatch):
+    async with bench.client() as client:
+        for index in range(10):
+            await leases.create(client, await bench.proxy(client, f"s{index}"), seconds=1)
+        later(monkeypatch, client, 60)
+        swept = [
+            each for many in await asyncio.gather(*(leases.sweep(client, "default") for _ in range(5))) for each in many
+        ]
+        assert sorted(each.session for each in swept) == [f"s{index}" for index in range(10)]
+        assert all(not each.error for each in swept)
+        assert await jobs(client) == set()
+
+
+async def test_a_renewal_in_the_last_moment_saves_the_job(bench, monkeypatch):
+    """The lease is renewed after it was judged, and before it is deleted."""
+    async with bench.client() as client:
+        job = await bench.proxy(client, "s1")
+        await leases.create(client, job, seconds=1)
+        later(monkeypatch, client, 60)
+        delete = objects.delete
+
+        async def renew_first(*arguments, **options):
+            if arguments[1] is LEASES:
+                assert await leases.renew(client, job["metadata"]["name"], namespace="default")
+            return await delete(*arguments, **options)
+
+        monkeypatch.setattr(objects, "delete", renew_first)
+        assert await leases.sweep(client, "default") == ()
+        assert await jobs(client) == {job["metadata"]["name"]}
+
+
+async def test_a_new_job_of_the_same_name_is_not_taken_for_the_old_one(bench, monkeypatch):
+    async with bench.client() as client:
+        old = await bench.proxy(client, "s1")
+        name = old["metadata"]["name"]
+        await leases.create(client, old, seconds=1)
+        later(monkeypatch, client, 60)
+        delete = objects.delete
+
+        async def replace_first(*arguments, **options):
+            if arguments[1] is JOBS:
+                await delete(client, JOBS, name, namespace="default")
+                await bench.proxy(client, "s1")
+            return await delete(*arguments, **options)
+
+        monkeypatch.setattr(objects, "delete", replace_first)
+        assert await leases.sweep(client, "default") == ()
+        assert await jobs(client) == {name}
+
+
+async def test_a_lease_of_an_earlier_job_of_that_name_does_not_count(bench, monkeypatch):
+    async with bench.client() as client:
+        old = await bench.proxy(client, "s1")
+        await leases.create(client, old, seconds=1)
+        await objects.delete(client, JOBS, old["metadata"]["name"], namespace="default")
+        new = await bench.proxy(client, "s1")
+        later(monkeypatch, client, 30)
+        assert await leases.sweep(client, "default") == ()
+        assert await jobs(client) == {new["metadata"]["name"]}
+
+
+async def test_what_may_not_be_deleted_is_told_and_does_not_keep_the_rest(bench, monkeypatch):
+    async with bench.client() as admin:
+        for session in ("a", "b"):
+            await leases.create(admin, await bench.proxy(admin, session), seconds=1)
+        doomed = (await bench.proxy(admin, "c"))["metadata"]["name"]
+        rules = [
+            {"apiGroups": ["*"], "resources": ["jobs", "leases"], "verbs": ["list"]},
+            {"apiGroups": ["*"], "resources": ["jobs", "leases"], "verbs": ["delete"], "resourceNames": [doomed]},
+        ]
+        async with bench.client(rules=rules, name="weak") as client:
+            later(monkeypatch, client, 2 * HOUR)
+            swept = {each.session: each.error for each in await leases.sweep(client, "default")}
+        assert swept["c"] == ""
+        assert "not allowed to delete leases" in swept["a"]
+        assert len(await jobs(admin)) == 2
+
+
+async def test_a_sweep_that_may_not_look_is_told(bench):
+    async with bench.client(rules=[], name="blind") as client:
+        with pytest.raises(ApiError, match="not allowed to list jobs"):
+            await leases.sweep(client, "default")

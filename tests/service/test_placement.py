@@ -1,0 +1,37 @@
+import pytest
+
+from pathways_jupyter.service.placement import Placement, parse
+
+NEW = "I1208 20:10:04.992524 12 x.cc:1] Transition slice 1 (tpuv6e:2x2) unplaced -> placed on pathways-cluster-worker-0"
+OLD = "I1208 20:10:04 12 x.cc:1] Transition slice 0 (tpuv6e:2x2) unplaced -> placed"
+
+
+def test_a_transition_tells_slice_type_and_worker_job():
+    change = parse(NEW)
+    assert (change.slice, change.instance_type, change.placed, change.worker_job) == (
+        1,
+        "tpuv6e:2x2",
+        True,
+        "pathways-cluster-worker-0",
+    )
+
+
+def test_an_older_log_tells_that_a_slice_is_placed_but_not_where():
+    assert parse(OLD).placed
+    assert parse(OLD).worker_job == ""
+
+
+@pytest.mark.parametrize("line", ["", "Signaling to RM", "slice 1 placed", "Transition slice x unplaced -> placed"])
+def test_other_lines_tell_nothing(line):
+    assert parse(line) is None
+
+
+def test_a_slice_that_goes_and_comes_back_is_placed_where_it_is_now():
+    placement = Placement()
+    for line in (OLD, NEW):
+        placement.feed(line)
+    assert placement.slices == {0: "", 1: "pathways-cluster-worker-0"}
+    placement.feed("Transition slice 1 (tpuv6e:2x2) placed -> unplaced")
+    assert placement.placed == 1
+    placement.feed(NEW.replace("worker-0", "worker-7"))
+    assert placement.slices[1] == "pathways-cluster-worker-7"

@@ -1,0 +1,138 @@
+import math
+
+import pytest
+
+from pathways_jupyter.errors import ConfigError, ServiceError
+from pathways_jupyter.service import names, proxy
+
+REPOSITORY = "us-docker.pkg.dev/cloud-tpu-v2-images/pathways"
+
+
+def spec(**options):
+    given = {
+        "session": "a1b2c3d4",
+        "service": "pathways-cluster",
+        "address": "pathways-cluster-pathways-head-0-0.pathways-cluster:29001",
+        "image": f"{REPOSITORY}/proxy_server:jax-0.10.2",
+        "instances": {"tpuv6e:2x2": 2},
+        "user": "jane",
+        "gcs_bucket": "gs://bucket",
+        "kernel": "k-1",
+        "notebook": "work/train.ipynb",
+        "host": "laptop",
+    }
+    return proxy.ProxySpec(**{**given, **options})
+
+
+def container(manifest):
+    return manifest["spec"]["template"]["spec"]["containers"][0]
+
+
+def test_a_proxy_asks_for_one_entry_per_slice():
+    arguments = container(proxy.job(spec(instances={"tpuv6e:2x2": 2, "tpuv5e:4x4": 1})))["args"]
+    assert "--virtual_slices=tpuv6e:2x2,tpuv6e:2x2,tpuv5e:4x4" in arguments
+    assert "--resource_manager_address=pathways-cluster-pathways-head-0-0.pathways-cluster:29001" in arguments
+    assert "--gcs_scratch_location=gs://bucket" in arguments
+
+
+def test_a_job_says_whose_it_is():
+    manifest = proxy.job(spec())
+    expected = {
+        "app.kubernetes.io/managed-by": "pathways-jupyter",
+        "pathways-jupyter/session": "a1b2c3d4",
+        "pathways-jupyter/user": "jane",
+        "pathways-jupyter/service": "pathways-cluster",
+    }
+    assert manifest["metadata"]["labels"] == expected
+    assert expected.items() <= manifest["spec"]["template"]["metadata"]["labels"].items()
+    assert manifest["metadata"]["annotations"] == {
+        names.KERNEL_ANNOTATION: "k-1",
+        names.NOTEBOOK_ANNOTATION: "work/train.ipynb",
+        names.HOST_ANNOTATION: "laptop",
+    }
+
+
+def test_a_job_cannot_outlive_its_use():
+    job = proxy.job(spec(max_lifetime=3600.4))["spec"]
+    assert (job["backoffLimit"], job["activeDeadlineSeconds"]) == (0, 3601)
+    assert job["ttlSecondsAfterFinished"] == proxy.TTL_SECONDS
+    assert job["template"]["spec"]["restartPolicy"] == "Never"
+    assert "activeDeadlineSeconds" not in proxy.job(spec(max_lifetime=math.inf))["spec"]
+
+
+def test_proxies_keep_off_the_nodes_network_and_listen_on_ports_of_their_own():
+    manifests = [proxy.job(spec(session=f"session{index}")) for index in range(20)]
+    assert all("hostNetwork" not in each["spec"]["template"]["spec"] for each in manifests)
+    ports = {container(each)["ports"][0]["containerPort"] for each in manifests}
+    assert len(ports) > 15
+    for each in manifests:
+        assert f"--server_port={container(each)['ports'][0]['containerPort']}" in container(each)["args"]
+
+
+def test_a_proxy_has_no_rights_in_the_cluster():
+    pod = proxy.job(spec())["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    security = pod["containers"][0]["securityContext"]
+    assert (security["allowPrivilegeEscalation"], security["capabilities"]) == (False, {"drop": ["ALL"]})
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        (f"{REPOSITORY}/server:jax-0.10.2", f"{REPOSITORY}/proxy_server:jax-0.10.2"),
+        (f"{REPOSITORY}/server", f"{REPOSITORY}/proxy_server"),
+        ("localhost:5000/server:x", "localhost:5000/proxy_server:x"),
+        ("localhost:5000/server", "localhost:5000/proxy_server"),
+        ("gcr.io/mine/my-server:1", "gcr.io/mine/my-proxy_server:1"),
+        ("server", "proxy_server"),
+        ("server.example/server:1", "server.example/proxy_server:1"),
+        ("r/server:1@sha256:abc", "r/proxy_server:1"),
+    ],
+)
+def test_the_proxys_image_is_the_same_release_beside_the_servers(server, expected):
+    assert proxy.image_for(server) == expected
+
+
+@pytest.mark.parametrize("server", ["r/server@sha256:abc", "r/worker:1", "", "r/observer:1"])
+def test_an_image_that_says_nothing_of_the_proxys_is_refused(server):
+    with pytest.raises(ServiceError) as raised:
+        proxy.image_for(server)
+    assert "--proxy-server-image" in raised.value.hint
+
+
+def test_options_are_read_in_either_spelling():
+    options = proxy.parse_options(
+        (
+            "sidecar:true",
+            "num_elastic_slices:2",
+            "xla_flags:'--xla_a=1 --xla_b'",
+            "--xla_c=x,y",
+            "use_insecure_credentials:true",
+        )
+    )
+    assert options == proxy.ProxyOptions(True, 2, False, ("--xla_a=1", "--xla_b", "--xla_c=x,y"))
+    arguments = container(proxy.job(spec(options=options)))["args"]
+    assert arguments[-5:] == [
+        "--sidecar_name=external",
+        "--num_elastic_slices=2",
+        "--xla_a=1",
+        "--xla_b",
+        "--xla_c=x,y",
+    ]
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["sidecar", "sidecar:perhaps", "sidecar:", "unknown:1", "num_elastic_slices:two", "--server_port=1",
+     "--virtual_slices=x", "-x", "xla_flags:oops", "use_insecure_credentials:false", "--Bad Flag"],
+)  # fmt: skip
+def test_an_option_that_cannot_be_is_refused_by_name(option):
+    with pytest.raises(ConfigError) as raised:
+        proxy.parse_options((option,))
+    assert "Proxy option" in str(raised.value)
+    assert raised.value.hint
+
+
+def test_the_node_network_can_be_asked_for():
+    pod = proxy.job(spec(options=proxy.parse_options(("host_network:true",))))["spec"]["template"]["spec"]
+    assert pod["hostNetwork"] is True

@@ -1,0 +1,216 @@
+import dataclasses
+import json
+
+import pytest
+
+from pathways_jupyter import tpu
+from pathways_jupyter.service import discovery, jobset, names, proxy, status
+from pathways_jupyter.service.placement import Placement
+from pathways_jupyter.service.podstate import State, pod_state, trouble
+
+SERVICE = "pathways-cluster"
+
+
+def made(slices=2, instance="tpuv6e:2x2", **changes):
+    manifest = jobset.manifest(
+        jobset.ServiceSpec(tpu.parse_instance_type(instance), slices, "r/server:1", name=SERVICE)
+    )
+    manifest["status"] = {"conditions": [{"type": "StartupPolicyCompleted", "status": "True"}]}
+    return dataclasses.replace(discovery.describe(manifest), **changes)
+
+
+def pod(
+    job, index, host=0, *, phase="Running", ready=True, deleted=False, name="", created="2026-01-01T00:00:00Z", **st
+):
+    metadata = {
+        "name": name or f"{SERVICE}-{job}-{index}-{host}-abcde",
+        "namespace": "default",
+        "creationTimestamp": created,
+        "labels": {
+            names.JOBSET_NAME_LABEL: SERVICE,
+            names.REPLICATED_JOB_LABEL: job,
+            names.JOB_INDEX_LABEL: str(index),
+            names.POD_INDEX_LABEL: str(host),
+        },
+    }
+    if deleted:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:01Z"
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    return {
+        "metadata": metadata,
+        "spec": {"nodeName": f"node-{index}-{host}"},
+        "status": {"phase": phase, "conditions": conditions, **st},
+    }
+
+
+def cluster_pods(slices=2, hosts=1):
+    workers = [pod("worker", index, host) for index in range(slices) for host in range(hosts)]
+    return [pod(names.HEAD_JOB, 0), *workers]
+
+
+def proxy_job(session, user="jane", instances=None, *, created="2026-01-01T10:00:00Z", **changes):
+    spec = proxy.ProxySpec(
+        session=session,
+        service=SERVICE,
+        address=jobset.address(SERVICE),
+        image="r/proxy_server:1",
+        instances=instances or {"tpuv6e:2x2": 1},
+        user=user,
+        notebook="work/train.ipynb",
+    )
+    job = proxy.job(spec)
+    job["metadata"] |= {"creationTimestamp": created, "uid": session, **changes.pop("metadata", {})}
+    return {**job, **changes}
+
+
+def proxy_pod(job):
+    name = job["metadata"]["name"]
+    return {
+        "metadata": {"name": f"{name}-xyz12", "namespace": "default", "labels": {names.JOB_NAME_LABEL: name}},
+        "status": {"phase": "Running"},
+    }
+
+
+def draw(pods, jobs=(), placements=None, service=None):
+    return status.picture(service or made(), pods=pods, jobs=jobs, placements=placements)
+
+
+def test_a_service_whose_pods_are_ready_is_ready():
+    drawn = draw(cluster_pods())
+    assert drawn.ready
+    assert [each.state for each in drawn.slices] == [State.READY, State.READY]
+    assert drawn.slices[1].hosts[0].node == "node-1-0"
+    assert (drawn.free, drawn.certain, drawn.holders) == (2, True, ())
+
+
+@pytest.mark.parametrize(
+    ("worker", "state", "reason"),
+    [
+        (pod("worker", 1, ready=False), State.STARTING, "NotReady"),
+        (pod("worker", 1, phase="Pending", ready=False), State.STARTING, "Pending"),
+        (pod("worker", 1, phase="Failed", ready=False, reason="Evicted"), State.DOWN, "Evicted"),
+        (pod("worker", 1, deleted=True), State.DOWN, "Terminating"),
+        (pod("worker", 1, phase="Pending", ready=False,
+             containerStatuses=[{"name": "w", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]),
+         State.DOWN, "ImagePullBackOff"),
+        (None, State.DOWN, "no pod"),
+    ],
+)  # fmt: skip
+def test_a_slice_is_as_well_as_its_worst_host(worker, state, reason):
+    pods = [pod(names.HEAD_JOB, 0), pod("worker", 0), *([worker] if worker else [])]
+    drawn = draw(pods)
+    assert [each.state for each in drawn.slices] == [State.READY, state]
+    assert drawn.slices[1].hosts[0].reason == reason
+    assert drawn.free == 1
+
+
+def test_one_host_of_many_takes_its_slice_down():
+    pods = [each for each in cluster_pods(1, 4) if not each["metadata"]["name"].endswith("worker-0-2-abcde")]
+    (only,) = draw(pods, service=made(1, "tpuv6e:4x4")).slices
+    assert only.state is State.DOWN
+    assert [host.state for host in only.hosts] == [State.READY, State.READY, State.DOWN, State.READY]
+
+
+def test_a_service_that_has_just_been_made_is_starting_and_not_down():
+    drawn = draw([pod(names.HEAD_JOB, 0, phase="Pending", ready=False)], service=made(started=False))
+    assert not drawn.ready
+    assert drawn.reason == "Pending"
+    assert {each.state for each in drawn.slices} == {State.STARTING}
+
+
+def test_a_new_pod_counts_and_not_the_one_that_it_replaces():
+    old = pod("worker", 1, deleted=True, name="old")
+    new = pod("worker", 1, name="new", created="2026-01-01T00:05:00Z")
+    for order in ([old, new], [new, old]):
+        drawn = draw([pod(names.HEAD_JOB, 0), pod("worker", 0), *order])
+        assert drawn.slices[1].hosts[0].pod == "new"
+
+
+def test_a_proxy_whose_log_names_its_slices_is_drawn_on_them():
+    job = proxy_job("s1")
+    placements = {job["metadata"]["name"]: Placement({0: f"{SERVICE}-worker-1"})}
+    drawn = draw([*cluster_pods(), proxy_pod(job)], [job], placements)
+    assert drawn.slices[0].held_by is None
+    holder = drawn.slices[1].held_by
+    assert (holder.session, holder.user, holder.notebook, holder.waiting) == ("s1", "jane", "work/train.ipynb", False)
+    assert holder.instances == {"tpuv6e:2x2": 1}
+    assert (drawn.free, drawn.certain) == (1, True)
+    assert str(holder) == "jane (train.ipynb)"
+
+
+def test_a_proxy_whose_log_does_not_name_its_slices_is_a_holder_of_so_many():
+    job = proxy_job("s1")
+    for placements in ({job["metadata"]["name"]: Placement({0: ""})}, None):
+        drawn = draw([*cluster_pods(), proxy_pod(job)], [job], placements)
+        assert [each.held_by for each in drawn.slices] == [None, None]
+        assert not drawn.certain
+        assert drawn.free == 1
+        assert len(drawn.holders) == 1
+
+
+def test_a_proxy_that_has_fewer_than_it_asked_for_is_waiting():
+    job = proxy_job("s1", instances={"tpuv6e:2x2": 2})
+    placements = {job["metadata"]["name"]: Placement({1: f"{SERVICE}-worker-0"})}
+    drawn = draw([*cluster_pods(), proxy_pod(job)], [job], placements)
+    assert (drawn.holders[0].waiting, drawn.holders[0].placed) == (True, 1)
+    assert drawn.free == 1
+
+
+def test_holders_stand_in_the_order_in_which_they_came():
+    late, early = proxy_job("late", created="2026-01-01T12:00:00Z"), proxy_job("early", created="2026-01-01T08:00:00Z")
+    assert [each.session for each in draw(cluster_pods(), [late, early]).holders] == ["early", "late"]
+
+
+def test_ended_deleted_and_foreign_jobs_hold_nothing():
+    ended = proxy_job("a", status={"conditions": [{"type": "Failed", "status": "True"}]})
+    going = proxy_job("b", metadata={"deletionTimestamp": "2026-01-01T00:00:01Z"})
+    other = proxy_job("c")
+    other["spec"]["template"]["spec"]["containers"][0]["args"] = [
+        "--resource_manager_address=x-pathways-head-0-0.x:29001"
+    ]
+    unrelated = {"metadata": {"name": "job"}, "spec": {"template": {"spec": {"containers": [{"name": "main"}]}}}}
+    assert draw(cluster_pods(), [ended, going, other, unrelated]).holders == ()
+
+
+def test_a_proxy_made_by_other_tools_is_a_holder_too():
+    job = proxy_job("x")
+    job["metadata"] |= {"name": "isc-proxy-joe-abc12", "labels": {}, "annotations": {}}
+    (holder,) = draw(cluster_pods(), [job]).holders
+    assert (holder.session, holder.user, str(holder)) == ("", "", "isc-proxy-joe-abc12")
+
+
+def test_a_capacity_error_says_who_holds_what_since_when():
+    jobs = [proxy_job("s1"), proxy_job("s2", user="joe", created="2026-01-01T07:00:00Z")]
+    placements = {
+        job["metadata"]["name"]: Placement({0: f"{SERVICE}-worker-{index}"}) for index, job in enumerate(jobs)
+    }
+    drawn = draw([*cluster_pods(), *map(proxy_pod, jobs)], jobs, placements)
+    error = status.capacity_error(drawn, {"tpuv6e:2x2": 1}, now=1767267000.0)
+    assert str(error) == (
+        "0 of 2 slices of pathways-cluster are free, and 1 are wanted: "
+        "joe (train.ipynb) holds 1 for 4 h 30 min; jane (train.ipynb) holds 1 for 1 h 30 min."
+    )
+    assert "--wait" in error.hint
+
+
+def test_the_picture_is_plain_data():
+    job = proxy_job("s1")
+    drawn = draw([*cluster_pods(), proxy_pod(job)], [job])
+    assert json.loads(json.dumps(dataclasses.asdict(drawn)))["slices"][0]["state"] == "ready"
+
+
+def test_a_thousand_slices_are_drawn_from_one_pass_over_the_pods():
+    pods = cluster_pods(1000, 4)
+    drawn = draw(pods, service=made(1000, "tpuv6e:4x4"))
+    assert len(drawn.slices) == 1000
+    assert all(each.state is State.READY for each in drawn.slices)
+
+
+def test_a_hopeless_pod_says_why():
+    waiting = {"reason": "ErrImagePull", "message": "no such\n tag"}
+    broken = pod(
+        "worker", 0, phase="Pending", ready=False, containerStatuses=[{"name": "w", "state": {"waiting": waiting}}]
+    )
+    assert pod_state(broken) == (State.DOWN, "ErrImagePull")
+    assert trouble(broken) == "ErrImagePull: no such tag"
+    assert trouble(pod("worker", 0, ready=False)) == ""
