@@ -16,10 +16,10 @@ from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.server import scope as scopes
-from pathways_jupyter.server.clusterwatch import ClusterWatch
 from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.server.sessionwatch import SessionWatch
 from pathways_jupyter.service import leases
+from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.naming import current_user, label_value
 from pathways_jupyter.session import client, registry, sweep
 from pathways_jupyter.session.protocol import Method

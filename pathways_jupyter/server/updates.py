@@ -15,10 +15,10 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from pathways_jupyter.errors import ConfigError, PathwaysError
 from pathways_jupyter.server import scope as scopes
-from pathways_jupyter.server.clusterwatch import ClusterWatch
 from pathways_jupyter.server.handlers import RESOURCE
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.scope import Scope
+from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.naming import current_user
 
 

@@ -1,5 +1,5 @@
 /**
- * What the server extension and this package say to each other. The Python side of it is server/tables.py and server/sessionwatch.py: change both.
+ * What the server extension and this package say to each other. The Python side of it is service/tables.py and server/sessionwatch.py: change both.
  */
 
 /** Where a session stands; the same words as Python's `SessionState`. */

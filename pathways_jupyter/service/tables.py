@@ -1,4 +1,4 @@
-"""What the sidebar shows of a cluster, as rows of JSON values, and what changed from one picture to the next.
+"""What slice map and sidebar show of a cluster, as rows of JSON values, and what changed between two pictures.
 
 The TypeScript side of it is labextension/src/models/wire.ts: change both.
 """

@@ -18,11 +18,11 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, PODS, Object, Resource
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.watch import ChangeType, watch
-from pathways_jupyter.server.tables import EMPTY, Tables, difference, tables
 from pathways_jupyter.service import discovery, names, status
 from pathways_jupyter.service.naming import current_user, label_value
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podstate import State, pod_state
+from pathways_jupyter.service.tables import EMPTY, Tables, difference, tables
 
 PATHWAYS_JOBS = Resource("pathways-job.pathways.domain", "v1", "pathwaysjobs", "PathwaysJob")
 RESOURCES = (PODS, JOBS, JOBSETS, PATHWAYS_JOBS)
@@ -31,6 +31,8 @@ COLLECT_SECONDS = 0.05
 """Changes come in bursts: one picture for all of a burst."""
 RETRY_SECONDS = 5.0
 """Between attempts to reach a cluster that did not answer, or refused."""
+
+_FAULT = "This is a fault of pathways_jupyter; the log of the Jupyter server tells more."
 
 Listener = Callable[[dict[str, Any]], None]
 
@@ -109,6 +111,10 @@ class ClusterWatch:
                 error = _first(failures)
                 logger.info("cluster %s: %s", self.cluster.name, error)
                 self._hear("failed", error)
+            except* Exception as faults:
+                # Whoever looks must be told, or waits for ever.
+                logger.exception("cluster %s", self.cluster.name)
+                self._hear("failed", PathwaysError(f"The watch failed: {faults.exceptions[0]!r}", hint=_FAULT))
             for task in self._following.values():
                 task.cancel()
             self._following.clear()
