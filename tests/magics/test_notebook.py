@@ -62,7 +62,7 @@ def test_the_connections_card_is_drawn_in_place_of_its_progress(connected):
     (card,) = connected.displays.values()
     assert "connected" in card["data"]["text/plain"]
     assert "slice 1" in card["data"]["text/html"]
-    assert not re.search(r"#fff\b|white", card["data"]["text/html"])
+    assert not re.search(r"#fff\b|: *white\b", card["data"]["text/html"])
 
 
 def test_a_lost_and_a_healed_slice_are_told_while_nobody_asks(connected):
