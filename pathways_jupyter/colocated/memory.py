@@ -46,8 +46,15 @@ class _Memory:
         self._told: set[Hashable] = set()
         self._released: list[str] = []
         self._registered = False
-        self.session = uuid.uuid4().hex[:12]
-        """Names the namespace on the hosts."""
+        self._process = uuid.uuid4().hex[:12]
+
+    @property
+    def session(self) -> str:
+        """Names the namespace on the hosts: this process's session, or the process where JAX was connected by hand."""
+        from pathways_jupyter.session.session import current
+
+        session = current()
+        return session.id if session is not None else self._process
 
     def facts(self, to: Sequence[Host], *, fresh: bool = False) -> dict[int, Facts]:
         """What `to` are, by host index; hosts that are not known yet are asked, and all of them when `fresh`."""
@@ -97,12 +104,11 @@ class _Memory:
         return released
 
     def cache_clear(self) -> None:
-        """What JAX calls when it drops its clients: the next session has other hosts, and its own names."""
+        """What JAX calls when it drops its clients."""
         with self._lock:
             self._facts.clear()
             self._told.clear()
             self._released.clear()
-            self.session = uuid.uuid4().hex[:12]
 
     def _register(self) -> None:
         if not self._registered:

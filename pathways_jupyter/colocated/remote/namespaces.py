@@ -28,6 +28,9 @@ def space(session: str) -> dict[str, Any]:
         module = types.ModuleType(f"colocated_{session}", "Names that %%colocated cells defined.")
         module.__dict__["display"] = rich.display
         sys.modules[module.__name__] = module
+        if "" not in sys.path:
+            # As in a notebook: a module in the working directory can be imported.
+            sys.path.append("")
         _spaces[session] = module
         _pickle_by_value(module)
     return module.__dict__

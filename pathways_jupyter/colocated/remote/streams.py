@@ -80,9 +80,18 @@ class Routed(io.TextIOBase):
 
 
 class _LogToCall(logging.Handler):
-    """Shows log records in the notebook where the process's own handlers write elsewhere."""
+    """Shows log records in the notebook where the process's own handlers write elsewhere.
+
+    As a process without handlers does, it shows warnings and worse; more once user code sets the root logger's level.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._level = logging.getLogger().level
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.WARNING and logging.getLogger().level == self._level:
+            return
         transcript = current()
         if transcript is not None and not any(_shows(handler) for handler in logging.getLogger().handlers):
             transcript.write("stderr", self.format(record) + "\n")

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from pathways_jupyter import colocated
+from pathways_jupyter.colocated.errors import ColocatedError, HostError
+
+pytestmark = pytest.mark.usefixtures("connection")
+
+
+def test_each_host_loads_its_part_of_a_batch(mesh) -> None:
+    sharding = NamedSharding(mesh, P("x"))
+
+    def load(host, count):
+        for step in range(3):
+            rows = np.arange(4) + 4 * host
+            yield {"x": (100 * step + rows).astype(np.float32)[:, None], "host": np.full(4, jax.process_index())}
+
+    batches = list(colocated.iterator(load, sharding=sharding))
+    assert len(batches) == 3
+    for step, batch in enumerate(batches):
+        assert batch["x"].sharding == sharding
+        np.testing.assert_array_equal(batch["x"][:, 0], 100 * step + np.arange(16))
+        np.testing.assert_array_equal(batch["host"], np.repeat(np.arange(4), 4))
+
+
+def test_batches_may_be_cut_over_some_of_the_axes_only(connection) -> None:
+    devices = np.array(connection.devices).reshape(2, 8)
+    mesh = jax.sharding.Mesh(devices, ("data", "model"))
+    sharding = NamedSharding(mesh, P("data"))
+
+    def load(host, count):
+        # Both hosts of a slice hold the whole of its part.
+        yield np.full((2, 3), host // 2)
+
+    (batch,) = colocated.iterator(load, sharding=sharding)
+    np.testing.assert_array_equal(batch[:, 0], [0, 0, 1, 1])
+
+
+def test_a_smaller_last_batch_is_left_out(mesh) -> None:
+    def load(host, count):
+        yield np.zeros((4, 2))
+        yield np.zeros((3, 2))
+
+    assert len(list(colocated.iterator(load, sharding=NamedSharding(mesh, P("x"))))) == 1
+
+
+def test_the_shortest_hosts_end_is_the_end(mesh) -> None:
+    def load(host, count):
+        for _ in range(2 + host):
+            yield np.zeros(4)
+
+    assert len(list(colocated.iterator(load, sharding=NamedSharding(mesh, P("x"))))) == 2
+
+
+def test_an_error_while_loading_names_host_and_line(mesh) -> None:
+    def load(host, count):
+        yield np.zeros(4)
+        if host == 1:
+            raise OSError("the disk is gone")
+        yield np.zeros(4)
+
+    batches = colocated.iterator(load, sharding=NamedSharding(mesh, P("x")))
+    next(batches)
+    with pytest.raises(HostError, match=r"host 1.*OSError: the disk is gone"):
+        next(batches)
+
+
+def test_hosts_whose_batches_differ_are_told(mesh) -> None:
+    def load(host, count):
+        yield np.zeros(4 * (1 + host))
+
+    with pytest.raises(ColocatedError, match=r"host 0: float64\[4\]; host 1: float64\[8\]"):
+        colocated.iterator(load, sharding=NamedSharding(mesh, P("x")))
+
+
+def test_a_training_loop_runs_on_what_hosts_load(mesh) -> None:
+    sharding = NamedSharding(mesh, P("x"))
+
+    def load(host, count):
+        rng = np.random.default_rng(host)
+        for _ in range(20):
+            x = rng.normal(size=(8, 3)).astype(np.float32)
+            yield {"x": x, "y": x @ np.array([1.0, -2.0, 0.5], np.float32)}
+
+    @jax.jit
+    def step(w, batch):
+        loss, grad = jax.value_and_grad(lambda w: ((batch["x"] @ w - batch["y"]) ** 2).mean())(w)
+        return w - 0.3 * grad, loss
+
+    w = jax.device_put(np.zeros(3, np.float32), NamedSharding(mesh, P()))
+    losses = []
+    for batch in colocated.iterator(load, sharding=sharding):
+        w, loss = step(w, batch)
+        losses.append(float(loss))
+    assert len(losses) == 20
+    np.testing.assert_allclose(w, [1.0, -2.0, 0.5], atol=0.05)

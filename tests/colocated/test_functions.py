@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import gc
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from pathways_jupyter import colocated
+from pathways_jupyter.colocated.errors import CheckError, ColocatedError, HostError
+
+pytestmark = pytest.mark.usefixtures("connection")
+
+
+@pytest.fixture
+def x(mesh):
+    return jax.device_put(np.arange(16, dtype=np.float32), NamedSharding(mesh, P("x")))
+
+
+def test_a_function_gets_and_gives_trees_of_arrays_and_values(x) -> None:
+    @colocated.function
+    def scale(tree, *, by):
+        array = tree["x"]
+        shards = [shard.data * by for shard in array.addressable_shards]
+        return {"x": jax.make_array_from_single_device_arrays(array.shape, array.sharding, shards), "by": (by, "text")}
+
+    result = scale({"x": x}, by=3)
+    assert result["by"] == (3, "text")
+    assert result["x"].sharding == x.sharding
+    np.testing.assert_array_equal(result["x"], 3 * np.arange(16))
+
+
+def test_each_hosts_own_result_can_be_had() -> None:
+    @colocated.function
+    def where():
+        return jax.process_index()
+
+    assert where.on_each() == {0: 0, 1: 1, 2: 2, 3: 3}
+    with pytest.raises(ColocatedError, match="where did not return the same on host 0 and hosts 1-3") as caught:
+        where()
+    assert "on_each" in caught.value.hint
+
+
+def test_a_function_runs_where_it_was_told_to() -> None:
+    @colocated.function(slices=[1], once=True)
+    def where():
+        return jax.process_index()
+
+    assert where() == 2
+
+
+def test_what_a_function_prints_is_shown_under_its_host(capsys) -> None:
+    @colocated.function(indices=[1])
+    def talk():
+        print("hello")
+
+    talk()
+    assert capsys.readouterr().out == "[host 1] hello\n"
+
+
+def test_a_function_that_raises_shows_its_own_lines() -> None:
+    @colocated.function
+    def fail():
+        raise ValueError("no")
+
+    with pytest.raises(HostError, match=r"all 4 hosts, line .*ValueError: no") as caught:
+        fail()
+    assert 'raise ValueError("no")' in caught.value.remote_traceback()
+
+
+def test_a_function_that_cannot_be_sent_is_refused() -> None:
+    generator = (number for number in range(3))
+
+    @colocated.function
+    def use():
+        return next(generator)
+
+    with pytest.raises(CheckError, match=r"generator \(generator\), used by use"):
+        use()
+
+
+def test_an_object_lives_on_every_host_until_its_handle_goes() -> None:
+    @colocated.class_
+    class Counter:
+        def __init__(self, start):
+            self.count = start + jax.process_index()
+
+        def add(self, number):
+            self.count += number
+            return self.count
+
+        def __del__(self):
+            import sys
+
+            sys._test_dropped = getattr(sys, "_test_dropped", 0) + 1
+
+    @colocated.function
+    def dropped():
+        import sys
+
+        return getattr(sys, "_test_dropped", 0)
+
+    counter = Counter(10)
+    assert counter.add.on_each(1) == {0: 11, 1: 12, 2: 13, 3: 14}
+    assert counter.add.on_each(1) == {0: 12, 1: 13, 2: 14, 3: 15}
+    with pytest.raises(AttributeError, match="only methods"):
+        counter.count  # noqa: B018
+    before = dropped()
+    del counter
+    gc.collect()
+    assert dropped() == before + 1

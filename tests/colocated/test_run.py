@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from pathways_jupyter.colocated import run
+from pathways_jupyter.colocated.errors import CheckError, ColocatedError, Interrupted
+from pathways_jupyter.colocated.results import Display
+
+pytestmark = pytest.mark.usefixtures("connection")
+
+DOUBLED = """
+import jax
+z = jax.make_array_from_single_device_arrays(x.shape, x.sharding, [s.data * 2 for s in x.addressable_shards])
+"""
+
+
+@pytest.fixture(autouse=True)
+def _fresh_names(connection):
+    run.reset()
+
+
+@pytest.fixture
+def x(mesh):
+    return jax.device_put(np.arange(32, dtype=np.float32).reshape(16, 2), NamedSharding(mesh, P("x")))
+
+
+def values(source: str, **options) -> dict:
+    result = run.run_cell(source, **options)
+    error = result.error()
+    if error is not None:
+        raise error
+    return result.values
+
+
+def test_each_host_has_its_own_process_index_pid_and_directory() -> None:
+    found = values("import jax, os\n(jax.process_index(), os.getpid(), os.getcwd(), jax.process_count())")
+    indices, pids, directories, counts = zip(*(found[host] for host in range(4)), strict=True)
+    assert indices == (0, 1, 2, 3)
+    assert len(set(pids)) == len(set(directories)) == 4
+    assert counts == (4, 4, 4, 4)
+    assert os.getpid() not in pids
+
+
+def test_each_host_sees_only_its_own_shards(x) -> None:
+    found = values("[(s.index[0].start, s.data.tolist()) for s in x.addressable_shards]", inputs={"x": x})
+    rows = np.asarray(x).tolist()
+    for host in range(4):
+        assert found[host] == [(row, [rows[row]]) for row in range(4 * host, 4 * host + 4)]
+
+
+def test_outputs_assemble_to_the_right_global_array_on_the_same_chips(x) -> None:
+    result = run.run_cell(DOUBLED, inputs={"x": x}, outputs=["z"])
+    assert result.error() is None
+    z = result.arrays["z"]
+    assert z.sharding == x.sharding
+    np.testing.assert_array_equal(z, 2 * np.asarray(x))
+    np.testing.assert_array_equal(jax.jit(lambda x, z: x + z)(x, z), 3 * np.asarray(x))
+
+
+def test_outputs_may_stay_on_the_hosts_cpus(x, cpu_mesh) -> None:
+    z = run.run_cell(DOUBLED, inputs={"x": x}, outputs=["z"], on_cpu=True).arrays["z"]
+    assert z.sharding == NamedSharding(cpu_mesh, P("x"))
+
+
+def test_what_every_host_has_for_itself_comes_back_as_one_array() -> None:
+    result = run.run_cell(
+        "import jax, numpy as np\nlocal = np.full((4, 3), jax.process_index())\none = jax.process_index()",
+        outputs=["local", "one"],
+    )
+    local = result.arrays["local"]
+    np.testing.assert_array_equal(local, np.repeat(np.arange(4), 4)[:, None] * np.ones((1, 3), int))
+    assert len(local.sharding.device_set) == 16
+    np.testing.assert_array_equal(result.arrays["one"], [0, 1, 2, 3])
+
+
+def test_outputs_that_differ_across_hosts_are_refused_with_what_each_has() -> None:
+    with pytest.raises(ColocatedError, match=r"float64\[2\] on host 0.*float64\[3\] on hosts 1-3"):
+        run.run_cell("import jax, numpy as np\nz = np.ones(2 if jax.process_index() == 0 else 3)", outputs=["z"])
+
+
+def test_an_output_that_the_cell_did_not_make_is_an_error() -> None:
+    error = run.run_cell("1", outputs=["nothing"]).error()
+    assert "--out names nothing" in str(error)
+
+
+def test_several_kinds_of_arrays_go_in(x, mesh) -> None:
+    inputs = {
+        "x": x,
+        "replicated": jax.device_put(np.arange(3), NamedSharding(mesh, P())),
+        "uncommitted": jax.numpy.arange(4),
+        "key": jax.device_put(jax.random.key(1), NamedSharding(mesh, P())),
+        "half": jax.device_put(np.ones(2, jax.numpy.bfloat16), NamedSharding(mesh, P())),
+        "plain": {"a": [1, 2]},
+    }
+    source = """
+import jax, numpy as np
+(x.shape, np.asarray(replicated).tolist(), np.asarray(uncommitted).tolist(),
+ jax.random.key_data(key).tolist(), str(half.dtype), plain)
+"""
+    expected = ((16, 2), [0, 1, 2], [0, 1, 2, 3], [0, 1], "bfloat16", {"a": [1, 2]})
+    assert values(source, inputs=inputs) == dict.fromkeys(range(4), expected)
+
+
+def test_a_cell_runs_where_its_input_is(connection) -> None:
+    x = jax.device_put(np.arange(3), connection.slices[1][0])
+    assert list(values("x.tolist()", inputs={"x": x})) == [2]
+
+
+def test_an_input_that_is_also_elsewhere_is_refused(x) -> None:
+    with pytest.raises(CheckError, match="x lies on other hosts than host 0 too"):
+        run.run_cell("1", inputs={"x": x}, indices=[0])
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ({"slices": "1"}, [2, 3]),
+        ({"indices": "0-2"}, [0, 1, 2]),
+        ({"once": True}, [0]),
+        ({"slices": [1], "once": True}, [2]),
+    ],
+)
+def test_hosts_are_chosen(where, expected) -> None:
+    assert list(values("0", **where)) == expected
+
+
+def test_names_stay_on_the_host_that_defined_them() -> None:
+    values("y = 1", slices="0")
+    error = run.run_cell("y").error()
+    assert error.failures[0].hosts == (2, 3)
+    assert error.failures[0].type == "NameError"
+    assert {host: "y" in names for host, names in run.who().items()} == {0: True, 1: True, 2: False, 3: False}
+    run.reset(indices=[0])
+    assert [host for host, names in run.who().items() if "y" in names] == [1]
+
+
+def test_ten_thousand_lines_of_four_hosts_arrive_complete_and_in_order() -> None:
+    result = run.run_cell("import jax\nfor line in range(10_000): print(jax.process_index(), 'line', line)")
+    for index, host in enumerate(result.hosts):
+        assert host.text == "".join(f"{index} line {line}\n" for line in range(10_000))
+
+
+def test_output_streams_warnings_and_logging_come_back_in_order() -> None:
+    source = """
+import logging, sys, warnings
+print("one")
+print("two", file=sys.stderr)
+warnings.warn("three")
+logging.getLogger("here").warning("four")
+print("five")
+"""
+    (host,) = run.run_cell(source, once=True).hosts
+    text = host.text
+    places = [text.index(word) for word in ("one", "two", "UserWarning: three", "four", "five")]
+    assert places == sorted(places)
+
+
+def test_a_flood_is_cut_and_can_be_downloaded(tmp_path) -> None:
+    result = run.run_cell("for _ in range(50): print('x' * 999_999)", indices="0,3")
+    for host in result.hosts:
+        assert len(host.text) <= run.LIMIT
+        assert host.size == 50_000_000
+    saved = run.save(result, tmp_path)
+    assert [path.name for path in saved] == [f"colocated-{result.call}-host{index}.txt" for index in (0, 3)]
+    assert saved[1].stat().st_size == 50_000_000
+
+
+def test_a_figure_that_is_too_large_is_left_on_the_host(tmp_path) -> None:
+    source = """
+class Large:
+    def _repr_png_(self): return b"x" * 50_000_000
+    def __repr__(self): return "a large picture"
+Large()
+"""
+    result = run.run_cell(source, once=True)
+    (shown,) = result.hosts[0].items
+    assert isinstance(shown, Display)
+    assert dict(shown.data) == {"text/plain": "a large picture"}
+    assert shown.left["image/png"][0] == 50_000_000
+    (saved,) = run.save(result, tmp_path)
+    assert saved.stat().st_size == 50_000_000
+
+
+def test_only_the_output_of_calls_can_be_read(tmp_path) -> None:
+    with pytest.raises(ColocatedError, match="has no output"):
+        run.download(0, "/etc/passwd", tmp_path / "stolen")
+
+
+def test_figures_and_rich_reprs_are_displayed_here() -> None:
+    source = """
+import matplotlib.pyplot as plt
+plt.plot([1, 2])
+plt.show()
+class Table:
+    def _repr_html_(self): return "<b>1</b>"
+display(Table())
+Table()
+"""
+    (host,) = run.run_cell(source, once=True).hosts
+    assert host.text == ""
+    table, figure, value = host.items
+    assert set(table.data) == set(value.data) == {"text/plain", "text/html"}
+    assert figure.data["image/png"].startswith(b"\x89PNG")
+    assert value.value
+
+
+def test_an_exception_shows_the_cells_lines_once() -> None:
+    error = run.run_cell("def f(y):\n    return 1 / y\n\nf(0)").error()
+    assert str(error).startswith("all 4 hosts, line 2: return 1 / y: ZeroDivisionError")
+    assert error.remote_traceback().count("ZeroDivisionError") == 1
+    assert "f(0)" in error.remote_traceback()
+
+
+def test_a_host_that_fails_alone_is_named() -> None:
+    error = run.run_cell("import jax\nassert jax.process_index() != 2, 'not here'").error()
+    assert str(error).startswith("host 2, line 2: ")
+    assert "AssertionError: not here" in str(error)
+
+
+def test_what_a_cell_exits_with_is_an_error_and_nothing_worse() -> None:
+    assert run.run_cell("import sys\nsys.exit(3)").error().failures[0].type == "SystemExit"
+    assert values("1", once=True) == {0: 1}
+
+
+def test_a_missing_package_is_told_before_anything_runs() -> None:
+    with pytest.raises(CheckError, match=r"not_a_package is not installed on hosts 0-3\. Nothing was run"):
+        run.run_cell("y = 1\nimport not_a_package")
+    assert all("y" not in names for names in run.who().values())
+
+
+def test_a_module_beside_the_cell_is_found() -> None:
+    values("open('made_here.py', 'w').write('answer = 42\\n')")
+    assert values("import made_here\nmade_here.answer") == dict.fromkeys(range(4), 42)
+
+
+def test_what_cannot_be_pickled_is_told_before_anything_runs() -> None:
+    lock = threading.Lock()
+    with pytest.raises(CheckError, match=r"lock \(lock\): cannot pickle"):
+        run.run_cell("y = 1", inputs={"lock": lock})
+    assert all("y" not in names for names in run.who().values())
+
+
+def test_a_cell_with_a_syntax_error_is_not_sent() -> None:
+    with pytest.raises(SyntaxError):
+        run.run_cell("x = = 1")
+
+
+def interrupt_when(path: Path) -> threading.Thread:
+    """Presses Interrupt when a cell has made a file."""
+
+    def watch() -> None:
+        while not path.exists():
+            threading.Event().wait(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("waiting", ["while True: pass", "while True: time.sleep(0.01)"])
+def test_interrupt_stops_the_remote_cell(waiting: str, tmp_path) -> None:
+    source = f"""
+import time
+y = 1
+open({str(tmp_path / "started")!r}, "w")
+{waiting}
+"""
+    interrupt_when(tmp_path / "started")
+    with pytest.raises(Interrupted, match="stopped in line 5"):
+        run.run_cell(source)
+    assert values("y") == dict.fromkeys(range(4), 1)
+
+
+def test_interrupt_ends_a_cell_that_waits_in_c_and_says_where(tmp_path) -> None:
+    interrupt_when(tmp_path / "started")
+    with pytest.raises(Interrupted, match=r"will stop when this returns: line 3: time\.sleep\(20\)"):
+        run.run_cell(f"import time\nopen({str(tmp_path / 'started')!r}, 'w')\ntime.sleep(20)", once=True)
+    assert values("1", once=True) == {0: 1}
