@@ -21,6 +21,7 @@ from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
 from pathways_jupyter.local.pathways.ifrt.server import Server
 from pathways_jupyter.local.pathways.ifrt.session import Machine
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
+from pathways_jupyter.local.pathways.ifrt.sidecars import Sidecars
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
 from pathways_jupyter.local.pathways.placement import PlacedSlice, Placement
 from pathways_jupyter.tpu import InstanceType
@@ -43,21 +44,25 @@ def main(argv: Sequence[str]) -> int:
     except (ConfigError, ValueError) as error:
         _log.error("FAILED_PRECONDITION: %s", error)
         return 2
-    return Proxy(wanted).run(values.server_port, values.resource_manager_address)
+    return Proxy(wanted, sidecars=bool(values.sidecar_name)).run(values.server_port, values.resource_manager_address)
 
 
 class Proxy:
-    """One proxy: its devices, its server, and what the resource manager says of its slices."""
+    """One proxy: its devices, its server, and what the resource manager says of its slices.
 
-    def __init__(self, wanted: Sequence[InstanceType]) -> None:
+    Args:
+      sidecars: Run colocated Python on the hosts' sidecars, and not in this process.
+    """
+
+    def __init__(self, wanted: Sequence[InstanceType], *, sidecars: bool) -> None:
         self._wanted = wanted
         self._devices = Devices(wanted)
         self._placed = Cell()
         self._ended = threading.Event()
         self._exit_code = 0
-        self._server = Server(
-            Machine(self._devices, Shardings(self._devices), Lanes(), ThisProcess(self._devices), self._placed)
-        )
+        self._sidecars = Sidecars(self._devices, addresses.secret()) if sidecars else None
+        hosts = self._sidecars or ThisProcess(self._devices)
+        self._server = Server(Machine(self._devices, Shardings(self._devices), Lanes(), hosts, self._placed))
 
     def run(self, port: int, resource_manager: str) -> int:
         """Serves until the slices are refused; returns the exit code."""
@@ -82,6 +87,16 @@ class Proxy:
     def changed(self, slices: Sequence[PlacedSlice]) -> None:
         """Takes slices that went down from all sessions."""
         self._server.set_down({virtual for virtual, each in enumerate(slices) if not each.up})
+        if self._sidecars is not None:
+            self._sidecars.set_paths(self._sidecar_paths(slices))
+
+    def _sidecar_paths(self, slices: Sequence[PlacedSlice]) -> dict[int, str]:
+        paths: dict[int, str] = {}
+        first_host = 0
+        for instance, each in zip(self._wanted, slices, strict=True):
+            paths.update(enumerate(each.sidecars, start=first_host))
+            first_host += instance.hosts
+        return paths
 
     def refused(self, reason: str) -> None:
         """Fails the session that waits, and ends."""

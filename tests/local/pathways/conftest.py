@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-DEADLINE = 60.0
+DEADLINE = 100.0
 _PACKAGE = "pathways_jupyter.local.pathways"
 _numbers = itertools.count(1)
 
@@ -70,10 +70,16 @@ class Program:
 
     def __init__(self, module: str, args: Sequence[str], environment: dict[str, str], cwd: Path) -> None:
         code = f"import sys; from {module} import main; sys.exit(main(sys.argv[1:]))"
+        # Standard output comes with the errors, as in a pod's log.
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, *args], stderr=subprocess.PIPE, env=environment, cwd=cwd, text=True
+            [sys.executable, "-c", code, *args],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=cwd,
+            text=True,
         )
-        self.log = Lines(self.process.stderr)
+        self.log = Lines(self.process.stdout)
 
     def kill(self) -> None:
         self.process.kill()
@@ -174,10 +180,23 @@ class Service:
         }
         return self.start("worker", pod, flags, place)
 
-    def proxy(self, name: str, slices: int = 2, instance_type: str | None = None) -> Program:
+    def sidecar(self, slice_index: int, host: int = 0) -> Program:
+        """The sidecar in the pod of a worker: it shares the worker's sockets and working directory."""
+        place = {"GRPC_SERVER_ADDRESS": "0.0.0.0:50051", "JAX_PLATFORMS": "proxy"}
+        program = self.start(
+            "pathways_jupyter.colocated.sidecar.server", f"service-worker-{slice_index}-{host}", [], place
+        )
+        program.log.wait("sidecar serving")
+        return program
+
+    def directory(self, slice_index: int, host: int = 0) -> Path:
+        """A worker pod's working directory."""
+        return self._directory / f"service-worker-{slice_index}-{host}"
+
+    def proxy(self, name: str, slices: int = 2, instance_type: str | None = None, more: Sequence[str] = ()) -> Program:
         wanted = ",".join([instance_type or self._instance_type] * slices)
         flags = ["--server_port=29000", "--resource_manager_address=head.service:29001", "--gcs_scratch_location="]
-        return self.start("proxy", name, [*flags, f"--virtual_slices={wanted}"])
+        return self.start("proxy", name, [*flags, f"--virtual_slices={wanted}", *more])
 
     def start(self, module: str, pod: str, flags: list[str], more: dict[str, str] | None = None) -> Program:
         sockets = self._directory / pod
@@ -193,7 +212,7 @@ class Service:
             "PATHWAYS_LOCAL_SOCKETS": str(sockets),
             **(more or {}),
         }
-        program = Program(f"{_PACKAGE}.{module}", flags, environment, sockets)
+        program = Program(module if "." in module else f"{_PACKAGE}.{module}", flags, environment, sockets)
         self.programs.append(program)
         return program
 

@@ -302,7 +302,7 @@ def _described(array: Array) -> Array:
 def _shard_specs(session: Session, source: Array) -> list[Spec]:
     spec = _described(source).spec
     assert spec is not None
-    shape = spec.shape if spec.is_strings else spec.sharding.shard_shape(spec.shape)
+    shape = spec.sharding.shard_shape(spec.shape)
     return [Spec(spec.kind, shape, session.machine.shardings.single(each)) for each in spec.sharding.device_ids]
 
 

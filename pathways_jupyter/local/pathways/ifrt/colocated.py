@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from pathways_jupyter.local.pathways.ifrt import arrays, statuses, values, wire
+from pathways_jupyter.local.pathways.ifrt import arrays, cells, statuses, values, wire
 from pathways_jupyter.local.pathways.ifrt.arrays import Array
 from pathways_jupyter.local.pathways.ifrt.cells import Cell
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
@@ -64,6 +64,11 @@ class Order:
         """What must be over before a call of this client thread on these devices."""
         with self._lock:
             return [self._last[stream, each] for each in device_ids if (stream, each) in self._last]
+
+    def outstanding(self) -> list[Cell]:
+        """The calls after which none is left of those noted so far."""
+        with self._lock:
+            return list(self._last.values())
 
     def note(self, stream: int, device_ids: Sequence[int], call: Cell) -> None:
         """Puts later calls behind `call`."""
@@ -144,8 +149,12 @@ class PythonExecutable:
         raise statuses.unimplemented("colocated Python functions have no program text")
 
     def release(self) -> None:
-        """Lets the hosts forget the function."""
-        self._function.release()
+        """Lets the hosts forget the function, after all calls that were made before.
+
+        JAX keeps a colocated object alive by the functions that refer to it, and lets go of one as soon as it has
+        called another.
+        """
+        cells.when_all(self._order.outstanding(), self._function.release)
 
     def _call(self, sources: list[Any]) -> tuple[list[Any], None]:
         self._devices.check_up(self.device_ids)

@@ -1,0 +1,201 @@
+"""Runs one proxy's colocated functions, in a JAX in which only this host's devices are addressable.
+
+The functions' arguments are global arrays of which this host has its own shards, as in any JAX with several processes;
+their results' shards go back to the proxy, which has all hosts'.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pathways_jupyter.service.sidecar_wire import Connection, Header, WireError
+
+_log = logging.getLogger(__name__)
+
+STRING = "string"
+
+
+class Runner:
+    """The functions that one proxy has loaded here.
+
+    Args:
+      hello: ``host``, this host's number, and ``devices``, the host of each CPU device of the proxy.
+    """
+
+    def __init__(self, connection: Connection, hello: Header) -> None:
+        self._connection = connection
+        self._host = int(hello["host"])
+        self._hosts = {int(device): int(host) for device, host in hello["devices"].items()}
+        self._functions: dict[int, _Function] = {}
+
+    def serve(self) -> None:
+        """Serves until the proxy goes.
+
+        Raises:
+          WireError: It went.
+        """
+        _start_jax(self._host, self._hosts)
+        self._connection.send({"ready": True})
+        while True:
+            header, parts = self._connection.receive()
+            match header["op"]:
+                case "load":
+                    self._answer(header, self._load, header, parts)
+                case "call":
+                    # On a thread each: a call may take for ever, and others need not wait for it.
+                    threading.Thread(
+                        target=self._answer, args=(header, self._call, header, parts), name="call", daemon=True
+                    ).start()
+                case "release":
+                    self._functions.pop(header["function"], None)
+
+    def _answer(self, header: Header, work: Any, *arguments: Any) -> None:
+        try:
+            fields, parts = work(*arguments)
+        except BaseException as error:
+            fields, parts = {"error": _told(error)}, []
+        try:
+            self._connection.send({"id": header["id"], **fields}, parts)
+        except WireError as error:
+            _log.info("An answer came too late: %s", error)
+
+    def _load(self, header: Header, parts: Sequence[memoryview]) -> tuple[Header, list[memoryview]]:
+        aliases = {int(device): int(beside) for device, beside in header["aliases"].items()}
+        self._functions[header["function"]] = _Function(bytes(parts[0]), header["outputs"], aliases)
+        return {}, []
+
+    def _call(self, header: Header, parts: Sequence[memoryview]) -> tuple[Header, list[memoryview]]:
+        function = self._functions[header["function"]]
+        shards = iter(parts)
+        inputs = [[(device, next(shards)) for device in devices] for devices in header["inputs"]]
+        return function.call(inputs, header["shapes"])
+
+
+class _Function:
+    """One function, unpickled as JAX pickled it."""
+
+    def __init__(self, code: bytes, outputs: Sequence[Mapping[str, Any]], aliases: Mapping[int, int]) -> None:
+        from jax.experimental.colocated_python import serialization
+
+        devices = serialization._get_cpu_device_map()
+        # A function that was called with arrays on chips runs on the CPU devices beside them; only then do the
+        # chips' numbers mean anything here.
+        missing = {chip: devices[beside] for chip, beside in aliases.items() if chip not in devices}
+        with _unpickling:
+            devices.update(missing)
+            try:
+                self._fun, self._in_tree, self._in_specs, self._out_tree, _, _ = serialization._deserialize(code)
+            finally:
+                for chip in missing:
+                    del devices[chip]
+        self._outputs = outputs
+        self._aliases = aliases
+
+    def call(
+        self, inputs: Sequence[Sequence[tuple[int, memoryview]]], shapes: Sequence[Sequence[int]]
+    ) -> tuple[Header, list[memoryview]]:
+        """Calls it with this host's shards of each argument."""
+        import jax
+
+        arguments = [
+            self._argument(spec, shards, tuple(shape))
+            for spec, shards, shape in zip(self._in_specs, inputs, shapes, strict=True)
+        ]
+        args, kwargs = jax.tree.unflatten(self._in_tree, arguments)
+        results, tree = jax.tree.flatten(self._fun(*args, **kwargs))
+        if tree != self._out_tree:
+            raise TypeError(f"the function returned {tree} where {self._out_tree} was declared")
+        places: list[list[int]] = []
+        parts: list[memoryview] = []
+        for declared, value in zip(self._outputs, results, strict=True):
+            found = self._result(declared, value)
+            places.append([device for device, _ in found])
+            parts += [part for _, part in found]
+        return {"outputs": places}, parts
+
+    def _argument(self, spec: Any, shards: Sequence[tuple[int, memoryview]], shape: tuple[int, ...]) -> Any:
+        import jax
+        from jax._src import core
+        from jax._src.lib import xla_client as xc
+
+        local = {device.id: device for device in jax.local_devices()}
+        # Without this JAX would narrow 64-bit data of a client that works with 64 bits.
+        with jax.enable_x64(True):
+            arrays = [
+                jax.device_put(_to_numpy(part, spec.dtype, shape), local[self._aliases.get(device, device)])
+                for device, part in shards
+            ]
+        return xc.ArrayImpl(core.ShapedArray(spec.shape, spec.dtype), spec.sharding, arrays, True, True)
+
+    def _result(self, declared: Mapping[str, Any], value: Any) -> list[tuple[int, memoryview]]:
+        """The shards of a result on this host's devices, by the declared numbers of these."""
+        import jax
+
+        if not isinstance(value, jax.Array):
+            raise TypeError(f"a colocated function must return jax.Arrays, not {type(value).__name__}")
+        dtype = STRING if value.dtype.kind == "T" else value.dtype.name
+        if [*value.shape] != declared["shape"] or dtype != declared["dtype"]:
+            raise TypeError(
+                f"the function returned {dtype}{[*value.shape]} where"
+                f" {declared['dtype']}{declared['shape']} was declared"
+            )
+        shards = {shard.device.id: shard.data for shard in value.addressable_shards}
+        places = {device: self._aliases.get(device, device) for device in declared["devices"]}
+        if set(shards) != set(places.values()):
+            raise TypeError(
+                f"the function returned an array on devices {sorted(shards)} of this host, declared were"
+                f" {sorted(places.values())}"
+            )
+        return [(device, _to_bytes(shards[place])) for device, place in places.items()]
+
+
+_unpickling = threading.Lock()
+
+
+def _start_jax(host: int, hosts: Mapping[int, int]) -> None:
+    """Makes the only backend of this process a CPU client that knows all hosts' devices, and has this one's."""
+    import jax
+    from jax._src import xla_bridge
+    from jaxlib import _pathways
+
+    # JAX_PLATFORMS may name what a notebook uses, and XLA_FLAGS may ask for more devices: neither is meant for here.
+    jax.config.update("jax_platforms", "cpu")
+    mine = {device for device, its_host in hosts.items() if its_host == host}
+    xla_bridge.register_backend_factory(
+        "cpu", lambda: _pathways._create_cpu_client(mine, dict(hosts)), priority=0, fail_quietly=False
+    )
+    if not hasattr(jax, "process_id"):
+        # What Pathways' own documentation of colocated Python calls it.
+        jax.process_id = jax.process_index
+    if jax.process_index() != host:
+        raise RuntimeError(f"JAX says that this is host {jax.process_index()}, and not {host}")
+
+
+def _to_numpy(part: memoryview, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    if dtype.kind == "T":
+        lengths_end = 8 * int(np.prod(shape, dtype=np.int64))
+        ends = np.frombuffer(part[:lengths_end], np.uint64).tolist()
+        text = bytes(part[lengths_end:])
+        starts = [0, *ends[:-1]]
+        words = [text[start:end].decode() for start, end in zip(starts, ends, strict=True)]
+        return np.array(words, dtype=dtype).reshape(shape)
+    return np.frombuffer(part, dtype).reshape(shape)
+
+
+def _to_bytes(shard: Any) -> memoryview:
+    array = np.asarray(shard)
+    if array.dtype.kind == "T":
+        words = [word.encode() for word in array.ravel().tolist()]
+        ends = np.cumsum([len(word) for word in words], dtype=np.uint64)
+        return memoryview(ends.tobytes() + b"".join(words))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _told(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))

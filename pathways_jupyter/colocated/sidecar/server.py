@@ -1,0 +1,121 @@
+"""The sidecar: runs colocated Python on one host, beside the host's worker.
+
+Each proxy that connects gets a process of its own, forked from this one: a proxy has its own numbers for devices and
+hosts, and what its user's code breaks breaks for nobody else. The process ends with the connection; when it crashes,
+the proxy connects again and gets a fresh one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from pathways_jupyter.service import names
+from pathways_jupyter.service.sidecar_wire import Connection, WireError
+
+_log = logging.getLogger(__name__)
+
+_ADDRESS_VARIABLE = "GRPC_SERVER_ADDRESS"
+_SOCKETS_VARIABLE = "PATHWAYS_LOCAL_SOCKETS"
+_SECRET_VARIABLE = "PATHWAYS_LOCAL_SECRET"
+_BACKLOG = 16
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the program until it is told to stop."""
+    del argv
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(message)s", stream=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        # What user code prints belongs into the log as it is printed, whatever the log is.
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    directory = os.environ.get(_SOCKETS_VARIABLE)
+    if not directory:
+        _log.error("%s is not set: a sidecar of this kind runs in the embedded cluster only", _SOCKETS_VARIABLE)
+        return 2
+    _, _, port = os.environ.get(_ADDRESS_VARIABLE, f":{names.SIDECAR_PORT}").rpartition(":")
+    _serve(Path(directory) / port)
+    return 0
+
+
+def _serve(path: Path) -> None:
+    # Imported before any fork, so that a new process has it at once. Nothing here may start a thread.
+    import jax  # noqa: F401
+
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(_BACKLOG)
+        _log.info("Colocated Python sidecar serving on %s", path.name)
+        signal.signal(signal.SIGCHLD, _reap)
+        # Open for writing in this process alone: the others see the end of it when this one ends.
+        life, held = os.pipe()
+        while True:
+            peer, _ = listener.accept()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            if os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                os.close(held)
+                listener.close()
+                _end_with(life)
+                _run(peer)
+            peer.close()
+
+
+def _run(peer: socket.socket) -> None:
+    """Serves one proxy, in a process of its own, and ends that process."""
+    code = 1
+    try:
+        connection = Connection(peer)
+        hello, _ = connection.receive()
+        if not hmac.compare_digest(str(hello.get("secret", "")), os.environ.get(_SECRET_VARIABLE, "")):
+            connection.send({"refused": "the secret is wrong"})
+        else:
+            from pathways_jupyter.colocated.sidecar.runner import Runner
+
+            Runner(connection, hello).serve()
+        code = 0
+    except WireError as error:
+        _log.info("A connection ended: %s", error)
+        code = 0
+    except BaseException:
+        _log.exception("Serving a proxy failed")
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        # Not sys.exit: user code's threads may still run, and nobody waits for them any more.
+        os._exit(code)
+
+
+def _end_with(life: int) -> None:
+    """Ends this process when the one that forked it ends."""
+
+    def wait() -> None:
+        os.read(life, 1)
+        os._exit(0)
+
+    threading.Thread(target=wait, name="life", daemon=True).start()
+
+
+def _reap(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            if os.WIFSIGNALED(status):
+                print(f"Process {pid} of a proxy ended by {signal.Signals(os.WTERMSIG(status)).name}", flush=True)
+            elif os.WEXITSTATUS(status):
+                print(f"Process {pid} of a proxy ended with {os.WEXITSTATUS(status)}", flush=True)

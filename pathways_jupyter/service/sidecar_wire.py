@@ -1,0 +1,97 @@
+"""How a proxy and the sidecars of its hosts speak, in the embedded cluster.
+
+A proxy opens one connection to each sidecar, on a unix socket of the sidecar's pod. Messages go both ways: a line of
+JSON, and binary parts behind it, whose sizes the line gives. Requests carry a number; their answers may come in any
+order. The first message is the proxy's hello; what follows is described by the two programs, which are released
+together and need no versions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import socket
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+Header = dict[str, Any]
+
+_ALIGNMENT = 64
+"""XLA takes memory so aligned as it is, and copies any other."""
+
+_LONGEST_LINE = 64 << 20
+
+
+class WireError(Exception):
+    """The other side is gone, or does not speak this."""
+
+
+class Connection:
+    """One end; any thread may send, one thread receives."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self._socket = peer
+        self._reader = io.BufferedReader(socket.SocketIO(peer, "r"), 1 << 16)
+        self._lock = threading.Lock()
+
+    def send(self, header: Header, parts: Sequence[memoryview | bytes] = ()) -> None:
+        """Sends one message.
+
+        Args:
+          parts: Contiguous bytes, in any format that `memoryview` can cast to bytes.
+
+        Raises:
+          WireError: The other side is gone.
+        """
+        views = [memoryview(part).cast("B") for part in parts if len(part)]
+        line = json.dumps({**header, "parts": [len(part) for part in parts]}).encode() + b"\n"
+        try:
+            with self._lock:
+                self._socket.sendall(line)
+                for view in views:
+                    self._socket.sendall(view)
+        except OSError as error:
+            raise WireError(str(error)) from error
+
+    def receive(self) -> tuple[Header, list[memoryview]]:
+        """The next message, its parts in memory of their own.
+
+        Raises:
+          WireError: There is none.
+        """
+        try:
+            line = self._reader.readline(_LONGEST_LINE)
+            if not line.endswith(b"\n"):
+                raise WireError("the connection was closed")
+            header = dict(json.loads(line))
+            return header, [self._part(size) for size in header["parts"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise WireError(str(error)) from error
+
+    def close(self) -> None:
+        """Closes the connection; whoever receives gets an error."""
+        # Shutting down, unlike closing, wakes a thread that is reading.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _part(self, size: int) -> memoryview:
+        part = aligned(size)
+        position = 0
+        while position < size:
+            count = self._reader.readinto(part[position:])
+            if not count:
+                raise WireError("the connection was closed in the middle of a message")
+            position += count
+        return part
+
+
+def aligned(size: int) -> memoryview:
+    """Fresh memory that XLA can use without a copy."""
+    import numpy as np
+
+    space = np.empty(size + _ALIGNMENT, np.uint8)
+    skip = -space.ctypes.data % _ALIGNMENT
+    return space.data[skip : skip + size]
