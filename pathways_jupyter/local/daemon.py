@@ -46,6 +46,7 @@ class Daemon:
         self._why = ""
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_words: list[asyncio.StreamWriter] = []
+        self._waiting = 0
 
     async def run(self, tell: Any) -> None:
         """Serves until the end; `tell` is called with a record once the API listens.
@@ -99,7 +100,7 @@ class Daemon:
         while True:
             await asyncio.sleep(max(used + self._idle_seconds - loop.time(), 0.05))
             used = max(used, self._cluster.last_used)
-            if self._cluster.busy:
+            if self._cluster.busy or self._waiting:
                 used = loop.time()
             if loop.time() - used >= self._idle_seconds:
                 self._stop(f"nobody used it for {self._idle_seconds:g} s")
@@ -125,7 +126,11 @@ class Daemon:
 
     async def _obey(self, order: Order) -> Mapping[str, Any]:
         if order is Order.WAIT:
-            await self._ready.wait()
+            self._waiting += 1
+            try:
+                await self._ready.wait()
+            finally:
+                self._waiting -= 1
         elif order is Order.RESTART_API:
             await self._cluster.restart_api()
         return {

@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
-from pathways_jupyter.local.apiserver.resources import PODS, Object, ResourceType
+from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object, ResourceType
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.kubelet import Kubelet
+from pathways_jupyter.local.controllers.garbage import GarbageCollector
+from pathways_jupyter.local.controllers.job import JobController
+from pathways_jupyter.local.controllers.jobset import JobSetController
+from pathways_jupyter.local.controllers.nodes import NodeController, nodes_for
+from pathways_jupyter.local.controllers.scheduler import Scheduler
+from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION, Kubelet
 from pathways_jupyter.local.network import Network
 from pathways_jupyter.local.recorder import Recorder
 from pathways_jupyter.local.spawner import Spawner
@@ -59,6 +64,41 @@ class Machine:
             pod_spec["nodeName"] = node
         return self.store.create(PODS, {"metadata": metadata, "spec": pod_spec}, namespace="default")
 
+    def create(self, resource: ResourceType, name: str, **body: Any) -> Object:
+        metadata = {"name": name, **body.pop("metadata", {})}
+        return self.store.create(resource, {"metadata": metadata, **body}, namespace="default")
+
+    def job(self, name: str, *command: str, hollow: bool = False, **spec: Any) -> Object:
+        """Creates a Job whose pods run a command."""
+        pod = {
+            "restartPolicy": spec.pop("restartPolicy", "Never"),
+            "containers": [{"name": "main", "image": "x", "command": list(command)}],
+        }
+        template = {"spec": pod}
+        if hollow:
+            template["metadata"] = {"annotations": {HOLLOW_ANNOTATION: "true"}}
+        return self.create(JOBS, name, spec={"template": template, **spec})
+
+    def pods(self, **labels: str) -> list[Object]:
+        return [
+            pod
+            for pod in self.store.list(PODS, "default")
+            if labels.items() <= (pod["metadata"].get("labels") or {}).items()
+        ]
+
+    async def until_pods(self, condition: Callable[[list[Object]], Any], **labels: str) -> list[Object]:
+        """Waits until the pods with these labels, together, fulfil a condition, and gives them."""
+        watch = self.store.watch(PODS)
+        try:
+            async with asyncio.timeout(DEADLINE):
+                while not condition(self.pods(**labels)):
+                    await watch.batch()
+        except TimeoutError:
+            raise AssertionError(f"the pods never got there: {self.pods(**labels)}") from None
+        finally:
+            watch.close()
+        return self.pods(**labels)
+
     async def logs(self, name: str, container: str = "", **options: Any) -> str:
         defaults = {"follow": False, "tail": None, "previous": False, "since": None, "timestamps": False}
         uid = self.store.get(PODS, "default", name)["metadata"]["uid"]
@@ -80,3 +120,26 @@ async def machine(tmp_path: Path):
     await asyncio.wait_for(cold.close(), DEADLINE)
     network.close()
     assert not list((tmp_path / "pods").glob("*"))
+
+
+INSTANCES = {"tpuv6e:2x2": 2, "tpuv6e:2x4": 1}
+
+
+@pytest.fixture
+async def controlled(machine: Machine):
+    """A machine with nodes and every controller: two slices of one host, and one of two."""
+    store, recorder = machine.store, Recorder(machine.store)
+    controllers = [
+        NodeController(
+            store, recorder, nodes_for(INSTANCES), address=machine.kubelet.node_address, repair_seconds=0.05
+        ),
+        Scheduler(store, recorder),
+        JobSetController(store, recorder),
+        JobController(store, recorder),
+        GarbageCollector(store),
+    ]
+    for controller in controllers:
+        controller.start()
+    yield machine
+    for controller in controllers:
+        await asyncio.wait_for(controller.close(), DEADLINE)

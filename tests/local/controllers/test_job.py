@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import pytest
+
+from pathways_jupyter.local.apiserver.resources import CONFIG_MAPS, EVENTS, JOBS, PODS
+from pathways_jupyter.local.controllers.indexes import format_indexes, parse_indexes
+from pathways_jupyter.service import names
+
+SLEEP = ("sleep", "600")
+
+
+def holds(kind, reason=None):
+    def test(job):
+        return job is not None and any(
+            each["type"] == kind and each["status"] == "True" and reason in (None, each["reason"])
+            for each in job["status"].get("conditions", ())
+        )
+
+    return test
+
+
+def count(**wanted):
+    return lambda job: job is not None and wanted.items() <= job["status"].items()
+
+
+async def test_a_job_completes_when_its_pod_has_succeeded(controlled):
+    controlled.job("once", "true")
+    job = await controlled.until(holds("Complete"), "once", JOBS)
+    assert job["status"]["succeeded"] == 1
+    assert job["status"]["active"] == 0
+    assert job["status"]["startTime"] <= job["status"]["completionTime"]
+    [pod] = controlled.pods(**{names.JOB_NAME_LABEL: "once"})
+    assert "finalizers" not in pod["metadata"] or not pod["metadata"]["finalizers"]
+    assert {"SuccessfulCreate", "Completed"} <= {event["reason"] for event in controlled.store.list(EVENTS)}
+
+
+async def test_the_pods_of_an_indexed_job_know_their_index(controlled):
+    script = "echo index $JOB_COMPLETION_INDEX of $HOSTNAME"
+    controlled.job("many", "sh", "-c", script, completions=3, parallelism=2, completionMode="Indexed")
+    job = await controlled.until(holds("Complete"), "many", JOBS)
+    assert job["status"]["completedIndexes"] == "0-2"
+    pods = controlled.pods(**{names.JOB_NAME_LABEL: "many"})
+    assert sorted(pod["metadata"]["name"][:-6] for pod in pods) == ["many-0", "many-1", "many-2"]
+    for pod in pods:
+        index = pod["metadata"]["labels"][names.POD_INDEX_LABEL]
+        assert await controlled.logs(pod["metadata"]["name"]) == f"index {index} of many-{index}\n"
+
+
+async def test_a_job_fails_when_too_many_pods_have(controlled):
+    controlled.job("bad", "false", backoffLimit=1)
+    job = await controlled.until(holds("Failed", "BackoffLimitExceeded"), "bad", JOBS)
+    assert job["status"]["failed"] == 2
+
+
+async def test_restarts_of_containers_count_as_failures_too(controlled):
+    controlled.job("bad", "false", backoffLimit=0, restartPolicy="OnFailure")
+    await controlled.until(holds("Failed", "BackoffLimitExceeded"), "bad", JOBS)
+    await controlled.until_pods(lambda pods: not pods)
+
+
+async def test_a_deleted_pod_is_replaced_and_counted(controlled):
+    controlled.job("steady", *SLEEP)
+    await controlled.until(count(ready=1), "steady", JOBS)
+    [before] = controlled.pods()
+    controlled.store.delete(PODS, "default", before["metadata"]["name"])
+    await controlled.until(count(ready=1, failed=1), "steady", JOBS)
+    await controlled.until_gone(before["metadata"]["name"])
+    [after] = controlled.pods()
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+
+
+async def test_deleting_the_only_pod_of_a_job_without_retries_fails_it(controlled):
+    controlled.job("proxy", *SLEEP, backoffLimit=0)
+    await controlled.until(count(ready=1), "proxy", JOBS)
+    [pod] = controlled.pods()
+    controlled.store.delete(PODS, "default", pod["metadata"]["name"], grace=0)
+    await controlled.until(holds("Failed", "BackoffLimitExceeded"), "proxy", JOBS)
+
+
+async def test_a_job_past_its_deadline_is_ended(controlled):
+    controlled.job("late", *SLEEP, activeDeadlineSeconds=1)
+    await controlled.until(holds("Failed", "DeadlineExceeded"), "late", JOBS)
+    await controlled.until_pods(lambda pods: not pods)
+
+
+async def test_a_finished_job_goes_when_its_time_has_come(controlled):
+    controlled.job("short", "true", ttlSecondsAfterFinished=0)
+    await controlled.until_gone("short", JOBS)
+    await controlled.until_pods(lambda pods: not pods)
+
+
+async def test_a_suspended_job_runs_nothing_until_it_is_resumed(controlled):
+    controlled.job("paused", *SLEEP, suspend=True)
+    await controlled.until(holds("Suspended"), "paused", JOBS)
+    assert not controlled.pods()
+    controlled.store.edit(JOBS, "default", "paused", lambda job: job["spec"].update(suspend=False))
+    await controlled.until(count(ready=1), "paused", JOBS)
+    controlled.store.edit(JOBS, "default", "paused", lambda job: job["spec"].update(suspend=True))
+    await controlled.until(holds("Suspended"), "paused", JOBS)
+    await controlled.until_pods(lambda pods: not pods)
+
+
+@pytest.mark.parametrize("propagation", ["Background", "Foreground"])
+async def test_the_pods_of_a_deleted_job_go_with_it(controlled, propagation):
+    controlled.job("doomed", *SLEEP)
+    await controlled.until(count(ready=1), "doomed", JOBS)
+    controlled.store.delete(JOBS, "default", "doomed", propagation=propagation)
+    await controlled.until_gone("doomed", JOBS)
+    if propagation == "Foreground":
+        assert not controlled.pods()
+    await controlled.until_pods(lambda pods: not pods)
+
+
+async def test_the_pods_of_an_orphaning_delete_stay(controlled):
+    controlled.job("parent", *SLEEP, hollow=True)
+    await controlled.until(count(ready=1), "parent", JOBS)
+    controlled.store.delete(JOBS, "default", "parent", propagation="Orphan")
+    await controlled.until_gone("parent", JOBS)
+    [pod] = await controlled.until_pods(lambda pods: not pods[0]["metadata"].get("ownerReferences"))
+    assert "deletionTimestamp" not in pod["metadata"]
+
+
+async def test_what_is_not_served_is_said(controlled):
+    controlled.job("odd", *SLEEP, podFailurePolicy={"rules": []})
+    await controlled.until(holds("Failed", "NotSupported"), "odd", JOBS)
+
+
+async def test_what_is_owned_by_nobody_alive_is_collected(controlled):
+    job = controlled.job("owner", *SLEEP, hollow=True)
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "owner", "uid": job["metadata"]["uid"]}
+    other = {**reference, "name": "other", "uid": "none"}
+    controlled.create(CONFIG_MAPS, "orphan", metadata={"ownerReferences": [other]})
+    controlled.create(CONFIG_MAPS, "half", metadata={"ownerReferences": [reference, other]})
+    await controlled.until_gone("orphan", CONFIG_MAPS)
+    await controlled.until(lambda obj: len(obj["metadata"]["ownerReferences"]) == 1, "half", CONFIG_MAPS)
+    controlled.store.delete(JOBS, "default", "owner", propagation="Background")
+    await controlled.until_gone("half", CONFIG_MAPS)
+
+
+@pytest.mark.parametrize(
+    ("text", "indexes"), [("", set()), ("0", {0}), ("0,1", {0, 1}), ("0-2,5", {0, 1, 2, 5}), ("1,3-5", {1, 3, 4, 5})]
+)
+def test_indexes_are_written_as_ranges(text, indexes):
+    assert parse_indexes(text) == indexes
+    assert format_indexes(indexes) == text

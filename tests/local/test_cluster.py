@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pathways_jupyter.errors import ConfigError, LocalClusterError
+from pathways_jupyter.local import cluster
+from pathways_jupyter.local.directory import ClusterDirectory
+
+DEADLINE = 90.0
+WAITED = "exec sleep 600"
+
+kubectl_needed = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        path = tmp_path_factory.mktemp("runtime")
+        patch.setenv("JUPYTER_RUNTIME_DIR", str(path))
+        yield path
+    assert not [each for each in (path / "pathways" / "local").glob("*") if not each.name.endswith(".lock")]
+
+
+@pytest.fixture(scope="module")
+def shared(runtime):
+    """One cluster for the tests that leave it as it was."""
+    running = cluster.up({"tpuv6e:2x2": 2}, name="shared", idle_seconds=600)
+    yield running
+    cluster.down("shared")
+
+
+@pytest.fixture
+def name(runtime, request):
+    """The name of a cluster of this test's own."""
+    unique = f"t{abs(hash(request.node.name)) % 10**8}"
+    yield unique
+    cluster.down(unique)
+
+
+def kubectl(running: cluster.Cluster, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    line = ["kubectl", "--kubeconfig", str(running.kubeconfig), *command]
+    return subprocess.run(line, check=check, capture_output=True, text=True, timeout=DEADLINE)
+
+
+def items(running: cluster.Cluster, *what: str) -> list[dict]:
+    return json.loads(kubectl(running, "get", *what, "-o", "json").stdout)["items"]
+
+
+def family(pid: int) -> list[psutil.Process]:
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    _, alive = psutil.wait_procs(processes, DEADLINE)
+    return not alive
+
+
+def test_up_gives_a_cluster_whose_service_is_ready(shared):
+    status = shared.status()
+    assert status["ready"]
+    assert status["services"] == ["pathways-cluster"]
+    assert cluster.find("shared") == shared
+    assert shared.directory.stat().st_mode & 0o777 == 0o700
+    assert shared.kubeconfig.stat().st_mode & 0o777 == 0o600
+
+
+def test_up_again_gives_the_same_cluster(shared):
+    assert cluster.up({"tpuv6e:2x2": 1}, name="shared").pid == shared.pid
+
+
+def test_up_with_more_than_there_is_is_refused(shared):
+    with pytest.raises(LocalClusterError, match="too few for tpuv6e:2x2=3") as error:
+        cluster.up({"tpuv6e:2x2": 3}, name="shared")
+    assert "local down" in error.value.hint
+
+
+@kubectl_needed
+def test_the_service_looks_as_its_documentation_shows_it(shared):
+    pods = sorted(pod["metadata"]["name"][:-6] for pod in items(shared, "pods"))
+    assert pods == ["pathways-cluster-pathways-head-0-0", "pathways-cluster-worker-0-0", "pathways-cluster-worker-1-0"]
+    head = next(pod["metadata"]["name"] for pod in items(shared, "pods") if "head" in pod["metadata"]["name"])
+    assert "*** 2/2 Pathways Slices Now Ready" in kubectl(shared, "logs", head, "-c", "pathways-rm").stdout
+    worker = next(pod["metadata"]["name"] for pod in items(shared, "pods") if "worker-0" in pod["metadata"]["name"])
+    logs = kubectl(shared, "logs", worker).stdout
+    assert "MegaScale transport init succeeded." in logs
+    address = "--resource_manager_address=pathways-cluster-pathways-head-0-0.pathways-cluster:29001"
+    assert f"argv[2]: '{address}'" in logs
+    code, text = subprocess.getstatusoutput(
+        f"kubectl --kubeconfig {shared.kubeconfig} exec -c pathways-worker {worker} -- /bin/sh -c 'cat hello || pwd'"
+    )
+    assert code == 0
+    assert text.endswith("/root")
+
+
+@kubectl_needed
+def test_a_worker_that_is_killed_comes_back_and_its_slice_heals(shared):
+    worker = next(pod for pod in items(shared, "pods") if "worker-1" in pod["metadata"]["name"])["metadata"]["name"]
+    with subprocess.Popen(
+        ["kubectl", "--kubeconfig", shared.kubeconfig, "logs", "-f", "--tail=0", "-l", "batch.kubernetes.io/job-name="
+         "pathways-cluster-pathways-head-0"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as following:  # fmt: skip
+        assert following.stdout is not None
+        kubectl(shared, "exec", worker, "-c", "pathways-worker", "--", "/bin/sh", "-c", "kill -s SIGILL 1", check=False)
+        lines = iter(following.stdout.readline, "")
+        assert any("is down" in line for line in lines)
+        assert any("2/2 Pathways Slices Now Ready" in line for line in lines)
+        following.terminate()
+    [pod] = [each for each in items(shared, "pods") if each["metadata"]["name"] == worker]
+    [status] = pod["status"]["containerStatuses"]
+    assert status["restartCount"] == 1
+    assert status["lastState"]["terminated"]["exitCode"] == 128 + signal.SIGILL
+
+
+@kubectl_needed
+def test_the_api_server_restarts_in_place_and_pods_go_on(shared):
+    kubectl(shared, "create", "configmap", "kept", "--from-literal=a=b")
+    before = [(pod["metadata"]["uid"], pod["status"]) for pod in items(shared, "pods")]
+    shared.restart_api()
+    assert [(pod["metadata"]["uid"], pod["status"]) for pod in items(shared, "pods")] == before
+    assert kubectl(shared, "get", "configmap", "kept", "-o", "jsonpath={.data.a}").stdout == "b"
+    kubectl(shared, "run", "after", "--image=x", "--restart=Never", "--command", "--", "sleep", "600")
+    kubectl(shared, "wait", "--for=condition=Ready", "pod/after")
+    kubectl(shared, "delete", "pod", "after", "--grace-period=0", "--force")
+    kubectl(shared, "delete", "configmap", "kept")
+
+
+@kubectl_needed
+def test_a_hangup_restarts_the_api_server_too(shared):
+    with subprocess.Popen(
+        ["kubectl", "--kubeconfig", shared.kubeconfig, "get", "--raw", "/api/v1/pods?watch=1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as watching:
+        assert watching.stdout is not None
+        watching.stdout.readline()
+        os.kill(shared.pid, signal.SIGHUP)
+        watching.stdout.read()
+        watching.wait(DEADLINE)
+    assert cluster.up(name="shared").pid == shared.pid
+
+
+@kubectl_needed
+def test_a_node_can_be_drained_and_put_back(shared):
+    worker = next(pod for pod in items(shared, "pods") if "worker-0" in pod["metadata"]["name"])
+    node = worker["spec"]["nodeName"]
+    kubectl(shared, "drain", node, "--ignore-daemonsets", "--force", "--timeout=60s", "--grace-period=1")
+    kubectl(shared, "wait", "--for=jsonpath={.status.phase}=Pending", "pod", "-l",
+            "batch.kubernetes.io/job-name=pathways-cluster-worker-0", "--timeout=60s")  # fmt: skip
+    kubectl(shared, "uncordon", node)
+    kubectl(shared, "wait", "--for=condition=Ready", "pod", "-l",
+            "batch.kubernetes.io/job-name=pathways-cluster-worker-0", "--timeout=60s")  # fmt: skip
+
+
+@kubectl_needed
+def test_a_pod_reaches_the_api_as_its_service_account(shared):
+    command = ["kubectl", "auth", "can-i", "list", "pods"]
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "asks"},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x", "command": command}]},
+    }
+    subprocess.run(
+        ["kubectl", "--kubeconfig", shared.kubeconfig, "apply", "-f", "-"],
+        input=json.dumps(manifest),
+        text=True,
+        check=True,
+        timeout=DEADLINE,
+    )
+    kubectl(shared, "wait", "--for=jsonpath={.status.phase}=Failed", "pod/asks", "--timeout=60s")
+    assert kubectl(shared, "logs", "asks").stdout.startswith("no")
+    kubectl(shared, "delete", "pod", "asks")
+
+
+@kubectl_needed
+def test_a_fork_server_that_is_killed_is_replaced_and_the_service_comes_back(shared):
+    [zygote] = [each for each in psutil.Process(shared.pid).children() if each.children()]
+    before = zygote.children()
+    zygote.kill()
+    assert gone(before)
+    label = ("-l", "jobset.sigs.k8s.io/jobset-name=pathways-cluster")
+    kubectl(shared, "wait", "--for=jsonpath={.status.phase}=Running", "pod", *label, "--timeout=60s")
+    kubectl(shared, "wait", "--for=condition=Ready", "pod", *label, "--timeout=60s")
+    assert len(items(shared, "pods", *label)) == 3
+
+
+def test_two_at_once_get_one_cluster_and_down_leaves_nothing_of_it(name):
+    script = (
+        "import sys; from pathways_jupyter.local import cluster\n"
+        "print(cluster.up({'tpuv6e:2x2': 1}, name=sys.argv[1], idle_seconds=600).pid)"
+    )
+    started = [
+        subprocess.Popen([sys.executable, "-c", script, name], stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    [pid] = {each.communicate(timeout=DEADLINE)[0] for each in started}
+    processes = family(int(pid))
+    assert len(processes) >= 5
+    assert cluster.down(name)
+    assert gone(processes)
+    assert not ClusterDirectory(name).path.exists()
+    assert not cluster.down(name)
+    assert cluster.find(name) is None
+    assert cluster.status(name) is None
+
+
+def test_nothing_survives_a_daemon_that_is_killed_and_up_starts_anew(name):
+    running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=600)
+    processes = family(running.pid)
+    os.kill(running.pid, signal.SIGKILL)
+    assert gone(processes)
+    assert cluster.find(name) is None
+    with pytest.raises(LocalClusterError, match="not running"):
+        running.restart_api()
+    again = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=600, wait=False)
+    assert again.pid != running.pid
+
+
+def test_a_signal_ends_the_cluster(name):
+    running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=600, wait=False)
+    processes = family(running.pid)
+    os.kill(running.pid, signal.SIGTERM)
+    assert gone(processes)
+    assert not running.directory.exists()
+
+
+def test_it_can_be_ended_while_it_starts(name):
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        running = cluster.up({"tpuv6e:2x2": 2}, name=name, idle_seconds=600, wait=False)
+        waiting = pool.submit(running.wait)
+        assert cluster.down(name)
+        error = waiting.exception(DEADLINE)
+    assert error is None or isinstance(error, LocalClusterError)
+
+
+def test_a_cluster_that_nobody_uses_ends(name):
+    running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=0.2)
+    assert gone(family(running.pid) if psutil.pid_exists(running.pid) else [])
+    ClusterDirectory(name).until_dead()
+    assert cluster.find(name) is None
+
+
+@kubectl_needed
+def test_a_watch_and_a_job_keep_a_cluster(name):
+    running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=2, wait=False)
+    with subprocess.Popen(
+        ["kubectl", "--kubeconfig", running.kubeconfig, "get", "pods", "--watch"], stdout=subprocess.DEVNULL
+    ) as watching:
+        kubectl(running, "create", "job", "keeps", "--image=x", "--", "sleep", "5")
+        watching.terminate()
+    assert running.status()["busy"]
+    # It ends only after the Job has, which takes longer than the idle time.
+    kubectl(running, "wait", "--for=condition=Complete", "job/keeps", "--timeout=60s")
+    assert gone(family(running.pid))
+
+
+def test_a_port_in_use_is_one_clear_error(name, runtime):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(LocalClusterError, match=f"cannot listen on 127.0.0.1:{port}"):
+            cluster.up({"tpuv6e:2x2": 1}, name=name, port=port)
+    assert not ClusterDirectory(name).path.exists()
+
+
+def test_bad_input_starts_nothing(name):
+    with pytest.raises(ConfigError):
+        cluster.up({"tpuv6e:9x9": 1}, name=name)
+    with pytest.raises(ConfigError):
+        cluster.up({"tpuv6e:2x2": 0}, name=name)
+    with pytest.raises(LocalClusterError, match="cannot be the name"):
+        cluster.up(name="../x")
+    assert cluster.find(name) is None
+
+
+def test_a_long_runtime_directory_is_no_obstacle(name, monkeypatch, tmp_path):
+    deep = tmp_path / ("d" * 120)
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(deep))
+    running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=600, wait=False)
+    elsewhere = [Path(each) for each in ClusterDirectory(name).read().elsewhere]
+    assert elsewhere
+    assert elsewhere[0].exists()
+    assert cluster.down(name)
+    assert not elsewhere[0].exists()
+    assert not running.directory.exists()
+
+
+@kubectl_needed
+def test_hollow_slices_are_ready_without_processes(name):
+    running = cluster.up({"tpuv6e:4x4": 20}, name=name, idle_seconds=600, hollow=True)
+    kubectl(running, "wait", "--for=condition=StartupPolicyCompleted", "jobset/pathways-cluster", "--timeout=60s")
+    assert len(items(running, "pods")) == 81
+    assert len(family(running.pid)) <= 4
