@@ -96,11 +96,18 @@ async def renew(client: Client, name: str, *, namespace: str) -> bool:
     return True
 
 
-def is_stale(lease: Object, now: float) -> bool:
-    """Whether nobody has renewed `lease` for as long as it lasts."""
+def end(lease: Object) -> float:
+    """When `lease` ends unless somebody renews it, in seconds since the epoch."""
     spec = lease.get("spec") or {}
     renewed = spec.get("renewTime") or spec.get("acquireTime") or lease["metadata"].get("creationTimestamp")
-    return not renewed or now > parse_time(str(renewed)) + float(spec.get("leaseDurationSeconds") or DEFAULT_SECONDS)
+    if not renewed:
+        return 0.0
+    return parse_time(str(renewed)) + float(spec.get("leaseDurationSeconds") or DEFAULT_SECONDS)
+
+
+def is_stale(lease: Object, now: float) -> bool:
+    """Whether nobody has renewed `lease` for as long as it lasts."""
+    return now > end(lease)
 
 
 async def sweep(

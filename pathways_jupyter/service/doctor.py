@@ -1,0 +1,237 @@
+"""Checks everything that a connection needs, from the kubeconfig to the versions, and says what to do about each.
+
+Checks build on each other: without a cluster there is nothing to ask it, so what cannot be checked is left out rather
+than reported as broken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.errors import ApiError, PathwaysError
+from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import EVENTS, JOBS, JOBSETS, LEASES, PODS, Resource
+from pathways_jupyter.service import discovery, leases, proxy, status
+from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.podstate import State
+from pathways_jupyter.service.versions import Versions, differences, of_image
+
+
+class Level(StrEnum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    WARN = "warn"
+    """Connecting works, something else will not."""
+    FAIL = "fail"
+    """Connecting cannot work."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found.
+
+    Attributes:
+      name: What was checked, in a word or two.
+      hint: What to do; empty when all is well.
+    """
+
+    name: str
+    level: Level
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that these credentials have to be allowed."""
+
+    resource: Resource
+    verbs: tuple[str, ...]
+    subresource: str = ""
+    level: Level = Level.FAIL
+    purpose: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
+
+    @property
+    def rule(self) -> str:
+        """As `kubectl create role` wants it."""
+        name = f"{self.resource.plural}.{self.resource.group}" if self.resource.group else self.resource.plural
+        return f"{name}/{self.subresource}" if self.subresource else name
+
+
+NEEDS: tuple[Need, ...] = (
+    Need(JOBS, ("create", "get", "list", "watch", "delete"), purpose="run a proxy"),
+    Need(LEASES, ("create", "get", "list", "patch", "delete"), purpose="keep a proxy from leaking"),
+    Need(PODS, ("get", "list", "watch"), purpose="follow proxy and workers"),
+    Need(PODS, ("get",), "log", purpose="know which slices a proxy has"),
+    # From Kubernetes 1.35 on the WebSocket needs both.
+    Need(PODS, ("create", "get"), "portforward", purpose="open the tunnel"),
+    Need(JOBSETS, ("get", "list"), purpose="find the service"),
+    Need(PODS, ("create", "get"), "exec", level=Level.WARN, purpose="read files on TPU hosts"),
+    Need(EVENTS, ("list", "watch"), level=Level.WARN, purpose="say why a pod does not start"),
+)
+
+
+async def examine(
+    config: ConnectConfig, *, versions: Versions | None = None, leftovers: Sequence[str] = ()
+) -> tuple[Finding, ...]:
+    """Runs every check that can be run.
+
+    Args:
+      config: Where to look, as for connecting.
+      versions: Python and JAX of the kernel that would connect.
+      leftovers: Sessions on this machine whose kernel or supervisor is gone, each in a few words.
+    """
+    return tuple([each async for each in findings(config, versions=versions, leftovers=leftovers)])
+
+
+async def findings(
+    config: ConnectConfig, *, versions: Versions | None = None, leftovers: Sequence[str] = ()
+) -> AsyncIterator[Finding]:
+    """Like :func:`examine`, one finding at a time as the checks end."""
+    try:
+        cluster = await asyncio.to_thread(
+            auth.load,
+            config.kubeconfig,
+            config.context,
+            cluster=config.cluster,
+            project=config.project,
+            region=config.region,
+        )
+    except PathwaysError as error:
+        yield _failed("cluster", error)
+        return
+    yield Finding("cluster", Level.OK, f"{cluster.name} at {cluster.server}")
+    namespace = config.namespace or cluster.namespace
+    async with Client(cluster, patience=0) as client:
+        reached = await _reach(client)
+        yield reached
+        if reached.level is Level.FAIL:
+            return
+        for found in await asyncio.gather(*(_need(client, namespace, need) for need in NEEDS)):
+            yield found
+        try:
+            service = await discovery.find(client, namespace, config.pathways_service)
+        except PathwaysError as error:
+            yield _failed("service", error)
+        else:
+            for found in (*await _service(client, service), *_images(service, versions or Versions(), config)):
+                yield found
+        yield await _leftovers(client, namespace, leftovers)
+
+
+async def _reach(client: Client) -> Finding:
+    try:
+        version = await client.get("/version")
+        await objects.allowed(client, "list", PODS, namespace=client.namespace)
+    except ApiError as error:
+        return _failed("credentials" if error.status == 401 else "reachable", error)
+    except PathwaysError as error:
+        return _failed("reachable", error)
+    return Finding("reachable", Level.OK, f"Kubernetes {version.get('gitVersion', 'of unknown version')}")
+
+
+async def _need(client: Client, namespace: str, need: Need) -> Finding:
+    name = f"permission {need}"
+    try:
+        answers = await asyncio.gather(
+            *(
+                objects.allowed(client, verb, need.resource, namespace=namespace, subresource=need.subresource)
+                for verb in need.verbs
+            )
+        )
+    except PathwaysError as error:
+        return Finding(name, Level.WARN, f"Cannot be checked: {error}", error.hint)
+    missing = [verb for verb, answer in zip(need.verbs, answers, strict=True) if not answer]
+    if not missing:
+        return Finding(name, Level.OK, ", ".join(need.verbs))
+    verbs = ",".join(missing)
+    return Finding(
+        name,
+        need.level,
+        f"Not allowed to {', '.join(missing)} {need} in namespace {namespace}, which it takes to {need.purpose}.",
+        f"Ask for: kubectl create role pathways-user --verb={verbs} --resource={need.rule} --namespace={namespace}.",
+    )
+
+
+async def _service(client: Client, service: ServiceInfo) -> tuple[Finding, ...]:
+    try:
+        (drawn,) = await status.fetch(client, service.namespace, service.name)
+    except PathwaysError as error:
+        return (_failed("service", error),)
+    if not drawn.ready:
+        head = Finding(
+            "service",
+            Level.FAIL,
+            f"The resource manager of {service.name} is not ready: {drawn.reason}.",
+            f"See its log: %pathways logs rm, or kubectl describe jobset {service.name} -n {service.namespace}.",
+        )
+    else:
+        head = Finding("service", Level.OK, f"{service.name} at {service.address}")
+    bad = [each for each in drawn.slices if each.state is not State.READY]
+    told = f"{len(drawn.slices) - len(bad)} of {len(drawn.slices)} {service.instance_type} slices ready"
+    if not bad:
+        return head, Finding("slices", Level.OK, f"{told}, {drawn.free} free")
+    reasons = "; ".join(
+        f"slice {each.index} {each.state}: {next((host.reason for host in each.hosts if host.reason), '')}"
+        for each in bad[:3]
+    )
+    level = Level.FAIL if len(bad) == len(drawn.slices) else Level.WARN
+    return head, Finding("slices", level, f"{told}; {reasons}.", "See their log: %pathways logs worker N.")
+
+
+def _images(service: ServiceInfo, here: Versions, config: ConnectConfig) -> Iterable[Finding]:
+    image = config.proxy_server_image
+    if not image:
+        try:
+            image = proxy.image_for(service.server_image)
+        except PathwaysError as error:
+            yield _failed("proxy image", error)
+            return
+    if not here.jax:
+        yield Finding(
+            "jax", Level.WARN, "This kernel's JAX is not known.", "pip install jax in the kernel's environment."
+        )
+    else:
+        yield _compare("jax", image, Versions(jax=here.jax), "the proxy")
+    if service.sidecar_image:
+        yield _compare("sidecar", service.sidecar_image, here, "the colocated Python sidecar")
+
+
+def _compare(name: str, image: str, here: Versions, what: str) -> Finding:
+    there = of_image(image)
+    if not there.jax:
+        return Finding(
+            name, Level.WARN, f"{image} does not say which JAX {what} is made for.", "Prefer images tagged jax-X.Y.Z."
+        )
+    if different := differences(here, there):
+        return Finding(
+            name,
+            Level.WARN,
+            f"This kernel and {what} differ: {'; '.join(different)}.",
+            f"Use a kernel with {f'Python {there.python} and ' if there.python else ''}jax=={there.jax}.",
+        )
+    return Finding(name, Level.OK, f"{what} is made for JAX {there.jax}, as this kernel has")
+
+
+async def _leftovers(client: Client, namespace: str, here: Sequence[str]) -> Finding:
+    try:
+        stale = await leases.sweep(client, namespace, dry_run=True)
+    except PathwaysError as error:
+        return Finding("leftovers", Level.WARN, f"Cannot be checked: {error}", error.hint)
+    found = [*here, *(f"proxy {each.job} of {each.user or 'somebody'} ({each.reason})" for each in stale)]
+    if not found:
+        return Finding("leftovers", Level.OK, f"none on this machine, none in namespace {namespace}")
+    return Finding("leftovers", Level.WARN, f"{len(found)} left: {'; '.join(found)}.", "Run pathways-jupyter clean.")
+
+
+def _failed(name: str, error: PathwaysError) -> Finding:
+    return Finding(name, Level.FAIL, str(error), error.hint)

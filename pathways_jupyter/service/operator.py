@@ -1,0 +1,161 @@
+"""The operator: a program in the cluster that sweeps away what dead sessions left, as soon as their leases run out.
+
+Everybody who connects sweeps too, but in a cluster where nobody connects any more an abandoned proxy would hold its
+slices until its deadline. This program needs no more rights than listing and deleting Jobs and Leases. It follows the
+Leases, so it knows when the next one ends, and asks the API server for nothing in between.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+from datetime import UTC, datetime
+
+from pathways_jupyter.errors import ClusterError, PathwaysError
+from pathways_jupyter.kube import auth
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import LEASES
+from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.service import leases, names
+
+INTERVAL_SECONDS = 30.0
+_RETRY_SECONDS = 5.0
+_SHORTEST_PAUSE_SECONDS = 0.2
+
+
+class Operator:
+    """Sweeps one namespace, or all of them.
+
+    Args:
+      namespace: Empty for all.
+      interval: Seconds after which it sweeps in any case, for Jobs that never got a lease.
+    """
+
+    def __init__(self, client: Client, *, namespace: str = "", interval: float = INTERVAL_SECONDS) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._interval = interval
+        self._ends: dict[str, float] = {}
+        self._changed = asyncio.Event()
+        self._trouble = ""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Sweeps until `stop` is set."""
+        following = asyncio.create_task(self._follow())
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            while not stop.is_set():
+                await self._sweep()
+                await self._pause(stopping)
+        finally:
+            for task in (following, stopping):
+                task.cancel()
+            await asyncio.gather(following, stopping, return_exceptions=True)
+
+    async def _sweep(self) -> None:
+        try:
+            swept = await leases.sweep(self._client, self._namespace)
+        except ClusterError as error:
+            self._tell_trouble(error)
+            return
+        self._tell_trouble(None)
+        for each in swept:
+            whose = f"session {each.session} of {each.user or 'unknown'}"
+            if each.error:
+                say(f"cannot delete Job {each.namespace}/{each.job} ({whose}): {each.error}")
+            else:
+                say(f"deleted Job {each.namespace}/{each.job} ({whose}): {each.reason}")
+
+    async def _pause(self, stopping: asyncio.Task[bool]) -> None:
+        """Waits until the next lease may have ended."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._interval
+        while not stopping.done():
+            now = self._client.now()
+            due = min(self._ends.values(), default=float("inf")) - now
+            left = min(deadline - loop.time(), max(due, _SHORTEST_PAUSE_SECONDS))
+            if left <= 0:
+                return
+            self._changed.clear()
+            changed = asyncio.create_task(self._changed.wait())
+            done, _ = await asyncio.wait({changed, stopping}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            changed.cancel()
+            if not done:
+                # A lease that was due and could not be swept must not make this loop spin.
+                self._ends = {key: end for key, end in self._ends.items() if end > self._client.now()}
+                return
+
+    async def _follow(self) -> None:
+        labels = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},{names.SESSION_LABEL}"
+        while True:
+            try:
+                async for change in watch(self._client, LEASES, namespace=self._namespace, labels=labels):
+                    self._take(change.type, change.object)
+            except ClusterError as error:
+                self._tell_trouble(error)
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    def _take(self, kind: ChangeType, lease: dict[str, object]) -> None:
+        if kind in {ChangeType.SYNCED, ChangeType.LOST}:
+            return
+        metadata = lease["metadata"]
+        assert isinstance(metadata, dict)
+        key = f"{metadata.get('namespace')}/{metadata.get('name')}"
+        if kind is ChangeType.DELETED:
+            self._ends.pop(key, None)
+        else:
+            self._ends[key] = leases.end(lease)
+        self._changed.set()
+
+    def _tell_trouble(self, error: ClusterError | None) -> None:
+        text = str(error) if error is not None else ""
+        if text != self._trouble:
+            self._trouble = text
+            say(text or "the API server answers again")
+
+
+def say(text: str) -> None:
+    """Writes one line of the operator's log."""
+    print(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), text, flush=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the operator until it is told to stop; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="pathways-jupyter operator", description=__doc__)
+    parser.add_argument("--namespace", default="", help="only this namespace (default: all)")
+    parser.add_argument("--interval", type=float, default=INTERVAL_SECONDS, help="seconds between sweeps at most")
+    parser.add_argument("--once", action="store_true", help="sweep once, and end")
+    parser.add_argument("--kubeconfig", default="", help="instead of the pod's service account")
+    parser.add_argument("--context", default="", help="instead of the kubeconfig's current context")
+    options = parser.parse_args(argv)
+    try:
+        return asyncio.run(_main(options))
+    except PathwaysError as error:
+        print(f"{error} {error.hint}".strip(), file=sys.stderr)
+        return 1
+
+
+async def _main(options: argparse.Namespace) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Only a main thread can have signal handlers; elsewhere whoever runs this stops it.
+        with contextlib.suppress(RuntimeError, ValueError):
+            loop.add_signal_handler(number, stop.set)
+    async with Client(auth.load(options.kubeconfig, options.context)) as client:
+        where = f"namespace {options.namespace}" if options.namespace else "all namespaces"
+        say(f"sweeping {where} of {client.cluster.name}")
+        if options.once:
+            for each in await leases.sweep(client, options.namespace):
+                say(f"deleted Job {each.namespace}/{each.job}: {each.reason} {each.error}".rstrip())
+            return 0
+        await Operator(client, namespace=options.namespace, interval=options.interval).run(stop)
+    say("stopped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

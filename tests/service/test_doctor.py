@@ -1,0 +1,129 @@
+import pytest
+
+from pathways_jupyter import tpu
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.objects import JOBSETS
+from pathways_jupyter.service import doctor, jobset, leases, names
+from pathways_jupyter.service.doctor import Level
+from pathways_jupyter.service.versions import Versions
+
+HERE = Versions("3.12.4", "0.10.2", "0.10.2")
+
+
+async def examine(bench, *, config=None, **options):
+    found = await doctor.examine(config or ConnectConfig(kubeconfig=bench.kubeconfig()), versions=HERE, **options)
+    return {each.name: each for each in found}
+
+
+async def service(client, image="r/pathways/server:jax-0.10.2", **options):
+    spec = jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 1, image, **options)
+    return await objects.create(client, JOBSETS, jobset.manifest(spec))
+
+
+def ready(name, job, container):
+    labels = {
+        names.JOBSET_NAME_LABEL: names.DEFAULT_SERVICE,
+        names.REPLICATED_JOB_LABEL: job,
+        names.JOB_INDEX_LABEL: "0",
+        names.POD_INDEX_LABEL: "0",
+    }
+    return {
+        "metadata": {"name": name, "namespace": "default", "labels": labels},
+        "spec": {"containers": [{"name": container}]},
+    }
+
+
+async def test_a_sound_cluster_has_nothing_to_mend(bench):
+    async with bench.client() as client:
+        await service(client)
+        for name, job, container in [
+            ("head", names.HEAD_JOB, names.RESOURCE_MANAGER_CONTAINER),
+            ("worker", names.WORKER_JOB, names.WORKER_CONTAINER),
+        ]:
+            await bench.running(client, ready(name, job, container), "sleep", "600")
+    found = await examine(bench)
+    assert {each.level for each in found.values()} == {Level.OK}, found
+    assert found["slices"].message == "1 of 1 tpuv6e:2x2 slices ready, 1 free"
+    assert {f"permission {need}" for need in doctor.NEEDS} <= found.keys()
+    assert not any(each.hint for each in found.values())
+
+
+async def test_a_missing_permission_is_named_with_its_role(bench):
+    rules = [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": ["authorization.k8s.io"], "resources": ["*"], "verbs": ["create"]},
+    ]
+    found = await examine(bench, config=ConnectConfig(kubeconfig=bench.kubeconfig(rules=rules, name="reader")))
+    jobs = found["permission jobs"]
+    assert jobs.level is Level.FAIL
+    assert "Not allowed to create, delete jobs" in jobs.message
+    assert "--verb=create,delete --resource=jobs.batch" in jobs.hint
+    assert found["permission pods/exec"].level is Level.WARN
+    assert found["permission pods/log"].level is Level.OK
+
+
+async def test_no_kubeconfig_is_the_only_finding(bench, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    found = await examine(bench, config=ConnectConfig())
+    assert [each.level for each in found.values()] == [Level.FAIL]
+    assert "--local" in found["cluster"].hint
+
+
+async def test_an_unreachable_cluster_ends_the_checks(bench):
+    config = ConnectConfig(kubeconfig=bench.kubeconfig(server="https://127.0.0.1:1", name="away"))
+    found = await examine(bench, config=config)
+    assert list(found) == ["cluster", "reachable"]
+    assert found["reachable"].level is Level.FAIL
+
+
+async def test_a_missing_service_is_told(bench):
+    found = await examine(bench)
+    assert found["service"].level is Level.FAIL
+    assert "no Pathways service" in found["service"].message
+
+
+async def test_a_service_that_is_not_up_is_told(bench):
+    async with bench.client() as client:
+        await service(client)
+    found = await examine(bench)
+    assert found["service"].level is Level.FAIL
+    assert "not ready: no pod" in found["service"].message
+    assert found["slices"].level is Level.FAIL
+
+
+@pytest.mark.parametrize(
+    ("image", "sidecar", "name", "level", "message"),
+    [
+        ("r/server:jax-0.9.0", "", "jax", Level.WARN, "jax 0.10.2 here, 0.9.0 there"),
+        ("r/server:latest", "", "jax", Level.WARN, "does not say which JAX"),
+        ("r/worker:1", "", "proxy image", Level.FAIL, "no proxy beside it"),
+        (
+            "r/server:jax-0.10.2",
+            "r/sidecar:python_3.11-jax_0.10.2",
+            "sidecar",
+            Level.WARN,
+            "python 3.12.4 here, 3.11 there",
+        ),
+        ("r/server:jax-0.10.2", "r/sidecar:python_3.12-jax_0.10.2", "sidecar", Level.OK, "JAX 0.10.2"),
+    ],
+)
+async def test_versions_are_compared_component_by_component(bench, image, sidecar, name, level, message):
+    async with bench.client() as client:
+        await service(client, image, sidecar_image=sidecar)
+    found = await examine(bench)
+    assert found[name].level is level
+    assert message in found[name].message
+
+
+async def test_leftovers_here_and_in_the_cluster_are_told(bench, monkeypatch):
+    async with bench.client() as client:
+        await leases.create(client, await bench.proxy(client, "dead"), seconds=1)
+    now = leases.Client.now
+    monkeypatch.setattr(leases.Client, "now", lambda self: now(self) + 60)
+    found = await examine(bench, leftovers=["session a1b2 of kernel 17"])
+    assert found["leftovers"].level is Level.WARN
+    assert "session a1b2 of kernel 17" in found["leftovers"].message
+    assert "pathways-proxy-jane-dead" in found["leftovers"].message
+    assert "pathways-jupyter clean" in found["leftovers"].hint

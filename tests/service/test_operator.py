@@ -1,0 +1,89 @@
+import asyncio
+import os
+import signal
+import sys
+
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.objects import JOBS, LEASES
+from pathways_jupyter.service import leases, operator
+
+DEADLINE = 60.0
+
+
+async def until_jobs(bench, client, names):
+    watch = bench.store.watch(bench.of(JOBS))
+    try:
+        async with asyncio.timeout(DEADLINE):
+            while {job["metadata"]["name"] for job in (await objects.list_(client, JOBS)).items} != names:
+                await watch.batch()
+    finally:
+        watch.close()
+
+
+async def test_a_lease_that_runs_out_is_noticed_without_asking_again_and_again(bench):
+    """The interval is far beyond the test's deadline, so only following the leases can do it."""
+    async with bench.client() as client:
+        stop = asyncio.Event()
+        running = asyncio.create_task(operator.Operator(client, interval=1e6).run(stop))
+        dead = await bench.proxy(client, "dead")
+        live = await bench.proxy(client, "live")
+        await leases.create(client, live, seconds=3600)
+        await leases.create(client, dead, seconds=1)
+        await until_jobs(bench, client, {live["metadata"]["name"]})
+        stop.set()
+        await asyncio.wait_for(running, DEADLINE)
+
+
+async def test_the_operator_goes_on_after_the_server_restarted(bench, capsys):
+    async with bench.client() as client:
+        stop = asyncio.Event()
+        running = asyncio.create_task(operator.Operator(client, interval=0.5).run(stop))
+        dead = await bench.proxy(client, "dead")
+        await bench.server.stop()
+        await bench.server.start()
+        await leases.create(client, dead, seconds=1)
+        await until_jobs(bench, client, set())
+        stop.set()
+        await asyncio.wait_for(running, DEADLINE)
+    assert "session dead of jane" in capsys.readouterr().out
+
+
+async def start(bench, *arguments):
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "pathways_jupyter.service.operator",
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "KUBECONFIG": bench.kubeconfig(), "PYTHONUNBUFFERED": "1"},
+    )
+
+
+async def test_the_program_ends_when_it_is_told_to(bench):
+    process = await start(bench)
+    assert b"sweeping all namespaces of x" in await asyncio.wait_for(process.stdout.readline(), DEADLINE)
+    process.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(process.wait(), DEADLINE) == 0
+
+
+async def test_the_program_sweeps_once_when_asked_to(bench):
+    async with bench.client() as client:
+        dead = await bench.proxy(client, "dead")
+        await leases.create(client, dead, seconds=1)
+        past = {"spec": {"renewTime": "2020-01-01T00:00:00.000000Z"}}
+        await objects.patch(client, LEASES, dead["metadata"]["name"], past, namespace="default")
+        process = await start(bench, "--once", "--namespace", "default")
+        out, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
+        assert process.returncode == 0
+        assert f"deleted Job default/{dead['metadata']['name']}" in out.decode()
+
+
+async def test_a_program_without_a_cluster_says_so(tmp_path):
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "pathways_jupyter.service.operator", "--kubeconfig", str(tmp_path / "missing"),
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    _, err = await asyncio.wait_for(process.communicate(), DEADLINE)
+    assert process.returncode == 1
+    assert b"There is no kubeconfig" in err
