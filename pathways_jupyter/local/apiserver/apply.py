@@ -49,7 +49,7 @@ def apply_configuration(
         raise _conflict(conflicts)
     result: Object = clone(current)
     kept = set().union(*owned.values()) if owned else set()
-    for path in sorted(before - mine - kept, key=len, reverse=True):
+    for path in sorted(before - mine - kept, key=lambda path: (-len(path), _names_element(path))):
         _drop(result, path)
     result = _merged(result, wanted, "")
     if conflicts:
@@ -130,7 +130,9 @@ def _drop(obj: Any, path: Path) -> None:
     """Removes a field, and what becomes empty by it."""
     parent = _at(obj, path[:-1])
     step = path[-1]
-    if step.startswith("f:") and isinstance(parent, dict):
+    if _names_element(path):
+        pass
+    elif step.startswith("f:") and isinstance(parent, dict):
         parent.pop(step[2:], None)
     elif isinstance(parent, list):
         found = _step(parent, step)
@@ -138,6 +140,11 @@ def _drop(obj: Any, path: Path) -> None:
             parent.remove(found)
     if len(path) > 1 and (_is_empty(parent, path)):
         _drop(obj, path[:-1])
+
+
+def _names_element(path: Path) -> bool:
+    """Whether a field is the one that tells a list's elements apart: it goes with its element, and last."""
+    return len(path) > 1 and path[-2].startswith("k:") and path[-1][2:] in json.loads(path[-2][2:])
 
 
 def _is_empty(parent: Any, path: Path) -> bool:

@@ -20,6 +20,19 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "integer": (int,),
     "number": (int, float),
 }
+_SCHEMA_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "type": str,
+    "properties": dict,
+    "items": dict,
+    "pattern": str,
+    "enum": list,
+    "required": list,
+    "minimum": (int, float),
+    "maximum": (int, float),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), int),
+    "x-kubernetes-list-map-keys": list,
+    "x-kubernetes-validations": list,
+}
 _KEEP = "x-kubernetes-preserve-unknown-fields"
 
 
@@ -38,6 +51,30 @@ def check_custom(resource: ResourceType, obj: Object, unknown: list[str]) -> Obj
         name = obj.get("metadata", {}).get("name", "") if isinstance(obj.get("metadata"), dict) else ""
         raise invalid(resource, str(name), causes)
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], **found}
+
+
+def schema_causes(schema: Any, path: str) -> list[tuple[str, str]]:
+    """What makes a definition's schema unusable."""
+    if not isinstance(schema, dict):
+        return [(path, "Invalid value: a schema must be an object")]
+    causes = [
+        (f"{path}.{key}", "Invalid value: a schema cannot have it so")
+        for key, kind in _SCHEMA_TYPES.items()
+        if key in schema and not isinstance(schema[key], kind)
+    ]
+    if causes:
+        return causes
+    try:
+        re.compile(schema.get("pattern", ""))
+    except re.error as error:
+        causes.append((f"{path}.pattern", f"Invalid value: {error}"))
+    for key, inner in schema.get("properties", {}).items():
+        causes += schema_causes(inner, f"{path}.properties[{key}]")
+    if "items" in schema:
+        causes += schema_causes(schema["items"], f"{path}.items")
+    if not isinstance(schema.get("additionalProperties", False), bool):
+        causes += schema_causes(schema["additionalProperties"], f"{path}.additionalProperties")
+    return causes
 
 
 def fill_defaults(schema: Schema, value: Any) -> Any:

@@ -18,8 +18,10 @@ def revised(resource: ResourceType, new: Object, old: Object, subresource: str) 
       StatusError: 422, it changes what must not change.
     """
     if subresource == "status":
-        state = new.get("status")
-        new = {**clone(old), "status": state} if state is not None else clone(old)
+        state, managers = new.get("status"), new["metadata"].get("managedFields")
+        new = {**clone(old), **({"status": state} if state is not None else {})}
+        if managers is not None:
+            new["metadata"]["managedFields"] = managers
         return new
     new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
     metadata, current = new["metadata"], old["metadata"]

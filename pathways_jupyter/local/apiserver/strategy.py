@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pathways_jupyter.local.apiserver import resources as kinds
-from pathways_jupyter.local.apiserver.custom import fill_defaults, immutable_causes
+from pathways_jupyter.local.apiserver.custom import fill_defaults, immutable_causes, schema_causes
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.status import invalid
 
@@ -249,6 +249,7 @@ def _definition(definition: Object) -> None:
         causes.append(("metadata.name", f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group'))
     if not causes and sum(bool(each.get("storage")) for each in versions) != 1:
         causes.append(("spec.versions", "Invalid value: must have exactly one version marked as storage version"))
+    _check_schemas(definition)
     if causes:
         raise invalid(kinds.CRDS, name, causes)
     names.setdefault("singular", names["kind"].lower())
@@ -275,6 +276,29 @@ def _definition(definition: Object) -> None:
     }
 
 
+def _check_schemas(definition: Object) -> None:
+    causes = [
+        cause
+        for index, version in enumerate(definition["spec"].get("versions") or ())
+        for cause in schema_causes(
+            (version.get("schema") or {}).get("openAPIV3Schema", {}), f"spec.versions[{index}].schema.openAPIV3Schema"
+        )
+    ]
+    if causes:
+        raise invalid(kinds.CRDS, definition["metadata"]["name"], causes)
+
+
+def _definition_update(definition: Object, old: Object) -> None:
+    _check_schemas(definition)
+    new, before = definition["spec"], old["spec"]
+    fixed = [key for key in ("group", "scope") if new.get(key) != before.get(key)]
+    if (new.get("names") or {}).get("plural") != before["names"]["plural"]:
+        fixed.append("names.plural")
+    if fixed:
+        why = "Invalid value: field is immutable"
+        raise invalid(kinds.CRDS, definition["metadata"]["name"], [(f"spec.{key}", why) for key in fixed])
+
+
 def _unsupported(value: Any, *supported: str) -> str:
     listed = ", ".join(f'"{each}"' for each in supported)
     return f'Unsupported value: "{value}": supported values: {listed}'
@@ -288,4 +312,8 @@ _CREATE: Mapping[str, Callable[[Object], None]] = {
     "secrets": _secret,
     "customresourcedefinitions.apiextensions.k8s.io": _definition,
 }
-_UPDATE: Mapping[str, Callable[[Object, Object], None]] = {"pods": _pod_update, "jobs.batch": _job_update}
+_UPDATE: Mapping[str, Callable[[Object, Object], None]] = {
+    "pods": _pod_update,
+    "jobs.batch": _job_update,
+    "customresourcedefinitions.apiextensions.k8s.io": _definition_update,
+}

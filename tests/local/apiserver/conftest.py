@@ -148,7 +148,7 @@ class Bench:
 
     async def running_pod(self, name: str, *, lines: tuple[bytes, ...] = (b"hello",), **labels: str):
         """A pod with one container called main that says it runs."""
-        pod = self.store.create(PODS, pod_manifest(name, **labels))
+        pod = self.store.create(PODS, make_pod(name, **labels))
         self.store.edit(PODS, "default", name, lambda pod: pod["spec"].update(nodeName="n0"))
         state = {"name": "main", "ready": True, "restartCount": 0, "image": "i", "state": {"running": {}}}
         status = {"phase": "Running", "podIP": "127.0.0.1", "containerStatuses": [state]}
@@ -165,7 +165,7 @@ class Bench:
         await self.server.start()
 
 
-def pod_manifest(name: str, **labels: str):
+def make_pod(name: str, **labels: str):
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -175,7 +175,7 @@ def pod_manifest(name: str, **labels: str):
 
 
 @contextlib.asynccontextmanager
-async def open_bench(directory: Path) -> AsyncIterator[Bench]:
+async def make_bench(directory: Path) -> AsyncIterator[Bench]:
     store, runtime = Store(directory / "journal"), LocalRuntime()
     server = ApiServer(store, runtime, directory=directory)
     await server.start()
@@ -209,7 +209,7 @@ def kubeconfig_for(server: ApiServer, token: str):
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    async with open_bench(tmp_path) as bench:
+    async with make_bench(tmp_path) as bench:
         yield bench
 
 
@@ -233,3 +233,15 @@ async def echo() -> AsyncIterator[int]:
 def python() -> Callable[[str], list[str]]:
     """A command that runs a line of Python."""
     return lambda text: [sys.executable, "-c", text]
+
+
+@pytest.fixture
+def pod_manifest() -> Callable[..., dict]:
+    """Makes the manifest of a pod with one container, called main."""
+    return make_pod
+
+
+@pytest.fixture(scope="session")
+def open_bench():
+    """Opens a server on a directory."""
+    return make_bench

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import stat
+
+import pytest
+
+PODS = "/api/v1/namespaces/default/pods"
+READ_PODS = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]
+
+
+@pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer nope", "Basic YTpi", "Bearer \xff"])
+async def test_without_a_right_token_nothing_is_told(bench, header) -> None:
+    headers = {} if header is None else {"Authorization": header}
+    for path in ("/", "/api", "/version", "/healthz", "/openapi/v3", PODS, "/nonsense"):
+        async with bench.http.get(bench.server.url + path, headers=headers) as response:
+            answer = await response.json()
+        assert (response.status, answer["reason"], answer["message"]) == (401, "Unauthorized", "Unauthorized")
+
+
+async def test_a_token_may_do_what_its_rules_say_and_no_more(bench) -> None:
+    token = bench.server.add_token("alice", READ_PODS)
+    await bench.running_pod("p")
+
+    assert (await bench.call("GET", PODS, token=token))[0] == 200
+    assert (await bench.call("GET", f"{PODS}/p", token=token))[0] == 200
+    code, refused = await bench.call("DELETE", f"{PODS}/p", token=token)
+    assert (code, refused["reason"], refused["details"]) == (403, "Forbidden", {"kind": "pods", "name": "p"})
+    assert refused["message"] == (
+        'pods "p" is forbidden: User "alice" cannot delete resource "pods" in API group "" in the namespace "default"'
+    )
+    _, refused = await bench.call("GET", f"{PODS}/p/log", token=token)
+    assert refused["message"] == (
+        'pods "p" is forbidden: User "alice" cannot get resource "pods/log" in API group "" in the namespace "default"'
+    )
+    _, refused = await bench.call("GET", "/apis/batch/v1/jobs", token=token)
+    assert refused["message"] == (
+        'jobs.batch is forbidden: User "alice" cannot list resource "jobs" in API group "batch" at the cluster scope'
+    )
+
+
+async def test_connecting_into_a_pod_needs_get_and_create(bench) -> None:
+    await bench.running_pod("p")
+    rules = [{"apiGroups": [""], "resources": ["pods/portforward"], "verbs": ["get"]}]
+    token = bench.server.add_token("half", rules)
+
+    code, refused = await bench.call("GET", f"{PODS}/p/portforward?ports=1", token=token)
+
+    assert code == 403
+    assert 'cannot create resource "pods/portforward"' in refused["message"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "allowed"),
+    [
+        ({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}, True),
+        ({"apiGroups": [""], "resources": ["pods/*"], "verbs": ["*"]}, False),
+        ({"apiGroups": [""], "resources": ["*"], "verbs": ["get"], "resourceNames": ["p"]}, True),
+        ({"apiGroups": [""], "resources": ["*"], "verbs": ["get"], "resourceNames": ["q"]}, False),
+        ({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "namespaces": ["other"]}, False),
+        ({"apiGroups": ["batch"], "resources": ["pods"], "verbs": ["get"]}, False),
+        ({"nonResourceURLs": ["*"], "verbs": ["*"]}, False),
+    ],
+)
+async def test_asking_gives_the_answer_that_doing_would_give(bench, rule, allowed: bool) -> None:
+    await bench.running_pod("p")
+    token = bench.server.add_token("bob", [rule])
+    attributes = {"verb": "get", "resource": "pods", "namespace": "default", "name": "p"}
+
+    review = {"spec": {"resourceAttributes": attributes}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    code, answer = await bench.call("POST", path, review, token=token)
+
+    assert (code, answer["status"]["allowed"]) == (201, allowed)
+    assert ((await bench.call("GET", f"{PODS}/p", token=token))[0] == 200) is allowed
+
+
+async def test_the_same_user_gets_the_same_token_and_another_one_another(bench) -> None:
+    first = bench.server.add_token("alice", READ_PODS)
+
+    assert bench.server.add_token("alice", READ_PODS) == first
+    assert len({first, bench.token, bench.server.add_token("alice"), bench.server.add_token("eve", READ_PODS)}) == 4
+
+
+async def test_secret_files_are_their_owners_alone(bench) -> None:
+    for name in ("tokens.json", "server.key", "server.crt", "ca.crt"):
+        assert stat.S_IMODE((bench.directory / name).stat().st_mode) == 0o600
+
+
+async def test_it_listens_on_loopback_only(bench) -> None:
+    listening = {each.getsockname()[0] for each in bench.server._listener.sockets}
+
+    assert listening == {"127.0.0.1"}
+    with socket.socket() as other:
+        other.settimeout(5)
+        assert other.connect_ex(("127.0.0.2", bench.server.port)) != 0
+
+
+async def test_plain_http_gets_no_answer(bench) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", bench.server.port)
+    writer.write(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+    with contextlib.suppress(ConnectionError):
+        assert b"HTTP" not in await reader.read()
+    writer.close()

@@ -1,0 +1,331 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+PODS = "/api/v1/namespaces/default/pods"
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+async def fill(bench, count: int) -> None:
+    for number in range(count):
+        body = {"metadata": {"name": f"m{number}", "labels": {"n": str(number), "even": str(number % 2 == 0)}}}
+        code, _ = await bench.call("POST", MAPS, body)
+        assert code == 201
+
+
+async def lines(response, count: int):
+    return [json.loads(await response.content.readline()) for _ in range(count)]
+
+
+async def test_an_object_is_made_read_replaced_patched_and_deleted(bench) -> None:
+    code, made = await bench.call("POST", MAPS, {"metadata": {"name": "a"}, "data": {"x": "1"}})
+    assert (code, made["kind"], made["metadata"]["namespace"]) == (201, "ConfigMap", "default")
+
+    assert await bench.call("GET", f"{MAPS}/a") == (200, made)
+    code, replaced = await bench.call("PUT", f"{MAPS}/a", {**made, "data": {"x": "2"}})
+    assert (code, replaced["data"]) == (200, {"x": "2"})
+    code, refused = await bench.call("PUT", f"{MAPS}/a", {**made, "data": {"x": "3"}})
+    assert (code, refused["reason"]) == (409, "Conflict")
+    headers = {"Content-Type": "application/merge-patch+json"}
+    code, patched = await bench.call("PATCH", f"{MAPS}/a", {"data": {"x": None, "y": "1"}}, headers=headers)
+    assert (code, patched["data"]) == (200, {"y": "1"})
+    code, gone = await bench.call("DELETE", f"{MAPS}/a")
+    assert (code, gone["status"], gone["details"]["uid"]) == (200, "Success", made["metadata"]["uid"])
+    code, refused = await bench.call("GET", f"{MAPS}/a")
+    assert (code, refused["reason"], refused["message"]) == (404, "NotFound", 'configmaps "a" not found')
+
+
+async def test_lists_are_selected_by_labels_and_fields(bench) -> None:
+    await fill(bench, 4)
+
+    async def found(**query: str) -> list[str]:
+        code, answer = await bench.call("GET", MAPS, params=query)
+        assert code == 200
+        return [each["metadata"]["name"] for each in answer["items"]]
+
+    assert await found() == ["m0", "m1", "m2", "m3"]
+    assert await found(labelSelector="n in (1, 2),even") == ["m1", "m2"]
+    assert await found(labelSelector="n notin (1,2)") == ["m0", "m3"]
+    assert await found(labelSelector="even=True,n!=0") == ["m2"]
+    assert await found(labelSelector="!even") == []
+    assert await found(fieldSelector="metadata.name=m3") == ["m3"]
+    assert await found(fieldSelector="metadata.name!=m3,metadata.namespace=default") == ["m0", "m1", "m2"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "labelSelector=a=b=c",
+        "labelSelector=(",
+        "labelSelector=a in b",
+        "fieldSelector=x",
+        "fieldSelector=spec.nope=1",
+        "limit=-1",
+        "limit=x",
+        "labelSelector=a,",
+        "resourceVersion=abc",
+        "continue=abc",
+        "continue=e30=",
+    ],
+)
+async def test_a_list_that_cannot_be_understood_is_a_bad_request(bench, query: str) -> None:
+    code, refused = await bench.call("GET", f"{MAPS}?{query}")
+
+    assert (code, refused["reason"]) == (400, "BadRequest")
+
+
+async def test_pages_give_everything_once_and_the_revision_of_the_first(bench) -> None:
+    await fill(bench, 5)
+    query = {"limit": "2"}
+    names, revisions = [], set()
+    while True:
+        _, page = await bench.call("GET", MAPS, params=query)
+        names += [each["metadata"]["name"] for each in page["items"]]
+        revisions.add(page["metadata"]["resourceVersion"])
+        if "continue" not in page["metadata"]:
+            break
+        await bench.call("POST", MAPS, {"metadata": {"generateName": "a"}})
+        query["continue"] = page["metadata"]["continue"]
+
+    assert names == ["m0", "m1", "m2", "m3", "m4"]
+    assert len(revisions) == 1
+
+
+async def test_a_watch_goes_on_from_the_list_before_it(bench) -> None:
+    await fill(bench, 2)
+    _, listed = await bench.call("GET", MAPS)
+    query = {"watch": "1", "resourceVersion": listed["metadata"]["resourceVersion"], "labelSelector": "n"}
+    headers = {"Authorization": f"Bearer {bench.token}"}
+    async with bench.http.get(bench.server.url + MAPS, params=query, headers=headers) as response:
+        await bench.call("POST", MAPS, {"metadata": {"name": "unseen"}})
+        await bench.call("DELETE", f"{MAPS}/m0")
+        await bench.call("POST", MAPS, {"metadata": {"name": "new", "labels": {"n": "9"}}})
+        changes = await lines(response, 2)
+
+    assert [(each["type"], each["object"]["metadata"]["name"]) for each in changes] == [
+        ("DELETED", "m0"),
+        ("ADDED", "new"),
+    ]
+    assert changes[1]["object"]["kind"] == "ConfigMap"
+
+
+async def test_a_watch_ends_when_its_time_is_over(bench) -> None:
+    headers = {"Authorization": f"Bearer {bench.token}"}
+    url = f"{bench.server.url}{MAPS}?watch=true&timeoutSeconds=1"
+    async with bench.http.get(url, headers=headers) as response:
+        assert await response.read() == b""
+
+
+async def test_a_watch_can_send_what_there_is_first_and_say_when_that_was_all(bench) -> None:
+    await fill(bench, 2)
+    query = {"watch": "1", "sendInitialEvents": "true", "allowWatchBookmarks": "true"}
+    headers = {"Authorization": f"Bearer {bench.token}"}
+    async with bench.http.get(bench.server.url + MAPS, params=query, headers=headers) as response:
+        changes = await lines(response, 3)
+
+    assert [each["type"] for each in changes] == ["ADDED", "ADDED", "BOOKMARK"]
+    assert changes[2]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+async def test_every_patch_has_its_own_way_with_lists(bench) -> None:
+    await bench.running_pod("p")
+    containers = {"spec": {"containers": [{"name": "main", "image": "registry/thing:2"}]}}
+
+    async def patch(kind: str, body):
+        return await bench.call("PATCH", f"{PODS}/p", body, headers={"Content-Type": f"application/{kind}+json"})
+
+    code, pod = await patch("strategic-merge-patch", containers)
+    assert (code, pod["spec"]["containers"][0]["image"]) == (200, "registry/thing:2")
+    assert pod["spec"]["containers"][0]["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
+    code, refused = await patch("merge-patch", containers)
+    assert code == 422, refused
+    code, pod = await patch("json-patch", [{"op": "replace", "path": "/spec/containers/0/image", "value": "i:3"}])
+    assert (code, pod["spec"]["containers"][0]["image"]) == (200, "i:3")
+
+
+async def test_custom_resources_take_no_strategic_patch(bench) -> None:
+    sets = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+    await bench.call("POST", sets, {"metadata": {"name": "s"}, "spec": {}})
+
+    headers = {"Content-Type": "application/strategic-merge-patch+json"}
+    code, _ = await bench.call("PATCH", f"{sets}/s", {"spec": {}}, headers=headers)
+
+    assert code == 415
+
+
+async def test_custom_resources_are_checked_against_their_schema(bench) -> None:
+    sets = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+    body = {"metadata": {"name": "s"}, "spec": {"replicatedJobs": [{"name": "w", "replicas": -1}], "nope": 1}}
+
+    code, refused = await bench.call("POST", sets, body)
+
+    assert code == 422
+    fields = {cause["field"] for cause in refused["details"]["causes"]}
+    assert fields == {"spec.replicatedJobs[0].replicas", "spec.replicatedJobs[0].template"}
+
+
+@pytest.mark.parametrize(("mode", "code"), [("Strict", 400), ("Warn", 201), ("Ignore", 201), ("", 201)])
+async def test_unknown_fields_are_refused_warned_of_or_dropped(bench, mode: str, code: int) -> None:
+    body = {"metadata": {"name": "a"}, "data": {}, "spec": {"x": 1}}
+    headers = {"Authorization": f"Bearer {bench.token}"}
+    url = f"{bench.server.url}{MAPS}?fieldValidation={mode}"
+    async with bench.http.post(url, json=body, headers=headers) as response:
+        answer = await response.json()
+        warning = response.headers.get("Warning", "")
+
+    assert response.status == code
+    assert "spec" not in answer
+    assert ('unknown field \\"spec\\"' in warning) is (mode in ("Warn", ""))
+
+
+async def test_server_side_apply_shares_an_object_between_managers(bench) -> None:
+    async def apply(manager: str, data: dict[str, str], **query: str):
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data}
+        headers = {"Content-Type": "application/apply-patch+yaml"}
+        params = {"fieldManager": manager, **query}
+        return await bench.call("PATCH", f"{MAPS}/a", body, headers=headers, params=params)
+
+    assert (await apply("one", {"x": "1", "y": "1"}))[0] == 201
+    assert (await apply("two", {"z": "2"}))[1]["data"] == {"x": "1", "y": "1", "z": "2"}
+    code, refused = await apply("two", {"z": "2", "x": "2"})
+    assert (code, refused["details"]["causes"][0]["field"]) == (409, ".data.x")
+    assert 'conflict with "one"' in refused["message"]
+    assert (await apply("two", {"z": "2", "x": "2"}, force="true"))[1]["data"]["x"] == "2"
+    assert (await apply("one", {"y": "1"}))[1]["data"] == {"x": "2", "y": "1", "z": "2"}
+    before = bench.store.revision
+    assert (await apply("one", {}))[1]["data"] == {"x": "2", "z": "2"}
+    assert (await apply("one", {}))[0] == 200
+    assert bench.store.revision == before + 1
+
+
+async def test_applied_lists_of_named_elements_are_shared_element_by_element(bench) -> None:
+    await bench.running_pod("p")
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+
+    async def apply(conditions):
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"conditions": conditions}}
+        return await bench.call("PATCH", f"{PODS}/p/status?fieldManager=m", body, headers=headers)
+
+    await bench.call(
+        "PATCH",
+        f"{PODS}/p/status",
+        {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+        headers={"Content-Type": "application/strategic-merge-patch+json"},
+    )
+    code, pod = await apply([{"type": "Mine", "status": "True"}])
+    assert (code, {each["type"] for each in pod["status"]["conditions"]}) == (200, {"Ready", "Mine"})
+    _, pod = await apply([])
+    assert [each["type"] for each in pod["status"]["conditions"]] == ["Ready"]
+
+
+async def test_a_dry_run_changes_nothing(bench) -> None:
+    code, _ = await bench.call("POST", f"{MAPS}?dryRun=All", {"metadata": {"name": "a"}})
+    assert code == 201
+    assert (await bench.call("GET", f"{MAPS}/a"))[0] == 404
+    assert (await bench.call("POST", f"{MAPS}?dryRun=Some", {"metadata": {"name": "a"}}))[0] == 400
+
+
+async def test_a_collection_is_deleted_by_selector(bench) -> None:
+    await fill(bench, 4)
+
+    code, gone = await bench.call("DELETE", f"{MAPS}?labelSelector=even=True")
+
+    assert (code, len(gone["items"])) == (200, 2)
+    assert [
+        each["metadata"]["name"] for each in bench.store.list(bench.store.resources.find("", "v1", "configmaps"))
+    ] == [
+        "m1",
+        "m3",
+    ]
+
+
+async def test_deleting_says_what_becomes_of_a_running_pod(bench) -> None:
+    await bench.running_pod("p")
+
+    code, pod = await bench.call("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 7, "propagationPolicy": "Background"})
+    assert (code, pod["metadata"]["deletionGracePeriodSeconds"]) == (200, 7)
+    code, _ = await bench.call("DELETE", f"{PODS}/p?gracePeriodSeconds=0")
+    assert (code, (await bench.call("GET", f"{PODS}/p"))[0]) == (200, 404)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"gracePeriodSeconds": -1}, {"propagationPolicy": "Sideways"}, {"preconditions": 3}, {"gracePeriodSeconds": "x"}],
+)
+async def test_deletions_with_nonsense_delete_nothing(bench, body) -> None:
+    await bench.running_pod("p")
+
+    assert (await bench.call("DELETE", f"{PODS}/p", body))[0] == 400
+    assert (await bench.call("GET", f"{PODS}/p"))[1]["metadata"].get("deletionTimestamp") is None
+
+
+async def test_a_pod_is_evicted_and_bound(bench) -> None:
+    await bench.running_pod("p")
+    bench.store.create(
+        bench.store.resources.find("", "v1", "pods"),
+        {"metadata": {"name": "q"}, "spec": {"containers": [{"name": "main", "image": "i"}]}},
+    )
+
+    code, _ = await bench.call("POST", f"{PODS}/p/eviction", {"metadata": {"name": "p"}})
+    assert (code, "deletionTimestamp" in (await bench.call("GET", f"{PODS}/p"))[1]["metadata"]) == (201, True)
+    code, _ = await bench.call("POST", f"{PODS}/q/binding", {"target": {"name": "n7"}})
+    assert (code, (await bench.call("GET", f"{PODS}/q"))[1]["spec"]["nodeName"]) == (201, "n7")
+    assert (await bench.call("POST", f"{PODS}/q/binding", {"target": {"name": "n8"}}))[0] == 409
+
+
+async def test_leases_come_into_being_when_they_are_first_renewed(bench) -> None:
+    lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}
+
+    code, made = await bench.call("PUT", "/apis/coordination.k8s.io/v1/namespaces/default/leases/l", lease)
+
+    assert (code, made["spec"]) == (201, {"holderIdentity": "me"})
+
+
+async def test_place_and_body_must_agree(bench) -> None:
+    bodies = ({"metadata": {"name": "a", "namespace": "other"}}, {"kind": "Pod"}, {"apiVersion": "v2"})
+    for body in bodies:
+        code, refused = await bench.call("POST", MAPS, body)
+        assert (code, refused["reason"]) == (400, "BadRequest")
+    await fill(bench, 1)
+    code, refused = await bench.call("PUT", f"{MAPS}/m0", {"metadata": {"name": "m1"}})
+    assert code == 400
+    assert "does not match the name on the URL" in refused["message"]
+
+
+async def test_discovery_says_the_same_in_both_forms(bench) -> None:
+    _, groups = await bench.call("GET", "/apis")
+    plain = {}
+    for place in ["/api/v1", *(f"/apis/{each['preferredVersion']['groupVersion']}" for each in groups["groups"])]:
+        _, listed = await bench.call("GET", place)
+        for each in listed["resources"]:
+            if "/" not in each["name"]:
+                plain[listed["groupVersion"], each["name"]] = (each["kind"], each["verbs"])
+    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    aggregated = {}
+    for root in ("/api", "/apis"):
+        _, listed = await bench.call("GET", root, headers={"Accept": accept})
+        for group in listed["items"]:
+            for version in group["versions"]:
+                name = "/".join(filter(None, [group["metadata"].get("name"), version["version"]]))
+                for each in version["resources"]:
+                    aggregated[name, each["resource"]] = (each["responseKind"]["kind"], each["verbs"])
+
+    assert plain == aggregated
+    assert plain["v1", "pods"][0] == "Pod"
+    assert ("jobset.x-k8s.io/v1alpha2", "jobsets") in plain
+
+
+async def test_yaml_is_read_and_written(bench) -> None:
+    text = "metadata: {name: a}\ndata: {when: 2026-01-02}\n"
+    headers = {
+        "Authorization": f"Bearer {bench.token}",
+        "Content-Type": "application/yaml",
+        "Accept": "application/yaml",
+    }
+    async with bench.http.post(bench.server.url + MAPS, data=text, headers=headers) as response:
+        answer = await response.text()
+
+    assert response.status == 201
+    assert "when: '2026-01-02'" in answer

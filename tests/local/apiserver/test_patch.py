@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pathways_jupyter.local.apiserver.patch import PatchKind, apply_patch, clone, merge_patch, strategic_patch
+from pathways_jupyter.local.apiserver.selectors import label_test
+from pathways_jupyter.local.apiserver.status import StatusError
+
+settings.register_profile("quick", max_examples=60, deadline=None)
+settings.load_profile("quick")
+
+PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+JSON = st.recursive(
+    PLAIN, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4)
+)
+OBJECTS = st.dictionaries(st.sampled_from(["a", "b", "containers", "env", "finalizers", "ports"]), JSON, max_size=4)
+POINTERS = st.lists(st.sampled_from(["a", "b", "0", "1", "-", "x", "01", "~0", "~1"]), max_size=3).map(
+    lambda parts: "".join(f"/{part}" for part in parts)
+)
+OPERATIONS = st.lists(
+    st.fixed_dictionaries(
+        {"op": st.sampled_from(["add", "remove", "replace", "move", "copy", "test", "oops"]), "path": POINTERS},
+        optional={"value": JSON, "from": POINTERS},
+    ),
+    max_size=5,
+)
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
+    return value
+
+
+@given(OBJECTS, OBJECTS)
+def test_a_merge_patch_is_idempotent_and_leaves_its_target_alone(target, patch) -> None:
+    before = json.dumps(target)
+
+    once = merge_patch(target, patch)
+
+    assert merge_patch(once, patch) == once
+    assert json.dumps(target) == before
+
+
+@given(OBJECTS)
+def test_merging_an_object_into_nothing_gives_the_object(patch) -> None:
+    assert merge_patch({}, patch) == without_nulls(patch)
+
+
+@given(OBJECTS, OBJECTS)
+def test_a_strategic_patch_either_applies_twice_alike_or_is_refused(target, patch) -> None:
+    before = json.dumps(target)
+    once = strategic_patch(target, patch)
+
+    assert strategic_patch(once, patch) == once
+    assert json.dumps(target) == before
+
+
+@given(JSON, OPERATIONS)
+def test_a_json_patch_works_whole_or_not_at_all(target, operations) -> None:
+    before = json.dumps(target)
+    try:
+        apply_patch(target, operations, PatchKind.JSON)
+    except StatusError as refused:
+        code = refused.status
+    else:
+        code = 400
+    assert code in (400, 422)
+    assert json.dumps(target) == before
+
+
+@given(st.text(alphabet="ab=!,() inot", max_size=24), st.dictionaries(st.sampled_from("ab"), st.sampled_from("ab")))
+def test_a_selector_is_either_understood_or_refused(text: str, labels) -> None:
+    with contextlib.suppress(StatusError):
+        assert label_test(text)({"metadata": {"labels": labels}}) in (True, False)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz"), min_size=1))
+def test_a_selector_made_of_an_objects_labels_selects_it(labels) -> None:
+    text = ",".join(f"{key}={value}" for key, value in labels.items())
+
+    assert label_test(text)({"metadata": {"labels": labels}})
+    assert not label_test(text)({"metadata": {}})
+    assert label_test(",".join(f"{key}!=other" for key in labels))({"metadata": {"labels": labels}})
+
+
+def test_a_copy_shares_nothing() -> None:
+    original = {"a": [{"b": 1}]}
+
+    clone(original)["a"][0]["b"] = 2
+
+    assert original == {"a": [{"b": 1}]}
+
+
+CONTAINERS = {
+    "containers": [{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}, {"name": "b", "image": "1"}]
+}
+
+
+@pytest.mark.parametrize(
+    ("patch", "result"),
+    [
+        ({"containers": [{"name": "b", "image": "2"}]}, ["a:1", "b:2"]),
+        ({"containers": [{"name": "c", "image": "3"}]}, ["a:1", "b:1", "c:3"]),
+        ({"containers": [{"name": "a", "$patch": "delete"}]}, ["b:1"]),
+        ({"containers": [{"$patch": "replace"}, {"name": "z", "image": "9"}]}, ["z:9"]),
+        (
+            {
+                "$setElementOrder/containers": [{"name": "b"}, {"name": "a"}],
+                "containers": [{"name": "a", "image": "2"}],
+            },
+            ["b:1", "a:2"],
+        ),
+        ({"containers": None}, []),
+    ],
+)
+def test_containers_are_merged_by_name(patch, result) -> None:
+    patched = strategic_patch(CONTAINERS, patch)
+
+    assert [f"{each['name']}:{each['image']}" for each in patched.get("containers", [])] == result
+
+
+def test_lists_inside_merged_elements_are_merged_too() -> None:
+    patch = {"containers": [{"name": "a", "env": [{"name": "Y", "value": "2"}]}]}
+
+    first = strategic_patch(CONTAINERS, patch)["containers"][0]
+
+    assert {each["name"]: each["value"] for each in first["env"]} == {"X": "1", "Y": "2"}
+    assert first["image"] == "1"
+
+
+def test_plain_values_are_added_to_and_taken_from_sets() -> None:
+    assert strategic_patch({"finalizers": ["a"]}, {"finalizers": ["b", "a"]}) == {"finalizers": ["a", "b"]}
+    assert strategic_patch({"finalizers": ["a", "b"]}, {"$deleteFromPrimitiveList/finalizers": ["a"]}) == {
+        "finalizers": ["b"]
+    }
+    assert strategic_patch({"args": ["a"]}, {"args": ["b"]}) == {"args": ["b"]}
+
+
+@pytest.mark.parametrize(
+    ("operations", "result"),
+    [
+        ([{"op": "add", "path": "/l/-", "value": 3}], {"l": [1, 2, 3], "m/n": 0}),
+        ([{"op": "add", "path": "/l/0", "value": 0}], {"l": [0, 1, 2], "m/n": 0}),
+        ([{"op": "remove", "path": "/l/0"}, {"op": "replace", "path": "/l/0", "value": 9}], {"l": [9], "m/n": 0}),
+        (
+            [{"op": "test", "path": "/m~1n", "value": 0}, {"op": "move", "from": "/m~1n", "path": "/k"}],
+            {"l": [1, 2], "k": 0},
+        ),
+        ([{"op": "copy", "from": "/l", "path": "/c"}], {"l": [1, 2], "c": [1, 2], "m/n": 0}),
+    ],
+)
+def test_json_patches_follow_the_standard(operations, result) -> None:
+    assert apply_patch({"l": [1, 2], "m/n": 0}, operations, PatchKind.JSON) == result

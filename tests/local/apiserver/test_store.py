@@ -1,0 +1,385 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pathways_jupyter.local.apiserver import table, watch
+from pathways_jupyter.local.apiserver.patch import PatchKind
+from pathways_jupyter.local.apiserver.resources import (
+    CONFIG_MAPS,
+    CRDS,
+    JOBS,
+    JOBSETS,
+    LEASES,
+    NAMESPACES,
+    PODS,
+)
+from pathways_jupyter.local.apiserver.selectors import label_test
+from pathways_jupyter.local.apiserver.status import StatusError
+from pathways_jupyter.local.apiserver.store import Store
+
+
+def config_map(name: str, **data: str):
+    return {"metadata": {"name": name}, "data": data}
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+def test_a_new_object_gets_what_only_the_server_may_give(store: Store) -> None:
+    sent = {"metadata": {"name": "a", "uid": "mine", "resourceVersion": "99", "generation": 7}, "data": {}}
+
+    made = store.create(CONFIG_MAPS, sent)
+
+    assert made["metadata"]["uid"] != "mine"
+    assert made["metadata"]["resourceVersion"] == str(store.revision)
+    assert (made["kind"], made["apiVersion"], made["metadata"]["namespace"]) == ("ConfigMap", "v1", "default")
+    assert sent["metadata"]["uid"] == "mine"
+
+
+def test_generated_names_differ(store: Store) -> None:
+    names = {store.create(CONFIG_MAPS, {"metadata": {"generateName": "a-"}})["metadata"]["name"] for _ in range(20)}
+
+    assert len(names) == 20
+    assert all(name.startswith("a-") and len(name) == 7 for name in names)
+
+
+@pytest.mark.parametrize("name", ["", "A", "a_b", "-a", "a/b", "..", "a" * 254, "a b"])
+def test_names_that_are_not_dns_names_are_refused(store: Store, name: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        store.create(CONFIG_MAPS, {"metadata": {"name": name}})
+
+    assert refused.value.status == 422
+
+
+def test_a_name_is_taken_once(store: Store) -> None:
+    store.create(CONFIG_MAPS, config_map("a"))
+
+    with pytest.raises(StatusError, match='configmaps "a" already exists') as refused:
+        store.create(CONFIG_MAPS, config_map("a"))
+
+    assert refused.value.status == 409
+
+
+def test_nothing_can_be_put_into_a_namespace_that_does_not_exist(store: Store) -> None:
+    with pytest.raises(StatusError, match='namespaces "nowhere" not found'):
+        store.create(CONFIG_MAPS, config_map("a"), namespace="nowhere")
+
+
+def test_an_update_with_a_stale_revision_conflicts_and_changes_nothing(store: Store) -> None:
+    first = store.create(CONFIG_MAPS, config_map("a", x="1"))
+    store.update(CONFIG_MAPS, {**first, "data": {"x": "2"}})
+
+    with pytest.raises(StatusError, match="the object has been modified") as refused:
+        store.update(CONFIG_MAPS, {**first, "data": {"x": "3"}})
+
+    assert refused.value.status == 409
+    assert store.get(CONFIG_MAPS, "default", "a")["data"] == {"x": "2"}
+
+
+def test_an_update_that_changes_nothing_makes_no_new_revision(store: Store) -> None:
+    made = store.create(CONFIG_MAPS, config_map("a", x="1"))
+    before = store.revision
+
+    assert store.update(CONFIG_MAPS, made) == made
+    assert store.revision == before
+
+
+def test_status_and_the_rest_are_written_apart(store: Store, pod_manifest) -> None:
+    store.create(PODS, pod_manifest("p"))
+
+    store.edit(PODS, "default", "p", lambda pod: pod["status"].update(phase="Running"))
+    assert store.get(PODS, "default", "p")["status"]["phase"] == "Pending"
+
+    def both(pod) -> None:
+        pod["status"]["phase"] = "Running"
+        pod["metadata"]["labels"] = {"not": "this"}
+
+    pod = store.edit(PODS, "default", "p", both, subresource="status")
+    assert (pod["status"]["phase"], pod["metadata"]["labels"]) == ("Running", {})
+
+
+def test_the_generation_counts_changes_of_the_specification_only(store: Store, pod_manifest) -> None:
+    job = {
+        "metadata": {"name": "j"},
+        "spec": {"template": {"spec": {**pod_manifest("x")["spec"], "restartPolicy": "Never"}}},
+    }
+    store.create(JOBS, job)
+
+    store.edit(JOBS, "default", "j", lambda job: job["metadata"].setdefault("labels", {}).update(a="b"))
+    assert store.get(JOBS, "default", "j")["metadata"]["generation"] == 1
+    store.edit(JOBS, "default", "j", lambda job: job["spec"].update(parallelism=0))
+    assert store.get(JOBS, "default", "j")["metadata"]["generation"] == 2
+
+
+def test_a_copy_from_get_is_ones_own(store: Store) -> None:
+    store.create(CONFIG_MAPS, config_map("a", x="1"))
+
+    store.get(CONFIG_MAPS, "default", "a")["data"]["x"] = "2"
+
+    assert store.get(CONFIG_MAPS, "default", "a")["data"] == {"x": "1"}
+
+
+def test_a_dry_run_answers_like_a_real_one_and_leaves_no_trace(store: Store) -> None:
+    before = store.revision
+
+    assert store.create(CONFIG_MAPS, config_map("a"), dry_run=True)["metadata"]["uid"]
+    assert store.find(CONFIG_MAPS, "default", "a") is None
+    store.create(CONFIG_MAPS, config_map("a"))
+    store.delete(CONFIG_MAPS, "default", "a", dry_run=True)
+    assert store.find(CONFIG_MAPS, "default", "a") is not None
+    assert store.revision == before + 1
+
+
+def test_a_running_pod_gets_its_grace_period_and_goes_when_that_is_given_up(store: Store, pod_manifest) -> None:
+    store.create(PODS, pod_manifest("p"))
+    store.edit(PODS, "default", "p", lambda pod: pod["spec"].update(nodeName="n"))
+
+    marked = store.delete(PODS, "default", "p")
+    assert marked["metadata"]["deletionGracePeriodSeconds"] == 30
+    assert store.delete(PODS, "default", "p", grace=5)["metadata"]["deletionGracePeriodSeconds"] == 5
+    assert store.delete(PODS, "default", "p", grace=60)["metadata"]["deletionGracePeriodSeconds"] == 5
+    store.delete(PODS, "default", "p", grace=0)
+
+    assert store.find(PODS, "default", "p") is None
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_ended_goes_at_once(store: Store, pod_manifest, phase: str) -> None:
+    store.create(PODS, pod_manifest("p"))
+    store.edit(PODS, "default", "p", lambda pod: pod["spec"].update(nodeName="n"))
+    store.edit(PODS, "default", "p", lambda pod: pod["status"].update(phase=phase), subresource="status")
+
+    store.delete(PODS, "default", "p")
+
+    assert store.find(PODS, "default", "p") is None
+
+
+def test_a_finalizer_holds_an_object_until_it_is_taken_off(store: Store) -> None:
+    store.create(CONFIG_MAPS, {"metadata": {"name": "a", "finalizers": ["x/y"]}})
+
+    store.delete(CONFIG_MAPS, "default", "a")
+    assert store.get(CONFIG_MAPS, "default", "a")["metadata"]["deletionTimestamp"]
+    store.edit(CONFIG_MAPS, "default", "a", lambda obj: obj["metadata"].update(finalizers=[]))
+
+    assert store.find(CONFIG_MAPS, "default", "a") is None
+
+
+def test_what_becomes_of_dependents_is_written_down_as_a_finalizer(store: Store) -> None:
+    def owner_with_dependent(name: str) -> None:
+        owner = store.create(CONFIG_MAPS, config_map(name))["metadata"]
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": owner["uid"]}
+        dependent = {"metadata": {"name": f"{name}-x", "ownerReferences": [reference]}}
+        store.create(CONFIG_MAPS, dependent)
+        assert [obj["metadata"]["name"] for _, obj in store.dependents(owner["uid"])] == [f"{name}-x"]
+
+    for name, propagation, finalizers in (
+        ("f", "Foreground", ["foregroundDeletion"]),
+        ("o", "Orphan", ["orphan"]),
+    ):
+        owner_with_dependent(name)
+        assert (
+            store.delete(CONFIG_MAPS, "default", name, propagation=propagation)["metadata"]["finalizers"] == finalizers
+        )
+    owner_with_dependent("b")
+    store.delete(CONFIG_MAPS, "default", "b", propagation="Background")
+    assert store.find(CONFIG_MAPS, "default", "b") is None
+
+
+@pytest.mark.parametrize(("field", "value"), [("uid", "other"), ("revision", "1")])
+def test_a_deletion_with_a_precondition_that_fails_deletes_nothing(store: Store, field: str, value: str) -> None:
+    store.create(CONFIG_MAPS, config_map("a"))
+
+    with pytest.raises(StatusError, match="Precondition failed"):
+        store.delete(CONFIG_MAPS, "default", "a", **{field: value})
+
+    assert store.find(CONFIG_MAPS, "default", "a")
+
+
+def test_a_namespace_goes_with_everything_in_it_once_its_pods_have_ended(store: Store, pod_manifest) -> None:
+    store.create(NAMESPACES, {"metadata": {"name": "team"}})
+    store.create(CONFIG_MAPS, config_map("a"), namespace="team")
+    store.create(PODS, pod_manifest("p"), namespace="team")
+    store.edit(PODS, "team", "p", lambda pod: pod["spec"].update(nodeName="n"))
+
+    store.delete(NAMESPACES, "", "team")
+    assert store.get(NAMESPACES, "", "team")["status"]["phase"] == "Terminating"
+    assert store.find(CONFIG_MAPS, "team", "a") is None
+    with pytest.raises(StatusError, match="because it is being terminated"):
+        store.create(CONFIG_MAPS, config_map("b"), namespace="team")
+    store.delete(PODS, "team", "p", grace=0)
+
+    assert store.find(NAMESPACES, "", "team") is None
+
+
+def test_a_definition_brings_a_type_and_takes_its_objects_along_when_it_goes(store: Store) -> None:
+    definition = {
+        "metadata": {"name": "things.example.org"},
+        "spec": {
+            "group": "example.org",
+            "names": {"kind": "Thing", "plural": "things"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "properties": {
+                                "spec": {
+                                    "type": "object",
+                                    "properties": {"size": {"type": "integer", "default": 3}},
+                                    "x-kubernetes-validations": [
+                                        {"rule": "self == oldSelf", "message": "is immutable"}
+                                    ],
+                                }
+                            },
+                        }
+                    },
+                }
+            ],
+        },
+    }
+    store.create(CRDS, definition)
+    things = store.resources.find("example.org", "v1", "things")
+    assert things is not None
+
+    made = store.create(things, {"metadata": {"name": "t"}, "spec": {}})
+    assert made["spec"] == {"size": 3}
+    with pytest.raises(StatusError, match="is immutable"):
+        store.edit(things, "default", "t", lambda thing: thing["spec"].update(size=4))
+
+    seen = store.watch(things)
+    store.delete(CRDS, "", "things.example.org")
+    assert store.resources.find("example.org", "v1", "things") is None
+    assert store.list(things) == []
+    assert asyncio.run(seen.batch())[-1].type == "DELETED"
+
+
+def test_jobsets_are_there_from_the_beginning(store: Store) -> None:
+    made = store.create(
+        JOBSETS, {"metadata": {"name": "s"}, "spec": {"replicatedJobs": [{"name": "w", "template": {}}]}}
+    )
+
+    assert made["spec"]["replicatedJobs"][0]["replicas"] == 1
+    assert store.get(CRDS, "", "jobsets.jobset.x-k8s.io")["status"]["conditions"]
+
+
+async def test_a_watch_begins_with_what_there_is_and_goes_on_with_what_happens(store: Store) -> None:
+    store.create(CONFIG_MAPS, config_map("a"))
+    seen = store.watch(CONFIG_MAPS, "default")
+    store.edit(CONFIG_MAPS, "default", "a", lambda obj: obj.update(data={"x": "y"}))
+    store.delete(CONFIG_MAPS, "default", "a")
+
+    changes = [await anext(seen) for _ in range(3)]
+
+    assert [change.type for change in changes] == ["ADDED", "MODIFIED", "DELETED"]
+    assert [change.revision for change in changes] == sorted(change.revision for change in changes)
+
+
+async def test_a_watch_resumes_where_it_was_cut_off(store: Store) -> None:
+    store.create(CONFIG_MAPS, config_map("a"))
+    since = store.revision
+    store.create(LEASES, {"metadata": {"name": "elsewhere"}})
+    store.create(CONFIG_MAPS, config_map("b"))
+
+    changes = await store.watch(CONFIG_MAPS, since=since).batch()
+
+    assert [change.object["metadata"]["name"] for change in changes] == ["b"]
+
+
+async def test_a_watch_through_a_selector_sees_objects_come_and_go(store: Store) -> None:
+    seen = store.watch(CONFIG_MAPS, test=label_test("on=yes"))
+    store.create(CONFIG_MAPS, config_map("a"))
+    for labels in ({"on": "yes"}, {"on": "yes", "more": "x"}, {"on": "no"}):
+        store.edit(CONFIG_MAPS, "default", "a", lambda obj, labels=labels: obj["metadata"].update(labels=labels))
+
+    assert [change.type for change in await seen.batch()] == ["ADDED", "MODIFIED", "DELETED"]
+
+
+async def test_history_that_is_gone_is_410_and_the_future_is_504(store: Store, monkeypatch) -> None:
+    monkeypatch.setattr(table, "HISTORY", 3)
+    for number in range(6):
+        store.create(CONFIG_MAPS, config_map(f"a{number}"))
+
+    with pytest.raises(StatusError) as gone:
+        store.watch(CONFIG_MAPS, since=store.revision - 5)
+    with pytest.raises(StatusError) as future:
+        store.watch(CONFIG_MAPS, since=store.revision + 1)
+
+    assert (gone.value.status, future.value.status) == (410, 504)
+    assert len(await store.watch(CONFIG_MAPS, since=store.revision - 3).batch()) == 3
+
+
+async def test_a_watcher_that_does_not_keep_up_is_cut_off(store: Store, monkeypatch) -> None:
+    monkeypatch.setattr(watch, "BACKLOG", 5)
+    slow, quick = store.watch(CONFIG_MAPS), store.watch(CONFIG_MAPS)
+    for number in range(7):
+        store.create(CONFIG_MAPS, config_map(f"a{number}"))
+        await quick.batch()
+
+    with pytest.raises(StatusError) as cut:
+        await slow.batch()
+
+    assert cut.value.status == 410
+    store.create(CONFIG_MAPS, config_map("b"))
+    assert len(await quick.batch()) == 1
+
+
+async def test_closing_the_store_ends_its_watches(store: Store) -> None:
+    seen = store.watch(CONFIG_MAPS)
+    waiting = asyncio.create_task(seen.batch())
+    await asyncio.sleep(0)
+    store.close()
+
+    assert await waiting == []
+
+
+def test_a_pod_keeps_what_it_was_made_with(store: Store, pod_manifest) -> None:
+    store.create(PODS, pod_manifest("p"))
+
+    store.edit(PODS, "default", "p", lambda pod: pod["spec"]["containers"][0].update(image="other:1"))
+    with pytest.raises(StatusError, match="pod updates may not change fields"):
+        store.edit(PODS, "default", "p", lambda pod: pod["spec"]["containers"][0].update(command=["x"]))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"restartPolicy": "Always"}, 'Unsupported value: "Always"'),
+        ({"containers": []}, "spec.template.spec.containers: Required value"),
+        ({"containers": [{"name": "a"}]}, r"containers\[0\].image: Required value"),
+        ({"containers": [{"name": "a", "image": "i"}] * 2}, 'Duplicate value: "a"'),
+    ],
+)
+def test_a_job_that_cannot_run_is_refused(store: Store, pod_manifest, change, told: str) -> None:
+    template = {"spec": {**pod_manifest("x")["spec"], "restartPolicy": "Never", **change}}
+
+    with pytest.raises(StatusError, match=told) as refused:
+        store.create(JOBS, {"metadata": {"name": "j"}, "spec": {"template": template}})
+
+    assert refused.value.status == 422
+
+
+def test_a_job_selects_its_own_pods_and_no_others(store: Store, pod_manifest) -> None:
+    template = {"spec": {**pod_manifest("x")["spec"], "restartPolicy": "Never"}}
+    job = store.create(JOBS, {"metadata": {"name": "j"}, "spec": {"template": template}})
+
+    selector = job["spec"]["selector"]["matchLabels"]
+    assert selector == {"batch.kubernetes.io/controller-uid": job["metadata"]["uid"]}
+    assert selector.items() <= job["spec"]["template"]["metadata"]["labels"].items()
+
+
+def test_a_patch_cannot_rename(store: Store) -> None:
+    store.create(CONFIG_MAPS, config_map("a"))
+
+    with pytest.raises(StatusError, match="cannot be changed"):
+        store.patch(CONFIG_MAPS, "default", "a", {"metadata": {"name": "b"}})
+    patched = store.patch(
+        CONFIG_MAPS, "default", "a", [{"op": "add", "path": "/data", "value": {"x": "y"}}], PatchKind.JSON
+    )
+    assert patched["data"] == {"x": "y"}
