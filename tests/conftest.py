@@ -1,5 +1,6 @@
 """A machine of its own for tests that go the whole way: directories, an embedded cluster, and kernels on it."""
 
+import contextlib
 import os
 import queue
 import subprocess
@@ -171,7 +172,12 @@ def cluster(machine):
 
 
 @pytest.fixture
-def notebook(machine):
-    notebook = Notebook(machine)
-    yield notebook
-    notebook.close()
+def open_notebook(machine):
+    """Opens notebooks, each with a kernel of its own; the test's end closes them."""
+    with contextlib.ExitStack() as stack:
+        yield lambda: stack.enter_context(contextlib.closing(Notebook(machine)))
+
+
+@pytest.fixture
+def notebook(open_notebook):
+    return open_notebook()

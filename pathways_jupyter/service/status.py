@@ -57,8 +57,8 @@ class Holder:
     pod: str = ""
 
     def __str__(self) -> str:
-        who = self.user or self.job
-        return f"{who} ({short_path(self.notebook)})" if self.notebook else who
+        where = short_path(self.notebook) or (self.session and f"session {self.session}")
+        return f"{self.user or self.job}{f' ({where})' if where else ''}"
 
 
 @dataclass(frozen=True)
