@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
@@ -32,6 +33,17 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return not Path("/proc/self/stat").exists()
+
+
+def wait_for(pids: Iterable[int], *, timeout: float) -> set[int]:
+    """Those of `pids` that have not ended within `timeout` seconds."""
+    # They are not this process's children, and not every system lets one wait for others.
+    deadline = time.monotonic() + timeout
+    left = set(filter(is_alive, pids))
+    while left and time.monotonic() < deadline:
+        time.sleep(0.02)
+        left = set(filter(is_alive, left))
+    return left
 
 
 def _processes() -> Iterator[tuple[int, int]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from pathways_jupyter.session.session import Session
 
 INSTANCES = {"tpuv6e:2x2": 2}
+_RUNTIME = "JUPYTER_RUNTIME_DIR"
 _PATIENCE = 60.0
+_ENDING = 10.0
 _IDLE = 300.0
 _BROKEN = "DATA_LOSS"
 
@@ -45,19 +48,35 @@ def run(console: Console) -> bool:
     Raises:
       KeyboardInterrupt: After everything was taken down.
     """
-    story = _Story(console)
-    try:
-        story.tell()
-    except PathwaysError as error:
-        console.print(f"\n[bold red]The demo failed:[/] {error}", highlight=False)
-        if error.hint:
-            console.print(f"  {error.hint}", highlight=False)
-        return False
-    finally:
-        story.clean_up()
+    with _room_of_its_own():
+        story = _Story(console)
+        try:
+            story.tell()
+        except PathwaysError as error:
+            console.print(f"\n[bold red]The demo failed:[/] {error}", highlight=False)
+            if error.hint:
+                console.print(f"  {error.hint}", highlight=False)
+            return False
+        finally:
+            story.clean_up()
     console.print(f"\n[bold green]All of it in {words.duration(time.monotonic() - story.began)}.[/]")
     console.print("In a notebook: [bold]%load_ext pathways_jupyter[/] and [bold]%pathways connect --local[/]")
     return True
+
+
+@contextlib.contextmanager
+def _room_of_its_own() -> Iterator[None]:
+    """Keeps cluster and session of the demo apart from those of the user, and removes every file of theirs."""
+    before = os.environ.get(_RUNTIME)
+    with tempfile.TemporaryDirectory(prefix="pathways-", ignore_cleanup_errors=True) as directory:
+        os.environ[_RUNTIME] = directory
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_RUNTIME]
+            else:
+                os.environ[_RUNTIME] = before
 
 
 class _Story:
@@ -78,8 +97,7 @@ class _Story:
         session = self._connect()
         self._devices(session)
         self._matmul(session)
-        trainer = self._train(session)
-        self._lose_a_slice(session, trainer)
+        self._lose_a_slice(session, self._train(session))
         self._disconnect(session)
         self._nothing_left(session)
         self._cluster_down()
@@ -114,7 +132,7 @@ class _Story:
         from pathways_jupyter.local import cluster
 
         with self._step("Start the embedded cluster") as told:
-            self._cluster = cluster.up(INSTANCES, name=f"demo-{os.getpid()}", idle_seconds=_IDLE)
+            self._cluster = cluster.up(INSTANCES, name="demo", idle_seconds=_IDLE)
             self._config = dataclasses.replace(
                 self._config, kubeconfig=str(self._cluster.kubeconfig), context=self._cluster.context
             )
@@ -217,9 +235,9 @@ class _Story:
     def _cluster_down(self) -> None:
         with self._step("End the embedded cluster") as told:
             self._down()
-            left = sorted(filter(processes.is_alive, self._processes))
-            told.append(f"{len(left)} of {words.count(len(self._processes), 'process', 'processes')} left")
-            _claim(not left, f"processes left: {left}")
+            left = processes.wait_for(self._processes, timeout=_ENDING)
+            told.append(f"{len(left) or 'none'} of {words.count(len(self._processes), 'process', 'processes')} left")
+            _claim(not left, f"processes left: {sorted(left)}")
 
     def _down(self) -> None:
         from pathways_jupyter.local import cluster
