@@ -121,17 +121,18 @@ class JaxSwitch:
 
 
 class QuietClient:
-    """Keeps JAX's C++ side from logging warnings from :meth:`start` to :meth:`stop`.
+    """Keeps JAX's C++ side from logging warnings and errors from :meth:`start` to :meth:`stop`.
 
-    Its proxy client logs one for plaintext credentials and, with a stack trace, one for every connection that ends:
-    lines that a notebook would show inside the user's cell. What they say, the session's own events say.
+    Its proxy client logs a warning for plaintext credentials and, once a connection has ended, an error for everything
+    that it cannot destroy any more: lines that a notebook would show inside the user's cell. What they say, the
+    session's own events say, and what fails raises.
     """
 
     def __init__(self) -> None:
         self._before: int | None = None
 
     def start(self) -> None:
-        """Only errors from now on."""
+        """Only what ends the process, from now on."""
         import jax
         from jaxlib import utils
 
@@ -140,7 +141,7 @@ class QuietClient:
         configured = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "")
         started_with = int(configured) if configured.isdecimal() else _CPP_LEVELS["WARNING"]
         self._before = _CPP_LEVELS.get(jax.config.jax_logging_level or "", started_with)
-        utils.absl_set_min_log_level(max(self._before, _CPP_LEVELS["ERROR"]))
+        utils.absl_set_min_log_level(_CPP_LEVELS["FATAL"])
 
     def stop(self) -> None:
         """As it was."""
