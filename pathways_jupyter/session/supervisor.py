@@ -255,7 +255,8 @@ class Supervisor:
         if not self.config.linger or self.record.state is not SessionState.CONNECTED:
             self.end("the kernel is gone")
             return
-        logger.info("the kernel is gone; lingering for %.0f s", self.config.linger)
+        message = f"The kernel is gone; its proxy lingers for {self.config.linger:.0f} s."
+        self.report(EventKind.WARNING, message, linger=self.config.linger)
         loop = asyncio.get_running_loop()
         self._lingering = loop.call_later(self.config.linger, self.end, "nobody took the session over")
 

@@ -5,10 +5,17 @@ import os
 import socket
 import stat
 
+import pytest
+
 from pathways_jupyter.config import runtime_dir
 from pathways_jupyter.events import SessionState
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.registry import SessionRecord
+
+
+@pytest.fixture(autouse=True)
+def empty_runtime_dir(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
 
 
 def make(**changes) -> SessionRecord:

@@ -1,0 +1,290 @@
+"""A session of this very process, on the embedded cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+
+import psutil
+import pytest
+
+from pathways_jupyter.errors import CapacityError, ServiceError, SessionError
+from pathways_jupyter.events import EventKind, SessionState
+from pathways_jupyter.session import client, protocol, registry, session
+from pathways_jupyter.session.protocol import Method
+
+DEADLINE = 60.0
+TYPE = "tpuv6e:2x2"
+
+
+def kubectl(cluster, *arguments: str) -> str:
+    command = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=DEADLINE).stdout
+
+
+def until(made: session.Session, state: SessionState, since: int) -> list[EventKind]:
+    kinds = []
+    for event in made.follow(since):
+        kinds.append(event.kind)
+        if event.data.get("state") == state:
+            return kinds
+    raise AssertionError(f"the session never was {state}")
+
+
+async def heard(record: registry.SessionRecord, word: str) -> None:
+    async with asyncio.timeout(DEADLINE):
+        async for event in client.follow(record):
+            if word in event.message:
+                return
+
+
+def test_connecting_tells_each_stage_and_gives_devices_by_slice_and_disconnecting_takes_them_away(
+    config, made_by, gone
+):
+    import jax
+
+    before = jax.devices()
+    connecting = session.start(config())
+    events = list(connecting)
+    stages = [event.data["stage"] for event in events if event.kind is EventKind.STAGE]
+    assert list(dict.fromkeys(stages))[:3] == ["discover", "create", "start"]
+    assert {"place", "tunnel", "jax"} <= set(stages)
+    assert all("elapsed" in event.data for event in events if event.kind is EventKind.STAGE)
+    made = connecting.session
+    assert session.current() is made
+    assert made.state is SessionState.CONNECTED
+    assert {index: len(devices) for index, devices in made.slices.items()} == {0: 4, 1: 4}
+    assert jax.devices() == list(made.devices)
+    assert jax.numpy.arange(8.0).sum() == 28
+    assert made_by(made.id) == {"jobs": 1, "leases": 1, "pods": 1}
+    record = registry.read(made.id)
+    assert (record.state, record.kernel_pid, record.instances) == ("connected", os.getpid(), {TYPE: 2})
+    assert made.status() == record
+    ended = made.disconnect()
+    assert ended.left == ""
+    assert made.state is SessionState.CLOSED
+    assert session.current() is None
+    assert jax.devices() == before
+    gone(made.id)
+
+
+def test_a_block_disconnects_at_its_end_also_when_it_fails(config, gone):
+    with pytest.raises(ZeroDivisionError), session.connect(config(1)) as made:
+        _ = 1 / 0
+    assert session.current() is None
+    gone(made.id)
+
+
+def test_a_second_connect_says_what_there_is_already(connected, config):
+    with pytest.raises(SessionError, match=f"session {connected.id} already") as refused:
+        session.start(config())
+    assert "reconnect" in refused.value.hint
+
+
+def test_a_deleted_pod_is_told_and_reconnecting_gives_a_new_proxy(connected, cluster):
+    import jax
+
+    variables = {"kept": 1, "lost": {"w": jax.numpy.ones((8, 4))}}
+    pod, since = connected.record.pod, connected.event_count
+    kubectl(cluster, "delete", "pod", pod, "--wait=false")
+    assert EventKind.PROXY_LOST in until(connected, SessionState.LOST, since)
+    connecting = connected.reconnect(variables)
+    assert connecting.session is connected
+    assert [(each.name, each.shape) for each in connecting.switched.unusable] == [("lost['w']", (8, 4))]
+    assert connected.record.pod != pod
+    assert connected.record.generation == 2
+    assert jax.numpy.ones(4).sum() == 4
+
+
+def test_reconnecting_works_when_nothing_is_wrong(connected):
+    import jax
+
+    assert connected.reconnect().session.state is SessionState.CONNECTED
+    assert jax.numpy.ones(4).sum() == 4
+
+
+def test_an_api_server_that_restarts_costs_the_connection_and_nothing_else(connected, cluster, gone):
+    import jax
+
+    jax.numpy.ones(4).block_until_ready()
+    since = connected.event_count
+    cluster.restart_api()
+    until(connected, SessionState.LOST, since)
+    assert connected.reconnect().session.state is SessionState.CONNECTED
+    assert jax.numpy.ones(4).sum() == 4
+    connected.disconnect()
+    gone(connected.id)
+
+
+def test_a_supervisor_that_dies_is_told_swept_and_replaced(connected, gone):
+    import jax
+
+    first, since = connected.id, connected.event_count
+    os.kill(connected.record.pid, signal.SIGKILL)
+    assert until(connected, SessionState.LOST, since) == [EventKind.SUPERVISOR_LOST]
+    assert connected.reconnect().session is connected
+    gone(first)
+    assert connected.id != first
+    assert jax.numpy.ones(4).sum() == 4
+
+
+def test_what_the_sidebar_disconnects_is_put_back_between_cells(config, gone):
+    import jax
+
+    before = jax.devices()
+    made = session.connect(config(1))
+    variables = {"x": jax.numpy.ones(3)}
+    assert made.settle(variables) is None
+    assert client.request(made.record, Method.DISCONNECT, patience=DEADLINE) == {"left": ""}
+    until(made, SessionState.CLOSED, 0)
+    assert [each.name for each in made.settle(variables).unusable] == ["x"]
+    assert session.current() is None
+    assert jax.devices() == before
+    gone(made.id)
+
+
+def test_what_the_sidebar_reconnects_is_taken_between_cells(connected):
+    import jax
+
+    client.request(connected.record, Method.RECONNECT, patience=DEADLINE)
+    variables = {"x": jax.device_put(1.0, jax.devices("cpu")[0])}
+    while connected._link.generation < 2:
+        next(connected.follow(connected.event_count))
+    assert connected.settle(variables).unusable == ()
+    assert jax.numpy.ones(4).sum() == 4
+    assert connected.settle() is None
+
+
+def test_slices_that_are_taken_are_named_with_who_holds_them(config, hold, gone):
+    hold(1)
+    connecting = session.start(config(2))
+    with pytest.raises(CapacityError, match=r"1 of 2 slices .*holder\.ipynb") as refused:
+        list(connecting)
+    assert "--wait" in refused.value.hint
+    gone(connecting._link.session)
+    assert session.current() is None
+
+
+def test_waiting_gets_the_slices_as_soon_as_they_are_free(config, hold):
+    holder = hold(2)
+    connecting = session.start(config(2, wait=DEADLINE))
+    states = []
+    for event in connecting:
+        if event.kind is EventKind.STATE:
+            states.append(event.data["state"])
+            if event.data["state"] == SessionState.WAITING:
+                assert "holder.ipynb" in event.message
+                holder.close()
+    assert states == ["waiting", "connected"]
+    connecting.session.disconnect()
+
+
+def test_two_sessions_hold_a_slice_each_at_the_same_time(config, hold):
+    hold(1)
+    with session.connect(config(1)) as made:
+        assert [len(devices) for devices in made.slices.values()] == [4]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"instances": {"tpuv5e:4x4": 1}}, "has slices of tpuv6e:2x2, not tpuv5e:4x4"),
+        ({"instances": {TYPE: 3}}, "has 2 slices in all, and 3 are wanted"),
+        ({"pathways_service": "other"}, "There is no Pathways service other in namespace default"),
+        ({"namespace": "elsewhere"}, "There is no Pathways service in namespace elsewhere"),
+        ({"proxy_server_image": "example.com/proxy_server:none"}, "its image cannot be pulled"),
+        ({"context": "nowhere"}, "nowhere"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once_and_leaves_nothing(config, gone, changes, message):
+    connecting = session.start(config(**changes))
+    with pytest.raises(Exception, match=message):
+        list(connecting)
+    gone(connecting._link.session)
+
+
+def test_a_proxy_that_ends_while_starting_is_an_error_and_not_a_timeout(config, gone):
+    connecting = session.start(config(1, proxy_options=("--num_elastic_slices=many",)))
+    with pytest.raises(ServiceError, match="ended"):
+        list(connecting)
+    gone(connecting._link.session)
+
+
+def test_leaving_the_iteration_early_cancels(config, gone):
+    connecting = session.start(config())
+    for event in connecting:
+        if event.kind is EventKind.STAGE and event.data["stage"] == "create":
+            break
+    connecting.cancel()
+    gone(connecting._link.session)
+    assert session.current() is None
+    with pytest.raises(SessionError, match="cancelled"):
+        _ = connecting.session
+
+
+def test_a_child_of_the_kernel_does_not_keep_its_session_alive(config, gone):
+    """The child is forked with every descriptor that the kernel has, and outlives the session."""
+    context = multiprocessing.get_context("fork")
+    release = context.Event()
+    made = session.connect(config(1))
+    child = context.Process(target=release.wait)
+    child.start()
+    try:
+        made._link.close(patience=DEADLINE)
+        gone(made.id)
+    finally:
+        release.set()
+        child.join()
+        made.disconnect()
+
+
+def test_a_session_that_lingers_is_taken_over_by_the_kernel_that_follows(config, monkeypatch, gone):
+    monkeypatch.setenv("JPY_SESSION_NAME", "work/lingering.ipynb")
+    settings = config(1, linger=DEADLINE)
+    first = session.connect(settings)
+    first._switch.deactivate()
+    # What a kernel's end looks like to its supervisor.
+    first._link.close()
+    asyncio.run(heard(first.record, "lingers"))
+    session._current = None
+    second = session.connect(settings)
+    assert (second.id, second.record.pod) == (first.id, first.record.pod)
+    assert [len(devices) for devices in second.slices.values()] == [4]
+    second.disconnect()
+    gone(second.id)
+
+
+def test_twenty_connections_in_one_process_leave_no_thread_descriptor_or_child(config):
+    import jax
+
+    me = psutil.Process()
+
+    def once() -> tuple[int, int, int]:
+        with session.connect(config(1)):
+            assert jax.numpy.ones(4).sum() == 4
+        gc.collect()
+        return me.num_threads(), me.num_fds(), len(me.children())
+
+    counts = [once() for _ in range(20)]
+    # The first few still start threads that JAX keeps for good.
+    early, late = counts[5:10], counts[-5:]
+    for before, after in zip(zip(*early, strict=True), zip(*late, strict=True), strict=True):
+        assert max(after) <= max(before)
+
+
+def test_a_record_of_a_dead_session_is_swept_by_the_next_connect(config, hold, gone):
+    dead = hold(2)
+    dead._orphaned = None
+    record = registry.read(dead.session)
+    os.kill(record.pid, signal.SIGKILL)
+    with contextlib.suppress(SessionError):
+        dead.answer(dead.ask(Method.PING), patience=DEADLINE)
+    with session.connect(config(2)) as made:
+        assert len(made.devices) == 8
+    gone(dead.session)
+    assert protocol.config_from_json(record.config).instances == {TYPE: 2}
