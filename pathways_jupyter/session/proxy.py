@@ -12,6 +12,7 @@ import logging
 import platform
 import time
 from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,6 +146,9 @@ class Proxy:
 
     def _spec(self, service: ServiceInfo) -> proxy.ProxySpec:
         config, record = self._config, self._supervisor.record
+        options = proxy.parse_options(config.proxy_options)
+        if service.sidecar_image:
+            options = replace(options, sidecar=True)
         return proxy.ProxySpec(
             session=record.id,
             service=service.name,
@@ -158,7 +162,7 @@ class Proxy:
             kernel=record.kernel_id,
             notebook=record.notebook,
             host=platform.node(),
-            options=proxy.parse_options(config.proxy_options),
+            options=options,
         )
 
     async def _create(self, manifest: Mapping[str, Any]) -> None:
