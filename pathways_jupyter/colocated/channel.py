@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,21 +39,19 @@ class Channel:
 
     Args:
       to: The hosts.
-      whole: Use every CPU device of the hosts, as arrays need, and not one on each.
+      devices: CPU devices of theirs, at least one of each. Every array that goes along has to be on all of them.
     """
 
-    def __init__(self, to: Sequence[Host], *, whole: bool) -> None:
+    def __init__(self, to: Sequence[Host], devices: Collection[jax.Device]) -> None:
         import jax
         import numpy as np
 
         self.hosts = tuple(to)
-        self._counts = [len(host.cpus) if whole else 1 for host in to]
-        self.devices = tuple(
-            device for host, count in zip(to, self._counts, strict=True) for device in host.cpus[:count]
-        )
+        self._counts = [sum(cpu in devices for cpu in host.cpus) for host in to]
+        self.devices = tuple(cpu for host in to for cpu in host.cpus if cpu in devices)
         self.mesh = jax.sharding.Mesh(np.array(self.devices), ("devices",))
         self.everywhere = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec())
-        self._by_device = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec("devices"))
+        self.by_device = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec("devices"))
         self._serve = self._program(Shipped("serve", ROW_BYTES), ROW_BYTES)
         self._fetch = self._program(Shipped("fetch", FETCH_BYTES), FETCH_BYTES)
         self._take: dict[Any, Callable[..., Any]] = {}
@@ -83,7 +81,7 @@ class Channel:
         import jax
         import numpy as np
 
-        return jax.ShapeDtypeStruct((len(self.devices), row_bytes), np.uint8, sharding=self._by_device)
+        return jax.ShapeDtypeStruct((len(self.devices), row_bytes), np.uint8, sharding=self.by_device)
 
     def _answers(self, rows: Sequence[bytes]) -> tuple[Answer, ...]:
         answers = []
@@ -94,18 +92,19 @@ class Channel:
             answers.append(Answer(host, found, parts))
         return tuple(answers)
 
-    def take(self, call: str, specs: Sequence[jax.ShapeDtypeStruct]) -> list[jax.Array]:
-        """The arrays that `call` left on the hosts, as global arrays of these specs."""
-        key = tuple((spec.shape, spec.dtype, spec.sharding) for spec in specs)
+    def take(self, call: str, specs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, jax.Array]:
+        """Arrays that `call` left on these devices, by name, as global arrays of these specs."""
+        wanted = tuple(specs.values())
+        key = tuple((spec.shape, spec.dtype, spec.sharding) for spec in wanted)
         program = self._take.get(key)
         if program is None:
-            shardings = [(spec.shape, spec.sharding) for spec in specs]
-            program = self._take[key] = self.compiled(Shipped("take", shardings), lambda request: list(specs))
+            shardings = [(spec.shape, spec.sharding) for spec in wanted]
+            program = self._take[key] = self.compiled(Shipped("take", shardings), lambda request: list(wanted))
         try:
-            found: list[jax.Array] = program(self.request({"call": call}, ()))
+            found = program(self.request({"call": call, "names": list(specs)}, ()))
         except Exception as error:
             raise explain(error) from error
-        return found
+        return dict(zip(specs, found, strict=True))
 
     def compiled(self, function: Any, out_specs: Callable[..., Any]) -> Callable[..., Any]:
         """`function` as a colocated function on this channel's devices, of which JAX knows the outputs beforehand."""
@@ -163,8 +162,8 @@ class _Channels:
         self._lock = threading.Lock()
         self._registered = False
 
-    def get(self, to: Sequence[Host], whole: bool) -> Channel:
-        key = (tuple(host.cpus for host in to), whole)
+    def get(self, to: Sequence[Host], devices: frozenset[jax.Device]) -> Channel:
+        key = (tuple(host.cpus for host in to), devices)
         with self._lock:
             if not self._registered:
                 from jax.extend.backend import register_backend_cache
@@ -172,7 +171,7 @@ class _Channels:
                 register_backend_cache(self, "pathways_jupyter_channels")
                 self._registered = True
             if key not in self._found:
-                self._found[key] = Channel(to, whole=whole)
+                self._found[key] = Channel(to, devices)
             return self._found[key]
 
     def cache_clear(self) -> None:
@@ -184,9 +183,9 @@ class _Channels:
 _CHANNELS = _Channels()
 
 
-def channel(to: Sequence[Host], *, whole: bool = False) -> Channel:
-    """The way to these hosts; the same one every time. `whole` uses every CPU device, as arrays need."""
-    return _CHANNELS.get(to, whole)
+def channel(to: Sequence[Host], devices: Collection[jax.Device] | None = None) -> Channel:
+    """The way to these hosts; the same one every time. Over one device of each, if `devices` are not given."""
+    return _CHANNELS.get(to, frozenset(devices if devices is not None else (host.cpus[0] for host in to)))
 
 
 def explain(error: Exception) -> ColocatedError:

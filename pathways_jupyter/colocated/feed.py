@@ -40,7 +40,9 @@ class Batches(Iterator[Any]):
         self._key = uuid.uuid4().hex[:12]
         self._ahead = ahead
         self._on_cpu = on_cpu
-        self._way = channel(hosts_of(sharding), whole=True)
+        on = hosts_of(sharding)
+        on_cpus = placement.on_cpus(sharding, on)
+        self._way = channel(on, on_cpus.device_set)
         data = checks.pickled(make, names={getattr(make, "__name__", "make"): make})
         run.check(self._way.hosts, (), data)
         head = {
@@ -52,10 +54,10 @@ class Batches(Iterator[Any]):
             "limit": run.LIMIT,
             "live": False,
         }
-        answers = run.ask(self._way, head, [data], [], None)
+        answers = run.ask(placement.Prepared(self._way, (), {}), head, [data], None)
         finish(self._key, answers, quiet=False)
         self._tree = _tree(answers)
-        self._targets = _targets(answers, placement.on_cpus(sharding, self._way.hosts))
+        self._targets = _targets(answers, on_cpus)
         specs = [jax.ShapeDtypeStruct(shape, dtype, sharding=where) for shape, dtype, where in self._targets]
         self._step = self._way.compiled(
             Shipped("feed", ROW_BYTES, self._targets), lambda request: [self._way.row_spec(), *specs]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from pathways_jupyter.colocated import checks, placement, results, run, show
-from pathways_jupyter.colocated.channel import Answer, Channel, channel
+from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.memory import MEMORY
@@ -175,7 +175,7 @@ def _call(
     if of is not None and any(host.index not in of._present for host in chosen):
         data.append(checks.pickled(of._made, names={of._made[0].__name__: of._made}))
     run.check(chosen, (), b"".join(data))
-    way = channel(chosen, whole=True)
+    prepared = placement.prepare(arrays, chosen)
     call = uuid.uuid4().hex[:6]
     head = {
         "op": "function",
@@ -185,11 +185,11 @@ def _call(
         "limit": run.LIMIT,
         "live": False,
     }
-    answers = run.ask(way, head, data, placement.to_cpus(arrays, chosen, way.everywhere), None)
+    answers = run.ask(prepared, head, data, None)
     finish(call, answers, quiet=where.quiet)
     if of is not None:
         of._present |= {host.index for host in chosen}
-    return _results(way, call, answers, on_cpu=where.on_cpu)
+    return _results(chosen, call, answers, on_cpu=where.on_cpu)
 
 
 def source_of(code: Any) -> dict[str, str]:
@@ -214,15 +214,15 @@ def finish(call: str, answers: Sequence[Answer], *, quiet: bool) -> results.Call
     return result
 
 
-def _results(way: Channel, call: str, answers: Sequence[Answer], *, on_cpu: bool) -> dict[int, Any]:
+def _results(chosen: Sequence[Host], call: str, answers: Sequence[Answer], *, on_cpu: bool) -> dict[int, Any]:
     import jax
     from jax.experimental.colocated_python import serialization
 
     arrays: dict[str, jax.Array] = {}
     if any(answer.head["outputs"] for answer in answers):
-        arrays = run.take(way, call, answers, what="The result")
+        arrays = run.take(chosen, call, answers, what="The result")
         if not on_cpu:
-            arrays = {name: placement.to_chips(name, array, way.hosts) for name, array in arrays.items()}
+            arrays = {name: placement.to_chips(name, array, chosen) for name, array in arrays.items()}
     found = {}
     for answer in answers:
         structure, plain = serialization._deserialize(answer.parts[0])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pathways_jupyter.colocated.channel import Channel, channel
 from pathways_jupyter.colocated.errors import CheckError, ColocatedError, name_hosts
 from pathways_jupyter.colocated.host import Host
 
@@ -28,13 +30,28 @@ def needed(arrays: Mapping[str, jax.Array], among: Sequence[Host]) -> tuple[Host
     return tuple(host for host in among if host.index in found)
 
 
-def to_cpus(arrays: Mapping[str, jax.Array], chosen: Sequence[Host], everywhere: Any) -> list[jax.Array]:
-    """`arrays` on the CPU devices of `chosen`.
+@dataclass(frozen=True)
+class Prepared:
+    """Arrays that are ready to go along with a call.
+
+    Attributes:
+      way: To the call's hosts, over the devices that the arrays are on.
+      inputs: The arrays on CPU devices.
+      wrapped: What those are that had to be wrapped, by place: JAX takes only arrays that are on all of a program's
+        devices.
+    """
+
+    way: Channel
+    inputs: tuple[jax.Array, ...]
+    wrapped: dict[str, str]
+
+
+def prepare(arrays: Mapping[str, jax.Array], chosen: Sequence[Host]) -> Prepared:
+    """Moves `arrays` to the CPU devices of `chosen`.
 
     Args:
-      arrays: By name; what is committed to no device is replicated on all of them.
+      arrays: By name; what is committed to no device is replicated.
       chosen: The hosts of the call.
-      everywhere: The sharding that replicates over the call's devices.
 
     Raises:
       CheckError: An array lies on other hosts too, or has a sharding that names no devices.
@@ -43,16 +60,78 @@ def to_cpus(arrays: Mapping[str, jax.Array], chosen: Sequence[Host], everywhere:
 
     beside = {chip: cpu for host in chosen for chip, cpu in zip(host.chips, host.cpus, strict=True)}
     beside |= {cpu: cpu for host in chosen for cpu in host.cpus}
-    moved = []
+    moved: dict[str, jax.Array] = {}
     for name, array in arrays.items():
-        if array.committed and any(device not in beside for device in array.sharding.device_set):
+        if not array.committed:
+            continue
+        if any(device not in beside for device in array.sharding.device_set):
             raise CheckError(
                 f"{name} lies on other hosts than {name_hosts([host.index for host in chosen])} too.",
                 hint="Run the cell on all of its hosts, or move the array first with jax.device_put.",
             )
-        sharding = _mapped(name, array.sharding, beside.__getitem__) if array.committed else everywhere
-        moved.append(jax.device_put(array, sharding))
-    return moved
+        moved[name] = jax.device_put(array, _mapped(name, array.sharding, beside.__getitem__))
+    way = channel(chosen, _devices(list(moved.values()), chosen))
+    inputs, wrapped = [], {}
+    for place, (name, array) in enumerate(arrays.items()):
+        here = moved[name] if name in moved else jax.device_put(array, way.everywhere)
+        if here.sharding.device_set != set(way.devices):
+            wrapped[str(place)] = _described(here)
+            here = _wrap(here, way)
+        inputs.append(here)
+    return Prepared(way, tuple(inputs), wrapped)
+
+
+def _devices(moved: Sequence[jax.Array], chosen: Sequence[Host]) -> Collection[jax.Device]:
+    """The devices of a call: those of its arrays if they share them, and leave no host out."""
+    sets = {frozenset(array.sharding.device_set) for array in moved}
+    if not sets:
+        return [host.cpus[0] for host in chosen]
+    if len(sets) == 1:
+        (devices,) = sets
+        if all(devices & set(host.cpus) for host in chosen):
+            return devices
+    return [cpu for host in chosen for cpu in host.cpus]
+
+
+def _wrap(array: jax.Array, way: Channel) -> jax.Array:
+    """An array on all devices of `way` that holds the shards of `array` where it has some, and zeros elsewhere."""
+    import jax
+    import numpy as np
+
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended) or isinstance(array.dtype, np.dtypes.StringDType):
+        raise CheckError(
+            f"An array of {array.dtype} has to lie on the same devices as the other arrays.",
+            hint="Move it first with jax.device_put.",
+        )
+    shards = {shard.device: shard.data[None] for shard in array.addressable_shards}
+    shape = next(iter(shards.values())).shape
+    rows = [
+        shards[device] if device in shards else jax.device_put(np.zeros(shape, array.dtype), device)
+        for device in way.devices
+    ]
+    return jax.make_array_from_single_device_arrays((len(rows), *shape[1:]), way.by_device, rows)
+
+
+def _described(array: jax.Array) -> str:
+    import base64
+
+    import jax
+    from jax.experimental.colocated_python import serialization
+
+    spec = jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding)
+    return base64.b64encode(serialization._serialize(spec)).decode()
+
+
+def take(call: str, specs: Mapping[str, Any], chosen: Sequence[Host]) -> dict[str, jax.Array]:
+    """The arrays that `call` left on its hosts, by name: one program for all that are on the same devices."""
+    groups: dict[frozenset[Any], dict[str, Any]] = {}
+    for name, spec in specs.items():
+        groups.setdefault(frozenset(spec.sharding.device_set), {})[name] = spec
+    found: dict[str, jax.Array] = {}
+    for devices, group in groups.items():
+        on = [host for host in chosen if devices & set(host.cpus)]
+        found |= channel(on, devices).take(call, group)
+    return {name: found[name] for name in specs}
 
 
 def to_chips(name: str, array: jax.Array, chosen: Sequence[Host]) -> jax.Array:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.colocated import checks, placement, results, show
-from pathways_jupyter.colocated.channel import Answer, Channel, channel
+from pathways_jupyter.colocated.channel import Answer, channel
 from pathways_jupyter.colocated.errors import CheckError, ColocatedError, Interrupted, name_hosts
 from pathways_jupyter.colocated.host import Host, choose, hosts
 from pathways_jupyter.colocated.memory import MEMORY
@@ -70,8 +70,7 @@ def run_cell(
     chosen = choose_for(arrays, slices, indices, once)
     data = checks.pickled(values, names=values) if values else b""
     check(chosen, checks.imported(source), data)
-    way = channel(chosen, whole=bool(arrays or outputs))
-    moved = placement.to_cpus(arrays, chosen, way.everywhere)
+    prepared = placement.prepare(arrays, chosen)
     head = {
         "op": "cell",
         "call": call,
@@ -83,10 +82,10 @@ def run_cell(
         "limit": limit,
         "live": follow is not None,
     }
-    answers = ask(way, head, [data] if values else [], moved, follow)
+    answers = ask(prepared, head, [data] if values else [], follow)
     result = result_of(call, answers)
     if outputs and result.error() is None:
-        taken = take(way, call, answers)
+        taken = take(chosen, call, answers)
         result = replace(
             result,
             arrays={
@@ -148,7 +147,7 @@ def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes) -> None:
 
 
 def ask(
-    way: Channel, head: dict[str, Any], blobs: Sequence[bytes], inputs: Sequence[jax.Array], follow: Follow | None
+    prepared: placement.Prepared, head: dict[str, Any], blobs: Sequence[bytes], follow: Follow | None
 ) -> tuple[Answer, ...]:
     """Sends a call and waits for it; Interrupt stops it on the hosts.
 
@@ -156,7 +155,9 @@ def ask(
       Interrupted: Interrupt was pressed.
       ColocatedError: The hosts went away.
     """
+    way = prepared.way
     head["session"] = MEMORY.session
+    head["wrapped"] = prepared.wrapped
     head["released"] = MEMORY.take_released()
     following = follow(head["call"], way.hosts) if follow else None
 
@@ -164,7 +165,7 @@ def ask(
         channel(way.hosts).ask({"op": "cancel", "target": head["call"]})
 
     try:
-        waited = wait(lambda: way.ask(head, blobs, inputs), stop)
+        waited = wait(lambda: way.ask(head, blobs, prepared.inputs), stop)
     finally:
         if following is not None:
             following.close()
@@ -198,15 +199,14 @@ def result_of(call: str, answers: Sequence[Answer]) -> results.CallResult:
     return results.CallResult(call, found, restarted=restarted)
 
 
-def take(way: Channel, call: str, answers: Sequence[Answer], *, what: str = "") -> dict[str, jax.Array]:
+def take(chosen: Sequence[Host], call: str, answers: Sequence[Answer], *, what: str = "") -> dict[str, jax.Array]:
     """The arrays that a call left on its hosts, by name.
 
     Raises:
       ColocatedError: Hosts do not agree on them; `what` calls them by another name.
     """
     specs = {answer.host.index: answer.head["outputs"] for answer in answers}
-    agreed = placement.agree(specs, way.hosts, what)
-    return dict(zip(agreed, way.take(call, list(agreed.values())), strict=True))
+    return placement.take(call, placement.agree(specs, chosen, what), chosen)
 
 
 def reset(**where: Any) -> None:

@@ -17,7 +17,7 @@ from jax.experimental.colocated_python import serialization
 
 _KEPT = 16
 _lock = threading.Lock()
-_stash: OrderedDict[str, list[jax.Array]] = OrderedDict()
+_stash: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
 
 def keep(call: str, values: dict[str, Any], mesh: jax.sharding.Mesh) -> list[dict[str, Any]]:
@@ -26,31 +26,41 @@ def keep(call: str, values: dict[str, Any], mesh: jax.sharding.Mesh) -> list[dic
     Args:
       call: The key to fetch them by.
       values: The values by name.
-      mesh: Every device of the call, one axis.
+      mesh: The devices of the call.
 
     Raises:
       TypeError: A value is not an array, or its sharding cannot be described.
     """
-    specs, arrays = [], []
+    specs = []
+    kept: dict[str, Any] = {}
     for name, value in values.items():
-        spec, array = _local(name, value, mesh) if _is_local(value, mesh) else _global(name, value)
+        spec, kept[name] = _local(name, value) if _is_local(value, mesh) else _global(name, value)
         specs.append({"name": name, **spec})
-        arrays.append(array)
     with _lock:
-        _stash[call] = arrays
+        _stash[call] = kept
         while len(_stash) > _KEPT:
             _stash.popitem(last=False)
     return specs
 
 
-def take(call: str, shardings: list[tuple[tuple[int, ...], Any]]) -> list[jax.Array]:
-    """Hands out what was kept, as parts of global arrays of these shapes and shardings."""
+def take(call: str, names: list[str], shardings: list[tuple[tuple[int, ...], Any]]) -> list[jax.Array]:
+    """Hands out what was kept under these names, as parts of global arrays of these shapes and shardings."""
     with _lock:
-        kept = _stash.pop(call)
+        kept = [_stash[call].pop(name) for name in names]
+        if not _stash[call]:
+            del _stash[call]
     return [
         array if isinstance(array, jax.Array) else assemble(array, shape, sharding)
         for array, (shape, sharding) in zip(kept, shardings, strict=True)
     ]
+
+
+def unwrap(row: jax.Array, described: str) -> jax.Array:
+    """An array that is not on all devices of the call, from the rows in which it travelled (see `placement.wrap`)."""
+    spec = serialization._deserialize(base64.b64decode(described))
+    by_device = {shard.device: shard.data for shard in row.addressable_shards}
+    shards = [by_device[device][0] for device in spec.sharding.addressable_devices_indices_map(spec.shape)]
+    return jax.make_array_from_single_device_arrays(spec.shape, spec.sharding, shards, dtype=spec.dtype)
 
 
 def assemble(local: np.ndarray, shape: tuple[int, ...], sharding: Any) -> jax.Array:
@@ -77,11 +87,11 @@ def rows(shape: tuple[int, ...], sharding: Any) -> int:
 def _is_local(value: Any, mesh: jax.sharding.Mesh) -> bool:
     if not isinstance(value, jax.Array):
         return isinstance(value, (np.ndarray, np.generic, int, float, bool, complex))
-    everywhere = len(mesh.devices) == len(mesh.local_devices)
+    everywhere = mesh.size == len(mesh.local_devices)
     return value.is_fully_addressable and not everywhere
 
 
-def _local(name: str, value: Any, mesh: jax.sharding.Mesh) -> tuple[dict[str, Any], Any]:
+def _local(name: str, value: Any) -> tuple[dict[str, Any], Any]:
     array = np.atleast_1d(np.asarray(value))
     if array.dtype == object:
         raise TypeError(f"{name} is a NumPy array of Python objects, which cannot travel.")
@@ -90,7 +100,6 @@ def _local(name: str, value: Any, mesh: jax.sharding.Mesh) -> tuple[dict[str, An
         "shape": list(array.shape),
         "dtype": str(array.dtype),
         "sharding": "",
-        "devices": len(mesh.local_devices),
     }, array
 
 
@@ -106,5 +115,4 @@ def _global(name: str, value: Any) -> tuple[dict[str, Any], Any]:
         "shape": list(value.shape),
         "dtype": str(value.dtype),
         "sharding": base64.b64encode(described).decode(),
-        "devices": 0,
     }, value

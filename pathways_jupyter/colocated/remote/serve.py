@@ -28,6 +28,11 @@ def serve(row_bytes: int, request: jax.Array, *inputs: jax.Array) -> jax.Array:
     """Answers one request; called by JAX on every host of the call."""
     message = _read(request)
     try:
+        wrapped = message[0].get("wrapped", {})
+        inputs = tuple(
+            arrays.unwrap(array, wrapped[str(place)]) if str(place) in wrapped else array
+            for place, array in enumerate(inputs)
+        )
         payload = _answer(message, inputs, request.sharding.mesh)
     except Exception as error:
         payload = codec.encode({"boot": BOOT, "broken": f"{type(error).__name__}: {error}"})
@@ -42,10 +47,10 @@ def fetch(row_bytes: int, request: jax.Array) -> jax.Array:
     return _spread(payload, head["skip"], head["counts"], row_bytes, request.sharding.mesh)
 
 
-def take(call_shardings: list[Any], request: jax.Array) -> list[jax.Array]:
+def take(shardings: list[Any], request: jax.Array) -> list[jax.Array]:
     """Hands out the arrays that a call kept."""
     head, _ = _read(request)
-    return arrays.take(head["call"], call_shardings)
+    return arrays.take(head["call"], head["names"], shardings)
 
 
 def feed(row_bytes: int, targets: list[Any], request: jax.Array) -> list[jax.Array]:
