@@ -1,0 +1,27 @@
+"""The demo, as a stranger runs it."""
+
+import re
+
+STEPS = [
+    "Start the embedded cluster",
+    "Connect: a proxy of our own, and a tunnel",
+    "See the devices",
+    "Multiply matrices sharded over both slices",
+    "Train a small network, data-parallel",
+    "Lose a slice: its worker's pod is deleted",
+    "Recover: a new worker heals it",
+    "Disconnect",
+    "Count what is left",
+    "End the embedded cluster",
+]
+
+
+def test_every_step_of_the_demo_holds_and_is_timed(machine):
+    demo = machine.cli("demo")
+    assert demo.returncode == 0, demo.stdout + demo.stderr
+    told = re.findall(r"^✓ (.+?) {2,}[0-9.]+ (?:s|min)", demo.stdout, re.MULTILINE)
+    assert told == STEPS
+    assert "DATA_LOSS" in demo.stdout
+    assert "0 Jobs, 0 pods, 0 Leases, 0 sockets, 0 session files, 0 supervisors" in demo.stdout
+    assert "none of" in demo.stdout
+    assert "\x1b" not in demo.stdout
