@@ -11,7 +11,6 @@ import base64
 import json
 import os
 import ssl
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -218,6 +217,8 @@ def load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) ->
     Raises:
       ConfigError: The two do not belong together, or are no PEM.
     """
+    import tempfile
+
     # OpenSSL reads certificates from files only; the file is private, and gone before this returns.
     descriptor, path = tempfile.mkstemp(prefix="pathways-")
     try:

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from pathways_jupyter.errors import ClusterError
 from pathways_jupyter.kube.client import Client
@@ -328,20 +329,25 @@ class _Local(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._remote: Remote | None = None
         self._error: ClusterError | None = None
+        self._early: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See :class:`asyncio.Protocol`."""
-        assert isinstance(transport, asyncio.Transport)
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        self._transport = transport
+        # uvloop's transports are transports in all but name.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         # Until there is somebody to send it to.
-        transport.pause_reading()
+        self._transport.pause_reading()
         self._forward.accepted(self)
 
     def data_received(self, data: bytes) -> None:
         """See :class:`asyncio.Protocol`."""
         if self._remote is not None:
             self._remote.send(data)
+        else:
+            # uvloop begins to read only after connection_made, and so forgets that it was told to pause there.
+            self._early.append(data)
+            self.hold()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See :class:`asyncio.Protocol`."""
@@ -367,8 +373,11 @@ class _Local(asyncio.Protocol):
             remote.close()
             return
         self._remote = remote
+        for data in self._early:
+            remote.send(data)
+        self._early = []
         remote.join(self)
-        self._transport.resume_reading()
+        self.go_on()
 
     def write(self, data: memoryview) -> None:
         """Hands bytes of the pod to the local program."""

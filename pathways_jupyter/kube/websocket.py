@@ -12,7 +12,7 @@ import hashlib
 import os
 import struct
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, cast
 
 from pathways_jupyter.errors import ClusterError
 from pathways_jupyter.kube.http import parse_head
@@ -161,9 +161,9 @@ class WebSocket(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See :class:`asyncio.Protocol`."""
-        assert isinstance(transport, asyncio.Transport)
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        self._transport = transport
+        # uvloop's transports are transports in all but name.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._timer = self._loop.call_later(PING_SECONDS, self._ping)
 
     def data_received(self, data: bytes) -> None:

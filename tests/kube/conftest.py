@@ -103,6 +103,12 @@ class Bench:
 
 
 @pytest.fixture
+def bench_type():
+    """For tests that bring an event loop of their own."""
+    return Bench
+
+
+@pytest.fixture
 async def bench(tmp_path):
     made = Bench(tmp_path)
     await made.start()

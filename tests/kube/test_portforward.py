@@ -5,6 +5,7 @@ import socket
 import stat
 
 import pytest
+import uvloop
 
 from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.kube import objects, portforward, websocket
@@ -12,6 +13,7 @@ from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.kube.portforward import PortRefused, Target
 
 DEADLINE = 60.0
+
 
 # A program for pods: listens on a unix socket, where the kubelet looks first.
 ECHO = """
@@ -207,3 +209,25 @@ async def test_closing_ends_every_connection_and_leaves_no_task(bench):
         assert forward.connections == 0
         mine = {task for task in asyncio.all_tasks() - before if "portforward" in repr(task.get_coro())}
         assert not {task for task in mine if "pathways_jupyter/kube" in repr(task)}
+
+
+def test_supervisors_loop_carries_the_same_bytes(bench_type, tmp_path):
+    """Supervisors run on uvloop, whose transports differ in small ways: here with and without a connection ahead."""
+
+    async def scenario():
+        bench = bench_type(tmp_path)
+        await bench.start()
+        async with bench.client() as client:
+            target = await echo_pod(bench, client, greeting="connection.sendall(b'hello')")
+            forward = await portforward.listen(target, path=tmp_path / "tunnel")
+            await prepared(forward)
+            for _ in range(3):
+                reader, writer = await asyncio.open_unix_connection(tmp_path / "tunnel")
+                payload = os.urandom(2_000_000)
+                writer.write(payload)
+                assert await reader.readexactly(5 + len(payload)) == b"hello" + payload
+                writer.close()
+            await forward.close()
+        await bench.stop()
+
+    uvloop.run(asyncio.wait_for(scenario(), DEADLINE))
