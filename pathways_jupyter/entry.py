@@ -17,6 +17,7 @@ from pathways_jupyter.errors import ConfigError, SessionError
 
 if TYPE_CHECKING:
     from pathways_jupyter.kube.client import Client
+    from pathways_jupyter.service.doctor import Finding
     from pathways_jupyter.session.registry import SessionRecord
 
 Answer = TypeVar("Answer")
@@ -135,6 +136,24 @@ def stream(
                 yield value
 
     return blocking.iterate(values)
+
+
+def examine(config: ConnectConfig) -> tuple[Finding, ...]:
+    """What the doctor finds for a connection from this process to the cluster that `config` means."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    from pathways_jupyter.service import doctor
+    from pathways_jupyter.service.versions import Versions
+    from pathways_jupyter.session import sweep
+
+    try:
+        # The metadata, because importing JAX takes longer than all checks together.
+        versions = Versions(python=platform.python_version(), jax=version("jax"), jaxlib=version("jaxlib"))
+    except PackageNotFoundError:
+        versions = Versions(python=platform.python_version())
+    left = [f"session {record.id} (its supervisor is gone)" for record in sweep.dead()]
+    return blocking.run(doctor.examine(config, versions=versions, leftovers=left))
 
 
 async def _client(where: ConnectConfig | SessionRecord) -> Client:

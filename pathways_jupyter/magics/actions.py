@@ -127,10 +127,9 @@ def sessions(connection: Connection, values: Values) -> View:
 def doctor(connection: Connection, values: Values) -> View:
     """Checks everything that a connection needs."""
     from pathways_jupyter.render import doctor as picture
-    from pathways_jupyter.service import doctor as checks
 
     where, _ = _where(connection, values)
-    return picture.view(checks.examine(where))
+    return picture.view(entry.examine(where))
 
 
 def profiles(connection: Connection, values: Values) -> View:

@@ -1,0 +1,46 @@
+"""What the doctor found, worst in sight, with what to do about each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from pathways_jupyter.render import html, words
+from pathways_jupyter.render.html import Tone
+from pathways_jupyter.render.text import Mark
+from pathways_jupyter.render.view import View
+from pathways_jupyter.service.doctor import Finding, Level
+
+_MARKS = {Level.OK: Mark.OK, Level.WARN: Mark.WARN, Level.FAIL: Mark.FAIL}
+_TONES = {Level.OK: Tone.OK, Level.WARN: Tone.WAIT, Level.FAIL: Tone.FAIL}
+
+
+def view(findings: Sequence[Finding]) -> View:
+    """All findings, in the order in which they were checked, and what they amount to."""
+    width = max((len(each.name) for each in findings), default=0)
+    plain = []
+    rows = []
+    for each in findings:
+        plain.append(f"{_MARKS[each.level]} {each.name:<{width}}  {each.message}")
+        if each.hint:
+            plain.append(f"  {'':<{width}}  {each.hint}")
+        advice = f"<br>{html.muted(each.hint)}" if each.hint else ""
+        rows.append(
+            (html.toned(_TONES[each.level], _MARKS[each.level]), escape(each.name), escape(each.message) + advice)
+        )
+    worst, verdict = _verdict(findings)
+    return View(
+        list(findings),
+        "\n".join([*plain, "", f"{_MARKS[worst]} {verdict}"]),
+        html.page(html.card(_TONES[worst], html.head(verdict), html.table(("", "checked", "found"), rows))),
+    )
+
+
+def _verdict(findings: Sequence[Finding]) -> tuple[Level, str]:
+    failed = sum(each.level is Level.FAIL for each in findings)
+    warned = sum(each.level is Level.WARN for each in findings)
+    if failed:
+        return Level.FAIL, f"{words.count(failed, 'thing keeps', 'things keep')} this machine from connecting."
+    if warned:
+        return Level.WARN, f"Connecting works; {words.count(warned, 'thing needs', 'things need')} a look."
+    return Level.OK, "All is well."
