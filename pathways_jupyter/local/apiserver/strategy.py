@@ -175,8 +175,7 @@ def _job(job: Object) -> None:
         labels = template.setdefault("metadata", {}).setdefault("labels", {})
         labels.update(own)
         spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
-        for key, value in own.items():
-            metadata.setdefault("labels", {}).setdefault(key, value)
+        metadata.setdefault("labels", dict(labels))
     pod_spec = template.setdefault("spec", {})
     restart_policy = pod_spec.get("restartPolicy")
     default_pod_spec(pod_spec)

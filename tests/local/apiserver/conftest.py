@@ -150,7 +150,14 @@ class Bench:
         """A pod with one container called main that says it runs."""
         pod = self.store.create(PODS, make_pod(name, **labels))
         self.store.edit(PODS, "default", name, lambda pod: pod["spec"].update(nodeName="n0"))
-        state = {"name": "main", "ready": True, "restartCount": 0, "image": "i", "state": {"running": {}}}
+        state = {
+            "name": "main",
+            "ready": True,
+            "restartCount": 0,
+            "image": "i",
+            "imageID": "i",
+            "state": {"running": {}},
+        }
         status = {"phase": "Running", "podIP": "127.0.0.1", "containerStatuses": [state]}
         pod = self.store.edit(PODS, "default", name, lambda pod: pod["status"].update(status), subresource="status")
         self.runtime.lines[pod["metadata"]["uid"], "main"] = [line + b"\n" for line in lines]

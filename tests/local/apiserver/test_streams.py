@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import struct
+
+import pytest
+from aiohttp import WSMsgType, WSServerHandshakeError
+
+POD = "/api/v1/namespaces/default/pods/p"
+FORWARD = "v4.channel.k8s.io"
+
+
+@contextlib.asynccontextmanager
+async def websocket(bench, path: str, *protocols: str):
+    headers = {"Authorization": f"Bearer {bench.token}"}
+    async with bench.http.ws_connect(bench.server.url + path, protocols=protocols, headers=headers) as socket:
+        yield socket
+
+
+async def channels(socket) -> dict[int, bytes]:
+    """Everything until the server closes, by channel."""
+    found: dict[int, bytes] = {}
+    async for message in socket:
+        if message.type is WSMsgType.BINARY:
+            found[message.data[0]] = found.get(message.data[0], b"") + message.data[1:]
+    return found
+
+
+@pytest.mark.parametrize("protocol", ["v5.channel.k8s.io", "v4.channel.k8s.io"])
+async def test_a_program_runs_with_its_streams_and_its_exit_code(bench, protocol: str) -> None:
+    await bench.running_pod("p")
+    script = "echo out; echo err >%262; exit 7"
+    async with websocket(
+        bench, f"{POD}/exec?command=sh&command=-c&command={script}&stdout=1&stderr=1", protocol
+    ) as socket:
+        assert socket.protocol == protocol
+        found = await channels(socket)
+
+    assert (found[1], found[2]) == (b"out\n", b"err\n")
+    final = json.loads(found[3])
+    assert (final["status"], final["reason"]) == ("Failure", "NonZeroExitCode")
+    assert final["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
+
+
+async def test_standard_input_can_be_ended_without_ending_the_program(bench) -> None:
+    await bench.running_pod("p")
+    async with websocket(bench, f"{POD}/exec?command=cat&stdin=1&stdout=1", "v5.channel.k8s.io") as socket:
+        await socket.send_bytes(b"\x00one ")
+        await socket.send_bytes(b"\x00two")
+        await socket.send_bytes(b"\xff\x00")
+        found = await channels(socket)
+
+    assert found[1] == b"one two"
+    assert json.loads(found[3])["status"] == "Success"
+
+
+async def test_a_terminal_is_resized_and_has_one_output(bench) -> None:
+    await bench.running_pod("p")
+    query = "command=sh&command=-c&command=echo out; echo err >%262; read x&stdin=1&stdout=1&tty=1"
+    async with websocket(bench, f"{POD}/exec?{query}", "v5.channel.k8s.io") as socket:
+        await socket.send_bytes(b'\x04{"Width":80,"Height":24}')
+        await socket.send_bytes(b'\x04{"Width":"x"}')
+        await socket.send_bytes(b"\x04nonsense")
+        await socket.send_bytes(b"\x00go\n")
+        found = await channels(socket)
+
+    assert found[1] == b"out\nerr\n"
+    assert bench.runtime.processes[0].sizes == [(80, 24)]
+
+
+async def test_a_program_ends_when_its_client_goes(bench) -> None:
+    await bench.running_pod("p")
+    async with websocket(bench, f"{POD}/exec?command=sleep&command=1000&stdout=1", "v5.channel.k8s.io"):
+        pass
+
+    assert await asyncio.wait_for(bench.runtime.processes[0].wait(), 30) == 137
+
+
+async def test_a_program_that_cannot_start_is_told_of_on_the_status_channel(bench) -> None:
+    await bench.running_pod("p")
+    async with websocket(bench, f"{POD}/exec?command=no-such-program&stdout=1", "v4.channel.k8s.io") as socket:
+        final = json.loads((await channels(socket))[3])
+
+    assert (final["status"], final["reason"]) == ("Failure", "InternalError")
+    assert "no-such-program" in final["message"]
+
+
+@pytest.mark.parametrize(
+    ("query", "protocol", "code"),
+    [
+        ("exec?stdout=1", "v5.channel.k8s.io", 400),
+        ("exec?command=ls", "v5.channel.k8s.io", 400),
+        ("exec?command=ls&stdout=1&container=other", "v5.channel.k8s.io", 400),
+        ("exec?command=ls&stdout=1", "v9.channel.k8s.io", 403),
+        ("portforward", FORWARD, 400),
+        ("portforward?ports=x", FORWARD, 400),
+        ("portforward?ports=0", FORWARD, 400),
+        ("portforward?ports=65536", FORWARD, 400),
+        ("portforward?ports=80", "v5.channel.k8s.io", 403),
+        ("portforward?ports=80", "portforward.k8s.io", 403),
+        ("portforward?ports=80", "v2.portforward.k8s.io", 403),
+    ],
+)
+async def test_connections_that_cannot_be_are_refused_before_they_begin(bench, query, protocol, code) -> None:
+    await bench.running_pod("p")
+
+    with pytest.raises(WSServerHandshakeError) as refused:
+        async with websocket(bench, f"{POD}/{query}", protocol):
+            pass
+
+    assert refused.value.status == code
+    assert (await bench.call("GET", f"{POD}/{query}"))[0] == 400
+
+
+async def test_a_port_is_forwarded_there_and_back(bench, echo) -> None:
+    await bench.running_pod("p")
+    sent = bytes(range(256)) * 4096
+    async with websocket(bench, f"{POD}/portforward?ports={echo}", FORWARD) as socket:
+        assert [await socket.receive_bytes() for _ in range(2)] == [
+            struct.pack("<BH", channel, echo) for channel in (0, 1)
+        ]
+        for start in range(0, len(sent), 1 << 18):
+            await socket.send_bytes(b"\x00" + sent[start : start + (1 << 18)])
+        got = b""
+        while len(got) < len(sent):
+            message = await asyncio.wait_for(socket.receive_bytes(), 30)
+            assert message[0] == 0
+            got += message[1:]
+
+    assert got == sent
+
+
+async def test_two_ports_share_a_connection(bench, echo) -> None:
+    await bench.running_pod("p")
+    async with websocket(bench, f"{POD}/portforward?ports={echo}&ports={echo}", FORWARD) as socket:
+        for _ in range(4):
+            await socket.receive_bytes()
+        await socket.send_bytes(b"\x02two")
+        await socket.send_bytes(b"\x00one")
+        got = {await asyncio.wait_for(socket.receive_bytes(), 30) for _ in range(2)}
+
+    assert got == {b"\x02two", b"\x00one"}
+
+
+async def test_a_refused_port_is_told_on_its_error_channel(bench, unused_tcp_port) -> None:
+    await bench.running_pod("p")
+    async with websocket(bench, f"{POD}/portforward?ports={unused_tcp_port}", FORWARD) as socket:
+        found = await channels(socket)
+        code = socket.close_code
+
+    assert found[0] == struct.pack("<H", unused_tcp_port)
+    assert f"error forwarding port {unused_tcp_port} to pod p".encode() in found[1]
+    assert code == 1000
+
+
+async def test_the_pods_end_of_a_connection_ends_with_the_clients(bench) -> None:
+    await bench.running_pod("p")
+    ended = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        ended.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with websocket(bench, f"{POD}/portforward?ports={port}", FORWARD) as socket:
+            await socket.send_bytes(b"\x00hello")
+            await socket.receive_bytes()
+        await asyncio.wait_for(ended.wait(), 30)
+
+
+async def test_a_log_is_told_whole_by_its_tail_or_as_it_grows(bench) -> None:
+    pod = await bench.running_pod("p", lines=(b"one", b"two", b"three"))
+
+    assert await bench.call("GET", f"{POD}/log") == (200, "one\ntwo\nthree\n")
+    assert await bench.call("GET", f"{POD}/log?tailLines=1&container=main") == (200, "three\n")
+    assert await bench.call("GET", f"{POD}/log?limitBytes=5") == (200, "one\nt")
+    headers = {"Authorization": f"Bearer {bench.token}"}
+    async with bench.http.get(f"{bench.server.url}{POD}/log?follow=true&tailLines=0", headers=headers) as response:
+        await bench.runtime.write(pod["metadata"]["uid"], "main", b"four")
+        assert await response.content.readline() == b"four\n"
+        await bench.runtime.end(pod["metadata"]["uid"])
+        assert await response.content.read() == b""
+
+
+@pytest.mark.parametrize("query", ["container=other", "tailLines=-1", "tailLines=x", "sinceTime=soon", "previous=true"])
+async def test_logs_that_cannot_be_had_are_refused(bench, query: str) -> None:
+    await bench.running_pod("p")
+
+    code, refused = await bench.call("GET", f"{POD}/log?{query}")
+
+    assert (code, refused["reason"]) == (400, "BadRequest")
+
+
+async def test_the_log_of_a_container_that_waits_says_why(bench, pod_manifest) -> None:
+    await bench.call("POST", "/api/v1/namespaces/default/pods", pod_manifest("p"))
+
+    code, refused = await bench.call("GET", f"{POD}/log")
+
+    assert (code, refused["message"]) == (
+        400,
+        'container "main" in pod "p" is waiting to start: ContainerCreating',
+    )
