@@ -137,9 +137,12 @@ def up(
     return cluster
 
 
-def ensure(instances: Mapping[str, int] = DEFAULT_INSTANCES, *, name: str = "local") -> Cluster:
-    """The running cluster, or a new one with at least these slices; see :func:`up` for the errors."""
-    return up(instances, name=name)
+def ensure(instances: Mapping[str, int] = DEFAULT_INSTANCES, *, name: str = "local", sidecar: bool = True) -> Cluster:
+    """The running cluster, or a new one with at least these slices, on whose hosts a notebook can run cells.
+
+    See :func:`up` for the arguments and the errors.
+    """
+    return up(instances, name=name, sidecar=sidecar)
 
 
 def find(name: str = "local") -> Cluster | None:

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.local import images
 from pathways_jupyter.local.control import Order
 from pathways_jupyter.local.directory import ClusterDirectory, Record
-from pathways_jupyter.local.running import RunningCluster, Shape
+from pathways_jupyter.local.shape import Shape
+from pathways_jupyter.local.spawner import Spawner
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +42,15 @@ class Daemon:
         self._place = place
         self._shape = shape
         self._idle_seconds = idle_seconds
-        self._cluster = RunningCluster(place.path, shape)
+        # First, because it takes longest: JAX is imported while the rest starts, which takes a while to import itself.
+        warm, cold = (
+            Spawner(each, log=place.path / "zygote.log") for each in (images.WARM_MODULES, images.COLD_MODULES)
+        )
+        warm.start()
+        cold.start()
+        from pathways_jupyter.local.running import RunningCluster
+
+        self._cluster = RunningCluster(place.path, shape, cold=cold, warm=warm)
         self._stopping = asyncio.Event()
         self._ready = asyncio.Event()
         self._why = ""

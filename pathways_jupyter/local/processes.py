@@ -27,12 +27,24 @@ def adopt_orphans() -> None:
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def die_with(parent: int) -> None:
-    """Has the kernel kill this process when `parent` dies; ends at once when that has happened already."""
+def die_with(parent: int) -> bool:
+    """Has the kernel kill this process when `parent` dies; ends at once when that has happened already.
+
+    Returns:
+      Whether the system can do so.
+    """
+    if _libc is None:
+        return False
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return True
+
+
+def survive_parent() -> None:
+    """Takes back :func:`die_with`."""
     if _libc is not None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os.kill(os.getpid(), signal.SIGKILL)
+        _libc.prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
 
 
 def set_name(name: str) -> None:

@@ -7,12 +7,9 @@ import contextlib
 import logging
 import re
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pathways_jupyter.local import images
 from pathways_jupyter.local.accounts import pod_kubeconfig, write_kubeconfig
 from pathways_jupyter.local.apiserver.app import ADMIN, ApiServer
 from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
@@ -20,12 +17,13 @@ from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.controllers.garbage import GarbageCollector
 from pathways_jupyter.local.controllers.job import JobController
 from pathways_jupyter.local.controllers.jobset import JobSetController
-from pathways_jupyter.local.controllers.nodes import REPAIR_SECONDS, NodeController, nodes_for
+from pathways_jupyter.local.controllers.nodes import NodeController, nodes_for
 from pathways_jupyter.local.controllers.reconciler import condition
 from pathways_jupyter.local.controllers.scheduler import Scheduler
 from pathways_jupyter.local.kubelet import Kubelet
 from pathways_jupyter.local.network import Network
 from pathways_jupyter.local.recorder import Recorder
+from pathways_jupyter.local.shape import Shape
 from pathways_jupyter.local.shipped import ship
 from pathways_jupyter.local.spawner import Spawner
 from pathways_jupyter.service import names
@@ -41,37 +39,20 @@ class _Controller(Protocol):
     async def close(self) -> None: ...
 
 
-@dataclass(frozen=True)
-class Shape:
-    """What a cluster is to be like.
-
-    Attributes:
-      instances: Slices per instance type.
-      sidecar: Give every worker pod a colocated Python sidecar.
-      hollow: Only pretend to run the services' pods; for tests of scale.
-      port: Where the API listens; 0 for any free port.
-      repair_seconds: How long a deleted node stays away.
-    """
-
-    instances: Mapping[str, int]
-    sidecar: bool = False
-    hollow: bool = False
-    port: int = 0
-    repair_seconds: float = REPAIR_SECONDS
-
-
 class RunningCluster:
     """Everything of one cluster that runs in the daemon.
 
     Args:
       directory: The cluster's directory, which is there and empty.
+      cold: Starts commands and light programs; runs already, and is closed with the cluster.
+      warm: Starts programs that need JAX; likewise.
     """
 
-    def __init__(self, directory: Path, shape: Shape) -> None:
+    def __init__(self, directory: Path, shape: Shape, *, cold: Spawner, warm: Spawner) -> None:
         self._directory = directory
         self._shape = shape
-        self._cold = Spawner(images.COLD_MODULES, log=directory / "zygote.log")
-        self._warm = Spawner(images.WARM_MODULES, log=directory / "zygote.log")
+        self._cold = cold
+        self._warm = warm
         self.network = Network(directory)
         self._store = Store(directory / "state")
         self._kubelet = Kubelet(
@@ -94,9 +75,6 @@ class RunningCluster:
           LocalClusterError: The port is taken.
           ConfigError: An instance type is not in the catalogue.
         """
-        # First, because it takes longest: JAX is imported while the rest starts.
-        self._warm.start()
-        self._cold.start()
         nodes = nodes_for(self._shape.instances)
         await self.api.start()
         write_kubeconfig(self._directory / "kubeconfig", self.api, user=ADMIN, token=self.api.add_token(ADMIN))

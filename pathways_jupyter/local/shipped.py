@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Iterator, Mapping
 
@@ -64,9 +63,8 @@ def ship(store: Store, instances: Mapping[str, int], *, sidecar: bool, hollow: b
             _hollow(manifest)
         _create(store, JOBSETS, manifest)
         services.append(spec.name)
-    if importlib.util.find_spec("pathways_jupyter.service.operator"):
-        for resource, obj in _operator():
-            _create(store, resource, obj)
+    for resource, obj in _operator():
+        _create(store, resource, obj)
     return services
 
 

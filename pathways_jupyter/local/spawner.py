@@ -165,6 +165,9 @@ class Spawner:
         """Ends the fork server and everything that it started, and waits until they are gone."""
         self._closing = True
         if (link := self._link) is not None:
+            if not link.ready.is_set():
+                # It has started nothing yet, and would heed nobody before its imports are done.
+                link.program.kill()
             link.requests.shutdown(socket.SHUT_RDWR)
             await asyncio.gather(*link.tasks, return_exceptions=True)
 

@@ -191,15 +191,19 @@ class _Server:
 def main(argv: list[str]) -> None:
     """``zygote.py REQUESTS REPORTS LIFE [MODULE...]``: inherited descriptors, then modules to import beforehand.
 
-    LIFE is a pipe that the daemon never writes to: its end of file tells a program that the daemon is gone.
+    LIFE is a pipe that the daemon never writes to: its end of file tells a program that the daemon is gone, where the
+    system's kernel does not. (A thread that waits for it would be in the way of programs that fork.)
     """
     requests, reports, life = (int(each) for each in argv[:3])
     for number in _FORWARDED:
         signal.signal(number, lambda *_: None)
     processes.adopt_orphans()
     processes.set_name("pathways-zygote")
+    # While it imports it heeds nobody; later it must outlive the daemon, to end what it has started.
+    processes.die_with(os.getppid())
     for module in argv[3:]:
         importlib.import_module(module)
+    processes.survive_parent()
     gc.collect()
     gc.freeze()
     server = _Server(socket.socket(fileno=requests), reports, life)
@@ -222,10 +226,13 @@ def main(argv: list[str]) -> None:
 def _become(request: Request, descriptors: list[int], *, life: int, parent: int) -> None:
     """Turns this fork into the process asked for; does not return."""
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGPIPE, *_FORWARDED):
+    for number in (signal.SIGCHLD, *_FORWARDED):
         signal.signal(number, signal.SIG_DFL)
     if request.program:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    else:
+        # Python ignores it, and so do its programs; other commands expect to be ended by it.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if request.tty:
         os.login_tty(descriptors[0])
     else:
@@ -233,11 +240,13 @@ def _become(request: Request, descriptors: list[int], *, life: int, parent: int)
         for target, descriptor in enumerate(descriptors):
             os.dup2(descriptor, target)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
-    processes.die_with(parent)
+    watched = processes.die_with(parent)
     processes.set_name(request.name or os.path.basename(request.argv[0]))
-    if request.program:
-        os.dup2(life, 3, inheritable=False)
-    os.closerange(4 if request.program else 3, max(int(each) for each in os.listdir("/dev/fd")) + 1)
+    kept = 3
+    if request.program and not watched:
+        os.dup2(life, kept, inheritable=False)
+        kept += 1
+    os.closerange(kept, max(int(each) for each in os.listdir("/dev/fd")) + 1)
     os.chdir(request.directory)
     environment = dict(request.environment, **{CONTAINER_VARIABLE: request.container})
     if request.main:
@@ -246,7 +255,8 @@ def _become(request: Request, descriptors: list[int], *, life: int, parent: int)
         os.execvpe(request.argv[0], request.argv, environment)
     os.environ.clear()
     os.environ.update(environment)
-    threading.Thread(target=_end_with_daemon, args=(3,), name="life", daemon=True).start()
+    if not watched:
+        threading.Thread(target=_end_with_daemon, args=(3,), name="life", daemon=True).start()
     os._exit(_run(request))
 
 

@@ -20,10 +20,8 @@ from pathways_jupyter.local.apiserver.watch import Change
 from pathways_jupyter.local.controllers.fitting import NOT_READY, untolerated
 from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, condition, itself, set_condition
 from pathways_jupyter.local.recorder import Recorder
+from pathways_jupyter.local.shape import REPAIR_SECONDS
 from pathways_jupyter.service import names
-
-REPAIR_SECONDS = 10.0
-"""How long a deleted node stays away."""
 
 CPU_POOL = "cpu"
 _ZONE = "local-a"

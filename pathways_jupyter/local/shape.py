@@ -1,0 +1,28 @@
+"""What a cluster is to be like: what ``up`` asks of the daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+REPAIR_SECONDS = 10.0
+"""How long a deleted node stays away."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a cluster is to be like.
+
+    Attributes:
+      instances: Slices per instance type.
+      sidecar: Give every worker pod a colocated Python sidecar.
+      hollow: Only pretend to run the services' pods; for tests of scale.
+      port: Where the API listens; 0 for any free port.
+      repair_seconds: How long a deleted node stays away.
+    """
+
+    instances: Mapping[str, int]
+    sidecar: bool = False
+    hollow: bool = False
+    port: int = 0
+    repair_seconds: float = REPAIR_SECONDS
