@@ -64,5 +64,7 @@ def in_process(module: str, *arguments: str, environ: Mapping[str, str] | None =
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environ, check=False)
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
-        raise RuntimeError(f"{' '.join(command[1:])} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+        raise RuntimeError(
+            f"{' '.join(command[1:])} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
+        )
     return json.loads(lines[-1])

@@ -13,7 +13,16 @@ from pathlib import Path
 
 from pathways_jupyter.bench.measure import Table
 
-_SHOWN_PACKAGES = ("pathways_jupyter", "jax", "jaxlib", "aiohttp", "uvloop", "kubernetes", "jupyterlab", "pathwaysutils")
+_SHOWN_PACKAGES = (
+    "pathways_jupyter",
+    "jax",
+    "jaxlib",
+    "aiohttp",
+    "uvloop",
+    "kubernetes",
+    "jupyterlab",
+    "pathwaysutils",
+)
 
 
 def write(tables: Sequence[Table], output: Path) -> None:
@@ -33,7 +42,10 @@ def markdown_table(table: Table) -> str:
         "",
         f"| {table.unit} | {' | '.join(columns)} |",
         f"| --- | {' | '.join('---:' for _ in columns)} |",
-        *(f"| {row.name} | {' | '.join(_number(row.values.get(column)) for column in columns)} |" for row in table.rows),
+        *(
+            f"| {row.name} | {' | '.join(_number(row.values.get(column)) for column in columns)} |"
+            for row in table.rows
+        ),
         "",
     ]
     if table.goal:
@@ -45,8 +57,8 @@ def _markdown(tables: Sequence[Table], machine: dict[str, str]) -> str:
     head = [
         "# Benchmarks",
         "",
-        "Written by `make bench`: everything below was measured in one run, ours and the peers in turn on the same machine. Only ratios",
-        "carry over to another machine.",
+        "Written by `make bench`: everything below was measured in one run, ours and the peers in turn, on one",
+        "machine. Only ratios carry over to another.",
         "",
         *(f"- {name}: {value}" for name, value in machine.items()),
         "",
@@ -69,6 +81,7 @@ def _machine() -> dict[str, str]:
             versions.append(f"{package} not installed")
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
         "packages": ", ".join(versions),
     }

@@ -1,6 +1,7 @@
 """The same JAX program on plain CPU devices and through the proxy: dispatch, bandwidth, a training step.
 
-Run as ``python -m pathways_jupyter.bench.workload direct`` or ``... proxy KUBECONFIG CONTEXT``; prints one line of JSON.
+Run as ``python -m pathways_jupyter.bench.workload``, with ``direct`` or ``proxy KUBECONFIG CONTEXT``; prints one line
+of JSON.
 """
 
 from __future__ import annotations
@@ -89,7 +90,9 @@ def _bandwidth() -> dict[str, float]:
             on_device = jax.device_put(host, device)
             on_device.block_until_ready()
             up.append(time.perf_counter() - began)
-            fresh = add(on_device).block_until_ready()  # An array that was never on the host, so that reading it moves bytes.
+            fresh = add(
+                on_device
+            ).block_until_ready()  # An array that was never on the host, so that reading it moves bytes.
             began = time.perf_counter()
             back = np.asarray(fresh)
             down.append(time.perf_counter() - began)

@@ -1,0 +1,42 @@
+"""``make bench``: every bench on one embedded cluster of its own, then the report."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from pathways_jupyter.bench import connect, dispatch, imports, memory, report, tunnel
+from pathways_jupyter.bench.measure import Table
+
+
+def main() -> int:
+    """Runs the benches that are named, or all of them."""
+    parser = argparse.ArgumentParser(prog="python -m pathways_jupyter.bench", description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("benchmarks"), help="where to write, without the ending")
+    parser.add_argument("names", nargs="*", help="imports, connect, tunnel, dispatch, memory (default: all)")
+    options = parser.parse_args()
+    on_cluster = {"connect": connect.run, "tunnel": tunnel.run, "dispatch": dispatch.run, "memory": memory.run}
+    chosen = options.names or ["imports", *on_cluster]
+    tables: list[Table] = imports.run() if "imports" in chosen else []
+
+    from pathways_jupyter.local import cluster
+
+    with tempfile.TemporaryDirectory(prefix="pw-bench-"):
+        running = cluster.up({"tpuv6e:2x2": 2}, name="bench")
+        try:
+            for name, run in on_cluster.items():
+                if name in chosen:
+                    print(f"{name} ...", flush=True)
+                    tables += run(str(running.kubeconfig), running.context)
+        finally:
+            cluster.down("bench")
+    for table in tables:
+        print(report.markdown_table(table))
+    report.write(tables, options.output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""What each process of a connection holds in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from pathways_jupyter.bench.measure import Row, Table
+from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube.client import Client
+
+if TYPE_CHECKING:
+    import psutil
+
+
+def run(kubeconfig: str, context: str) -> list[Table]:
+    """Connects once, and reads what every process of the cluster and the session holds.
+
+    Args:
+      kubeconfig: The embedded cluster's, from whose directory its processes are found.
+      context: The context in it.
+    """
+    import jax
+    import psutil
+
+    import pathways_jupyter
+    from pathways_jupyter.local import cluster
+
+    running = cluster.find("bench")
+    with pathways_jupyter.connect(
+        kubeconfig=kubeconfig, context=context, expected_tpu_instances={"tpuv6e:2x2": 2}, wait=60
+    ) as session:
+        int(jax.numpy.arange(8).sum())
+        rows = [_row("kernel, with JAX", psutil.Process()), _row("supervisor", psutil.Process(session.record.pid))]
+        if running is not None:
+            daemon, pods = psutil.Process(running.pid), asyncio.run(_pods(kubeconfig, context))
+            rows.append(_row("embedded cluster: daemon", daemon))
+            rows += [_row(f"embedded cluster: {name}", process) for name, process in _below(daemon, pods)]
+    return [
+        Table(
+            "Memory",
+            "MB",
+            rows,
+            notes=["Pods are forked from warm processes: most of what is resident in them is shared with those."],
+        )
+    ]
+
+
+def _row(name: str, process: psutil.Process) -> Row:
+    held = process.memory_full_info()
+    return Row(name, {"resident": held.rss / 1e6, "of its own": held.uss / 1e6})
+
+
+def _below(daemon: psutil.Process, pods: Mapping[str, str]) -> Iterator[tuple[str, psutil.Process]]:
+    for process in daemon.children(recursive=True):
+        # A container works in its pod's directory, which is named by the pod's uid; the warm processes do not.
+        yield pods.get(PurePath(process.cwd()).parent.name, "a warm process"), process
+
+
+async def _pods(kubeconfig: str, context: str) -> dict[str, str]:
+    """Names of all pods by uid."""
+    async with Client(auth.load(kubeconfig, context)) as client:
+        listing = await objects.list_(client, objects.PODS)
+    return {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in listing.items}

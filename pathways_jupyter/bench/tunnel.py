@@ -1,0 +1,210 @@
+"""The tunnel beside kubectl's and a direct connection: throughput each way, and round trips.
+
+All three lead to the same pod. Ours listens on a unix socket in a process of its own, as a session's does; kubectl on a
+TCP port; the direct connection goes to the pod's own address, which only the embedded cluster allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter.bench import sink
+from pathways_jupyter.bench.measure import Row, Table, interleave, median
+from pathways_jupyter.kube import auth, objects, portforward
+from pathways_jupyter.kube.client import Client
+
+_POD = "bench-sink"
+_NAMESPACE = "default"
+_PORT = 9000
+_MEGABYTES = 256
+_ROUNDS = 5
+_TRIPS = 300
+
+Dial = Callable[[], socket.socket]
+
+
+def run(kubeconfig: str, context: str) -> list[Table]:
+    """Measures every way that this machine has."""
+    with contextlib.ExitStack() as stack:
+        address = stack.enter_context(_pod(kubeconfig, context))
+        ways: dict[str, Dial] = {"direct loopback": lambda: socket.create_connection((address, _PORT))}
+        ways["ours"] = stack.enter_context(_ours(kubeconfig, context))
+        if shutil.which("kubectl"):
+            ways["kubectl port-forward"] = stack.enter_context(_kubectl(kubeconfig, context))
+        up = interleave({name: partial(_rate, dial, b"U") for name, dial in ways.items()}, times=_ROUNDS)
+        down = interleave({name: partial(_rate, dial, b"D") for name, dial in ways.items()}, times=_ROUNDS)
+        trips = interleave({name: partial(_round_trip, dial) for name, dial in ways.items()}, times=_ROUNDS)
+    return [
+        Table(
+            "Tunnel throughput",
+            "MB/s",
+            [Row(f"up, {_MEGABYTES} MB", up), Row(f"down, {_MEGABYTES} MB", down)],
+            goal="1.3 times kubectl's, each way",
+            verdict=_ratios({"up": up, "down": down}),
+            notes=["API server and kubelet are the embedded cluster's, in Python, and use most of the CPU."],
+        ),
+        Table(
+            "Tunnel round trip",
+            "us",
+            [Row("one byte there and back", trips)],
+            goal="0.8 of kubectl's",
+            verdict=_ratios({"round trip": trips}),
+        ),
+    ]
+
+
+def forward(arguments: list[str]) -> int:
+    """Runs our forward until standard input closes; the address is its first line of output."""
+    kubeconfig, context, path = arguments
+
+    async def serve() -> None:
+        async with Client(auth.load(kubeconfig, context)) as client:
+            target = portforward.Target(client, _NAMESPACE, _POD, _PORT)
+            listening = await portforward.listen(target, path=Path(path))
+            print(listening.address, flush=True)
+            await asyncio.to_thread(sys.stdin.read)
+            await listening.close()
+
+    asyncio.run(serve())
+    return 0
+
+
+def _rate(dial: Dial, action: bytes) -> float:
+    size = _MEGABYTES << 20
+    with dial() as connection:
+        began = time.perf_counter()
+        connection.sendall(sink.HEADER.pack(action, size))
+        if action == b"U":
+            sink.send(connection, size)
+            sink.receive(connection, 1)
+        else:
+            sink.receive(connection, size)
+        return _MEGABYTES / (time.perf_counter() - began)
+
+
+def _round_trip(dial: Dial) -> float:
+    with dial() as connection:
+        if connection.family != socket.AF_UNIX:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(sink.HEADER.pack(b"E", 0))
+        taken = []
+        for _ in range(_TRIPS):
+            began = time.perf_counter()
+            connection.sendall(b".")
+            sink.receive(connection, 1)
+            taken.append(time.perf_counter() - began)
+        return 1e6 * median(taken)
+
+
+def _ratios(measured: dict[str, dict[str, float]]) -> str:
+    peer = "kubectl port-forward"
+    return ", ".join(
+        f"{name} {ways['ours'] / ways[peer]:.2f}" if peer in ways else f"{name}: no kubectl here to compare with"
+        for name, ways in measured.items()
+    )
+
+
+@contextlib.contextmanager
+def _pod(kubeconfig: str, context: str) -> Iterator[str]:
+    """The pod with the far end; gives its address."""
+    asyncio.run(_change(kubeconfig, context, create=True))
+    try:
+        yield asyncio.run(_address(kubeconfig, context))
+    finally:
+        asyncio.run(_change(kubeconfig, context, create=False))
+
+
+async def _change(kubeconfig: str, context: str, *, create: bool) -> None:
+    command = [sys.executable, "-m", "pathways_jupyter.bench.sink", str(_PORT)]
+    container = {
+        "name": "sink",
+        "image": "python:3.12",
+        "command": command,
+        "ports": [{"containerPort": _PORT}],
+        "readinessProbe": {"tcpSocket": {"port": _PORT}, "periodSeconds": 1},
+    }
+    body: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": _POD},
+        "spec": {"containers": [container]},
+    }
+    async with Client(auth.load(kubeconfig, context)) as client:
+        if create:
+            await objects.create(client, objects.PODS, body, namespace=_NAMESPACE)
+        else:
+            await objects.delete(client, objects.PODS, _POD, namespace=_NAMESPACE, grace_seconds=0)
+
+
+async def _address(kubeconfig: str, context: str) -> str:
+    from pathways_jupyter.kube import watch
+
+    async with Client(auth.load(kubeconfig, context)) as client, asyncio.timeout(60):
+        async for change in watch.watch(client, objects.PODS, namespace=_NAMESPACE, name=_POD):
+            status = (change.object or {}).get("status", {})
+            if any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", [])):
+                return str(status["podIP"])
+    raise RuntimeError("The pod did not become ready.")
+
+
+@contextlib.contextmanager
+def _ours(kubeconfig: str, context: str) -> Iterator[Dial]:
+    with tempfile.TemporaryDirectory(prefix="pw-") as directory:
+        path = os.path.join(directory, "tunnel")
+        program = "import sys; from pathways_jupyter.bench import tunnel; sys.exit(tunnel.forward(sys.argv[1:]))"
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, kubeconfig, context, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with _ending(process):
+            _first_line(process)
+
+            def dial() -> socket.socket:
+                connection = socket.socket(socket.AF_UNIX)
+                connection.connect(path)
+                return connection
+
+            yield dial
+
+
+@contextlib.contextmanager
+def _kubectl(kubeconfig: str, context: str) -> Iterator[Dial]:
+    target = ["--context", context, "--namespace", _NAMESPACE, "port-forward", f"pod/{_POD}", f":{_PORT}"]
+    process = subprocess.Popen(["kubectl", "--kubeconfig", kubeconfig, *target], stdout=subprocess.PIPE, text=True)
+    with _ending(process):
+        port = int(_first_line(process).split(" -> ")[0].rsplit(":", 1)[1])
+        yield lambda: socket.create_connection(("127.0.0.1", port))
+
+
+def _first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise RuntimeError(f"{process.args!r} ended with {process.wait()} before it was ready.")
+    return line
+
+
+@contextlib.contextmanager
+def _ending(process: subprocess.Popen[str]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
