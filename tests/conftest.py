@@ -181,3 +181,10 @@ def open_notebook(machine):
 @pytest.fixture
 def notebook(open_notebook):
     return open_notebook()
+
+
+@pytest.fixture(scope="module")
+def shared_notebook(machine):
+    """One kernel for all tests of a file; each has to leave it as it was."""
+    with contextlib.closing(Notebook(machine)) as notebook:
+        yield notebook

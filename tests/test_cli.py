@@ -1,6 +1,7 @@
 """The command line: what it prints, to whom, and with which exit code."""
 
 import json
+import socket
 
 import pytest
 
@@ -76,3 +77,13 @@ def test_a_cluster_that_does_not_run_has_a_status_of_its_own(machine):
     status = machine.cli("local", "status", "--name", "another")
     assert (status.returncode, machine.cli("local", "status", "--name", "another", "--json").stdout) == (3, "null\n")
     assert "pathways-jupyter local up" in status.stdout
+
+
+def test_a_port_that_is_taken_is_told_and_leaves_no_cluster(machine):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        failed = machine.cli("local", "up", "--name", "taken", "--port", str(port))
+    assert failed.returncode == 1
+    assert str(port) in failed.stderr
+    assert len(failed.stderr.splitlines()) <= 2
+    assert machine.cli("local", "status", "--name", "taken").returncode == 3

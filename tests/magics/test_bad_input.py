@@ -1,0 +1,124 @@
+"""Bad input to %pathways connect: one clear message with a way out, and nothing is changed."""
+
+import asyncio
+import contextlib
+import json
+import re
+
+import pytest
+
+from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import Resource
+from pathways_jupyter.kube.watch import watch
+from pathways_jupyter.service import names
+
+RBAC = ("rbac.authorization.k8s.io", "v1")
+READ_ONLY = [
+    {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["get", "list"]},
+    {"apiGroups": ["", "batch"], "resources": ["pods", "jobs"], "verbs": ["get", "list", "watch"]},
+]
+STATE_OF_JAX = "import os, jax\nprint(jax.config.jax_platforms, sorted(k for k in os.environ if k.startswith('IFRT')))"
+
+
+def ask(kubeconfig, question):
+    async def answer():
+        async with Client(auth.load(str(kubeconfig))) as client:
+            return await question(client)
+
+    return asyncio.run(asyncio.wait_for(answer(), 60))
+
+
+@pytest.fixture(scope="module")
+def kubeconfigs(cluster, machine):
+    """Kubeconfigs that do not lead to a proxy, by what is wrong with them."""
+    good = machine.cli("local", "kubeconfig").stdout.strip()
+    unreachable = machine.directory / "unreachable"
+    unreachable.write_text(re.sub(r"https://127\.0\.0\.1:\d+", "https://127.0.0.1:1", cluster.read_text()))
+    forged = machine.directory / "forged"
+    forged.write_text(re.sub(r"token: .+", "token: not-a-token", cluster.read_text()))
+    ask(cluster, make_reader)
+    forbidden = cluster.parent / "accounts" / "default.reader"
+    yield {"good": good, "unreachable": str(unreachable), "forged": str(forged), "forbidden": str(forbidden)}
+    ask(cluster, lambda client: objects.delete(client, objects.PODS, "reader", namespace="default", grace_seconds=0))
+
+
+async def make_reader(client):
+    """A service account that may look and not touch, and a pod that has its token."""
+
+    def resource(kind, plural, group="", version="v1"):
+        return Resource(group, version, plural, kind)
+
+    wanted = [
+        (resource("ServiceAccount", "serviceaccounts"), {}),
+        (resource("Role", "roles", *RBAC), {"rules": READ_ONLY}),
+        (
+            resource("RoleBinding", "rolebindings", *RBAC),
+            {
+                "roleRef": {"apiGroup": RBAC[0], "kind": "Role", "name": "reader"},
+                "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "default"}],
+            },
+        ),
+        (
+            objects.PODS,
+            {
+                "spec": {
+                    "serviceAccountName": "reader",
+                    "containers": [{"name": "main", "image": "busybox", "command": ["sleep", "600"]}],
+                }
+            },
+        ),
+    ]
+    for kind, body in wanted:
+        about = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "reader"}}
+        await objects.create(client, kind, about | body, namespace="default")
+    async with contextlib.aclosing(watch(client, objects.PODS, namespace="default", name="reader")) as changes:
+        async for change in changes:
+            if change.object and change.object.get("status", {}).get("phase") == "Running":
+                return
+
+
+TPU = "--tpu tpuv6e:2x2=1"
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "hint"),
+    [
+        ("--tpu tpuv6:2x2=1 --local", "Unknown TPU version 'tpuv6'", "Did you mean tpuv6e:2x2?"),
+        ("--tpu tpuv6e:3x3=1 --local", "no topology '3x3'", "Topologies of tpuv6e"),
+        ("--tpu tpuv6e:2x2=none --local", "whole number", "tpuv6e:2x2=2"),
+        ("--kubeconfig {good}", "No TPU slices", "--tpu tpuv6e:2x2=2"),
+        (f"{TPU} --local --service head:port", "not a Pathways service address", "HOST:PORT"),
+        (f"{TPU} --kubeconfig {{good}} --service nobody", "no Pathways service nobody", "pathways-cluster"),
+        (f"{TPU} --kubeconfig /nowhere", "no kubeconfig /nowhere", "--kubeconfig"),
+        (TPU, "no kubeconfig", "--local"),
+        (f"{TPU} --kubeconfig {{good}} --context other", "no context 'other'", "pathways-local"),
+        (f"{TPU} --kubeconfig {{unreachable}}", "127.0.0.1:1", ""),
+        (f"{TPU} --kubeconfig {{forged}}", "credentials", ""),
+        (f"{TPU} --kubeconfig {{forbidden}}", "create jobs", "kubectl create role"),
+        (f"{TPU} --kubeconfig {{good}} --proxy-server-image example.com/proxy:1", "image", "--proxy-server-image"),
+        (f"{TPU} --kubeconfig {{good}} --proxy-option=--server_port=1", "server_port", ""),
+        ("--tpu tpuv6e:2x2=3 --kubeconfig {good}", "3 are wanted", ""),
+        ("--tpu tpuv5e:2x2=1 --kubeconfig {good}", "tpuv5e:2x2", "tpuv6e:2x2"),
+        (f"{TPU} --profile nobody", "no profile 'nobody'", "pathways.toml"),
+        (f"{TPU} --wait soon", "number of seconds", "--wait 60"),
+        (f"{TPU} --local --context other", "--local is a cluster of its own", "Leave one"),
+        (f"{TPU} --cluster c", "needs its project and region", "--project"),
+    ],
+)
+def test_bad_input_is_told_in_three_lines_at_most_and_changes_nothing(
+    line, message, hint, kubeconfigs, cluster, machine, shared_notebook
+):
+    shared_notebook.run("%load_ext pathways_jupyter")
+    before = (cluster.read_bytes(), shared_notebook.run(STATE_OF_JAX).text)
+    cell = shared_notebook.run(f"%pathways connect {line.format(**kubeconfigs)}")
+    assert cell.status == "error"
+    assert message in cell.shown
+    assert hint in cell.shown
+    assert 1 <= len(cell.shown.splitlines()) <= 3
+    assert "Traceback" not in cell.shown
+    assert (cluster.read_bytes(), shared_notebook.run(STATE_OF_JAX).text) == before
+    assert json.loads(machine.cli("sessions", "--json").stdout) == []
+    mine = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},{names.SESSION_LABEL}"
+    jobs = ask(cluster, lambda client: objects.list_(client, objects.JOBS, namespace="default", labels=mine))
+    assert not jobs.items

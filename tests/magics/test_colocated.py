@@ -1,0 +1,142 @@
+"""%%colocated in a real kernel, on the embedded cluster."""
+
+import base64
+
+import pytest
+
+CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2"
+ARRAY = """
+import jax, numpy as np
+mesh = jax.sharding.Mesh(np.array(jax.devices()), ("x",))
+x = jax.device_put(np.arange(8.0), jax.NamedSharding(mesh, jax.P("x")))
+"""
+DOUBLED = """%%colocated --in x,factor --out z
+import jax
+z = jax.make_array_from_single_device_arrays(x.shape, x.sharding, [s.data * factor for s in x.addressable_shards])
+"""
+
+
+@pytest.fixture(scope="module")
+def connected(cluster, shared_notebook):
+    cell = shared_notebook.run(CONNECT)
+    assert cell.status == "ok", cell.shown
+    shared_notebook.run(ARRAY)
+    return shared_notebook
+
+
+def test_arrays_go_in_and_come_back_as_variables(connected) -> None:
+    connected.run("factor = 3")
+    assert connected.run(DOUBLED).status == "ok"
+    assert connected.run("print(z.sharding == x.sharding, float(z.sum()))").text.strip() == "True 84.0"
+
+
+def test_output_is_labelled_by_host_and_the_value_is_shown(connected) -> None:
+    cell = connected.run("%%colocated\nimport jax\nprint('here')\njax.process_index()")
+    assert "[host 0] here\n[host 1] here\n" in cell.text
+    assert "[host 0] 0\n[host 1] 1" in cell.text
+    assert connected.run("print(_[1])").text.strip() == "1"
+
+
+def test_equal_output_can_be_collapsed_and_left_out(connected) -> None:
+    assert connected.run("%%colocated --collapse\nprint('here')").text == "[hosts 0, 1] here\n"
+    assert connected.run("%%colocated --quiet\nprint('here')").text == ""
+
+
+def test_names_stay_on_the_hosts_until_they_are_reset(connected) -> None:
+    connected.run("%%colocated\ny = 1")
+    assert "hosts 0, 1" in connected.run("%colocated who").text
+    connected.run("%colocated reset")
+    assert "No names" in connected.run("%colocated who").text
+
+
+def test_an_exception_shows_the_cells_own_lines_once(connected) -> None:
+    cell = connected.run("%%colocated\ndef f(y):\n    return 1 / y\nf(0)")
+    assert cell.error == "HostError"
+    assert cell.shown.count("ZeroDivisionError") == 1
+    assert "On all 2 hosts:" in cell.shown
+    assert "return 1 / y" in cell.shown
+    assert len(cell.shown.splitlines()) < 15
+
+
+def test_figures_and_tables_made_on_a_host_are_displayed(connected) -> None:
+    source = """%%colocated --once
+class Picture:
+    def _repr_png_(self): return b"\\x89PNG..."
+    def _repr_html_(self): return "<b>1</b>"
+Picture()
+"""
+    cell = connected.run(source)
+    (shown,) = [each for each in cell.outputs if "image/png" in each.get("data", {})]
+    assert base64.b64decode(shown["data"]["image/png"]) == b"\x89PNG..."
+    assert "<b>1</b>" in cell.html
+
+
+def test_lines_are_shown_while_the_cell_runs_and_not_again_at_its_end(connected, machine) -> None:
+    go = machine.directory / "go"
+    source = f"""%%colocated
+import os, threading
+print("begun")
+while not os.path.exists({str(go)!r}): threading.Event().wait(0.05)
+print("ended")
+"""
+    request = connected.begin(source)
+    seen = connected.wait_for("[host 1] begun", timeout=60)
+    go.touch()
+    cell = connected.finish(request)
+    lines = (seen + cell.text).splitlines()
+    assert sorted(set(lines)) == ["[host 0] begun", "[host 0] ended", "[host 1] begun", "[host 1] ended"]
+    assert cell.text.count("[host 1] begun") <= 1
+
+
+def test_interrupt_stops_the_cell_and_not_the_connection(connected) -> None:
+    request = connected.begin("%%colocated\nprint('begun')\nwhile True: pass")
+    connected.wait_for("begun", timeout=60)
+    connected.manager.interrupt_kernel()
+    cell = connected.finish(request)
+    assert cell.error == "Interrupted"
+    assert "hosts 0, 1 stopped in line 2" in cell.shown
+    assert connected.run("%%colocated --once\n1").text.strip() == "[host 0] 1"
+
+
+def test_a_flood_is_cut_and_can_be_saved(connected, machine) -> None:
+    cell = connected.run("%%colocated --once\nfor _ in range(50): print('x' * 999_999)")
+    assert "more were printed" in cell.text
+    assert len(cell.text) < 4_000_000
+    call = cell.text.partition("%colocated save ")[2].split()[0]
+    saved = connected.run(f"%colocated save {call}")
+    assert saved.status == "ok", saved.shown
+    assert (machine.directory / f"colocated-{call}-host0.txt").stat().st_size == 50_000_000
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("%%colocated --in nothing\n1", "--in names nothing"),
+        ("%%colocated --slices 7\n1", "There is no slice 7"),
+        ("%%colocated --hosts x\n1", "'x' does not name a host"),
+        ("%%colocated --nonsense\n1", "does not take '--nonsense'"),
+        ("%colocated nonsense", "There is no command 'nonsense'"),
+        ("%%colocated\nimport not_a_package", "not_a_package is not installed on hosts 0, 1"),
+    ],
+)
+def test_a_mistake_gets_one_clear_line(connected, line, message) -> None:
+    cell = connected.run(line)
+    assert message in cell.shown
+    assert len(cell.shown.strip().splitlines()) <= 3
+
+
+def test_help_and_hosts_are_shown(connected) -> None:
+    assert "--collapse" in connected.run("%colocated").text
+    assert "--collapse" in connected.run("%%colocated --help\n1").text
+    hosts = connected.run("%colocated hosts").text
+    assert "Python" in hosts
+    assert "JAX" in hosts
+
+
+def test_options_and_commands_are_completed(connected) -> None:
+    def completed(code: str) -> list[str]:
+        reply = connected.client.complete(code, reply=True, timeout=60)
+        return reply["content"]["matches"]
+
+    assert "--collapse" in completed("%%colocated --col")
+    assert "who" in completed("%colocated w")
