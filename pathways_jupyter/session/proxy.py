@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.errors import CapacityError, ClusterError, ServiceError
+from pathways_jupyter.errors import ApiError, CapacityError, ClusterError, ServiceError
 from pathways_jupyter.events import EventKind, Stage
 from pathways_jupyter.kube import objects, portforward
 from pathways_jupyter.kube.client import Client
@@ -40,6 +40,7 @@ CAPACITY_CHECK_SECONDS = 1.0
 CAPACITY_REFRESH_SECONDS = 5.0
 SILENT_PLACEMENT_SECONDS = 20.0
 """A proxy that does not say that its slices are placed, though they are free, is tried all the same after this."""
+_REFUSALS = frozenset({400, 401, 403, 404, 422})
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
 
@@ -166,7 +167,13 @@ class Proxy:
         )
 
     async def _create(self, manifest: Mapping[str, Any]) -> None:
-        job = await objects.create(self._client, JOBS, dict(manifest))
+        try:
+            job = await objects.create(self._client, JOBS, dict(manifest))
+        except ApiError as error:
+            if error.status in _REFUSALS:
+                # Nothing was made; and who may not create a Job may not look for leftovers of it either.
+                self._supervisor.update(job="")
+            raise
         metadata = job["metadata"]
         self._watch = PodWatch(
             self._client,
