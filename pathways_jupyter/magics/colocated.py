@@ -11,13 +11,11 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 from pathways_jupyter.colocated.commands import CELL, LINE
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.magics import completion, parser
-from pathways_jupyter.render import help as help_view
-from pathways_jupyter.render import html, text
-from pathways_jupyter.render.view import View
 
 if TYPE_CHECKING:
     from pathways_jupyter.colocated.results import CallResult
     from pathways_jupyter.colocated.show import Piece, Values
+    from pathways_jupyter.render.view import View
 
 _KEPT = 16
 
@@ -75,11 +73,16 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
     def _line(self, line: str) -> Any:
         call = parser.parse(line, LINE)
         if call.help:
+            from pathways_jupyter.render import help as help_view
+
             return help_view.command(call.command, "%colocated")
         action: Callable[[Mapping[str, Any]], Any] = getattr(self, f"_{call.command.name}")
         return action(call.values)
 
     def _help(self, given: Mapping[str, Any]) -> View:
+        from pathways_jupyter.render import help as help_view
+        from pathways_jupyter.render.view import View
+
         cell, line = _cell_help(), help_view.overview(LINE, "%colocated")
         return View(LINE, f"{cell.text}\n\n{line.text}", f"{cell.html}{line.html}")
 
@@ -156,6 +159,9 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
 
 
 def _cell_help() -> View:
+    from pathways_jupyter.render import help as help_view
+    from pathways_jupyter.render.view import View
+
     about = help_view.command(CELL, "")
     return View(CELL, about.text.strip(), about.html)
 
@@ -180,6 +186,9 @@ def _encoded(data: Mapping[str, str | bytes]) -> dict[str, str]:
 
 def _table(value: Any, headers: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, empty: str) -> View:
     from html import escape
+
+    from pathways_jupyter.render import html, text
+    from pathways_jupyter.render.view import View
 
     if not rows:
         return View(value, empty, html.page(html.line(html.muted(empty))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pathways_jupyter.errors import SessionError
@@ -65,11 +66,7 @@ class Connection:
 
     def card(self) -> View:
         """The session as it is known without asking anybody."""
-        from pathways_jupyter.render import session as picture
-
-        session = self._watched
-        record = dataclasses.replace(session.record, state=session.state)
-        return picture.view(record, self._devices, session.events())
+        return card_of(self._watched, self._devices)
 
     def draw(self) -> None:
         """Draws the card again, where it was drawn."""
@@ -99,3 +96,19 @@ class Connection:
         """After a cell: shows what happened meanwhile."""
         if self._notices is not None:
             self._notices.flush()
+
+
+def card_of(session: Any, devices: Mapping[int, Sequence[str]] | None = None) -> View:
+    """The card of `session`, as it is known without asking anybody.
+
+    Args:
+      devices: Kinds of its devices by slice; asked of JAX when left out, which only the user's own thread may do.
+    """
+    from pathways_jupyter.render import session as picture
+
+    record = dataclasses.replace(session.record, state=session.state)
+    return picture.view(record, _kinds(session) if devices is None else devices, session.events())
+
+
+def _kinds(session: Any) -> dict[int, list[str]]:
+    return {index: [device.device_kind for device in devices] for index, devices in session.slices.items()}

@@ -5,14 +5,33 @@ On the way of every notebook that loads it, so this imports nothing that a first
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from typing import Any
 
 from pathways_jupyter.commands import MAGIC
-from pathways_jupyter.magics import completion
+from pathways_jupyter.magics import colocated, completion
 from pathways_jupyter.magics.pathways import PathwaysMagics
 
 _loaded: weakref.WeakKeyDictionary[Any, _Extension] = weakref.WeakKeyDictionary()
+
+
+_SESSION = ("pathways_jupyter.session.session", "Session")
+
+
+def _as_html(session: Any) -> str:
+    from pathways_jupyter.magics.connection import card_of
+
+    return card_of(session).html
+
+
+def _as_text(session: Any, printer: Any, cycle: bool) -> None:
+    from pathways_jupyter.magics.connection import card_of
+
+    printer.text(card_of(session).text)
+
+
+_SESSION_DISPLAYS = {"text/html": _as_html, "text/plain": _as_text}
 
 
 class _Extension:
@@ -20,17 +39,24 @@ class _Extension:
 
     def __init__(self, shell: Any) -> None:
         self.magics = PathwaysMagics(shell)
-        self.matcher = completion.matcher("%pathways", MAGIC)
-        shell.register_magics(self.magics)
-        shell.Completer.custom_matchers.append(self.matcher)
+        self.matchers = [completion.matcher("%pathways", MAGIC), colocated.matcher()]
+        shell.register_magics(self.magics, colocated.ColocatedMagics(shell))
+        shell.Completer.custom_matchers.extend(self.matchers)
+        for mimetype, show in _SESSION_DISPLAYS.items():
+            shell.display_formatter.formatters[mimetype].for_type_by_name(*_SESSION, show)
         shell.events.register("pre_run_cell", self.magics.before_cell)
         shell.events.register("post_run_cell", self.magics.after_cell)
 
     def undo(self, shell: Any) -> None:
+        for mimetype in _SESSION_DISPLAYS:
+            with contextlib.suppress(KeyError):
+                shell.display_formatter.formatters[mimetype].pop(".".join(_SESSION))
         shell.events.unregister("pre_run_cell", self.magics.before_cell)
         shell.events.unregister("post_run_cell", self.magics.after_cell)
-        shell.Completer.custom_matchers.remove(self.matcher)
-        shell.magics_manager.magics["line"].pop("pathways", None)
+        for matcher in self.matchers:
+            shell.Completer.custom_matchers.remove(matcher)
+        for kind, name in (("line", "pathways"), ("line", "colocated"), ("cell", "colocated")):
+            shell.magics_manager.magics[kind].pop(name, None)
 
 
 def load(shell: Any) -> None:

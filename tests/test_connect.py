@@ -1,0 +1,68 @@
+"""pathways_jupyter.connect(): the front door for scripts."""
+
+import inspect
+import json
+import subprocess
+import sys
+
+import pytest
+
+import pathways_jupyter
+from pathways_jupyter.errors import ConfigError
+
+SCRIPT = """
+import sys, jax, pathways_jupyter
+with pathways_jupyter.connect(
+    kubeconfig=sys.argv[1],
+    gcs_bucket="gs://a-bucket",
+    pathways_service="pathways-cluster-pathways-head-0-0.pathways-cluster:29001",
+    expected_tpu_instances={"tpuv6e:2x2": 2},
+    wait=True,
+) as session:
+    print(session.state, len(jax.devices()), sorted(session.slices), float(jax.numpy.arange(8.0).sum()))
+print(jax.devices()[0].platform)
+session = pathways_jupyter.connect(local=True, expected_tpu_instances={"tpuv6e:2x2": 1})
+print(len(jax.devices()))
+session.disconnect()
+print(session.state, len(session.slices))
+"""
+
+
+def test_a_script_connects_with_the_keywords_of_pathwaysutils(machine, cluster):
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(cluster)],
+        env=machine.environ,
+        cwd=machine.directory,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["connected 8 [0, 1] 28.0", "cpu", "4", "closed 0"]
+    assert json.loads(machine.cli("sessions", "--json").stdout) == []
+
+
+def test_every_setting_has_a_keyword():
+    from dataclasses import fields
+
+    from pathways_jupyter.config import ConnectConfig
+
+    keywords = set(inspect.signature(pathways_jupyter.connect).parameters)
+    assert {field.name for field in fields(ConnectConfig)} - {"instances"} <= keywords
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"proxy_job_name": "mine"}, "proxy_job_name"),
+        ({"expected_tpu_instances": {"tpuv6e:3x3": 1}}, "topology"),
+        ({"local": True, "context": "other", "expected_tpu_instances": {"tpuv6e:2x2": 1}}, "Leave one"),
+        ({"kubeconfig": "/nowhere"}, "No TPU slices"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_starts(arguments, word, tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
+    with pytest.raises(ConfigError) as caught:
+        pathways_jupyter.connect(**arguments)
+    assert word in f"{caught.value} {caught.value.hint}"
