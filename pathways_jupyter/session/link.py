@@ -20,7 +20,7 @@ from typing import Any
 
 from pathways_jupyter.errors import PathwaysError, SessionError
 from pathways_jupyter.events import Event, EventKind, SessionState
-from pathways_jupyter.session import protocol
+from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.protocol import Answer, Method, Request
 
 _REMEMBERED = 10_000
@@ -173,17 +173,23 @@ class Link:
                     with contextlib.suppress(PathwaysError):
                         self._take(protocol.decode(line))
         self._socket.close()
-        if self._process is not None:
-            self._process.wait()
-        expected = self._closing or self._state is SessionState.CLOSED
-        if not expected:
+        died = self._died()
+        if died:
             self._take(_event("The session's supervisor is gone.", state=SessionState.LOST))
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-        if not expected and self._orphaned is not None:
+        if died and self._orphaned is not None:
             self._take(_event(self._orphaned()))
         _links.discard(self)
+
+    def _died(self) -> bool:
+        """Whether the supervisor ended without having come to its end."""
+        if self._process is not None:
+            return self._process.wait() != 0
+        if self._state is SessionState.CLOSED:
+            return False
+        return not self._closing or registry.read(self.session) is not None
 
     def _take(self, message: protocol.Message) -> None:
         with self._changed:
