@@ -43,6 +43,7 @@ class Cluster:
       pid: The daemon's process.
       url: Where the API is served.
       instances: Slices per instance type.
+      sidecar: Whether every worker has a colocated Python sidecar.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Cluster:
     pid: int
     url: str
     instances: Mapping[str, int] = field(default_factory=dict)
+    sidecar: bool = False
     context: str = CONTEXT
 
     def restart_api(self) -> None:
@@ -181,7 +183,7 @@ def _start(place: ClusterDirectory, settings: Mapping[str, Any]) -> None:
     ready, theirs = os.pipe()
     try:
         with (place.path / "daemon.err").open("wb") as errors:
-            daemon = subprocess.Popen(
+            starter = subprocess.Popen(
                 [
                     sys.executable,
                     "-P",
@@ -204,18 +206,18 @@ def _start(place: ClusterDirectory, settings: Mapping[str, Any]) -> None:
     finally:
         os.close(theirs)
         os.close(alive)
-    _await_start(daemon, ready, place)
+    # This is only the daemon's parent, which ends at once: who starts a cluster must not have to bury it.
+    starter.wait()
+    _await_start(ready, place)
 
 
-def _await_start(daemon: subprocess.Popen[bytes], ready: int, place: ClusterDirectory) -> None:
+def _await_start(ready: int, place: ClusterDirectory) -> None:
     with open(ready, encoding="utf-8") as pipe:
         line = pipe.readline()
     answer: dict[str, Any] = json.loads(line) if line else {}
     if "port" in answer:
-        # Nobody here waits for the daemon any more; it is init's.
-        daemon.returncode = 0
         return
-    daemon.wait()
+    place.until_dead()
     log = place.path / "daemon.err"
     last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:] if log.exists() else []
     place.remove()
@@ -243,4 +245,5 @@ def _cluster(place: ClusterDirectory, record: Record) -> Cluster:
         record.pid,
         f"https://127.0.0.1:{record.port}",
         dict(record.instances),
+        record.sidecar,
     )

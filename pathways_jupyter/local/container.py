@@ -249,7 +249,7 @@ class Container:
         return await self._pod.spawner(warm=warm).spawn(
             argv if program else pid_one.adapt(argv, self._pod.programs),
             environment=environment,
-            directory=self._pod.directory / "root",
+            directory=self._directory(),
             streams=streams,
             container=f"{self._pod.uid}/{self.name}",
             program=program,
@@ -259,12 +259,18 @@ class Container:
         )
 
     def _locate(self, argv: list[str], environment: dict[str, str]) -> None:
-        directory = self._pod.directory / "root"
+        directory = self._directory()
         name = argv[0] if argv else ""
         found = (directory / name).is_file() if "/" in name else shutil.which(name, path=environment["PATH"])
         if not found:
             where = "no such file or directory" if "/" in name else "executable file not found in $PATH"
             raise FileNotFoundError(f'exec: "{name}": {where}')
+
+    def _directory(self) -> Path:
+        """The working directory: one for all containers of the pod, or what ``workingDir`` names below it."""
+        directory = self._pod.directory / "root" / str(self.spec.get("workingDir") or "").lstrip("/")
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return directory
 
     def _new_log(self) -> ContainerLog:
         if self.previous is not None:

@@ -77,6 +77,7 @@ class Daemon:
                 self._cluster.api.port,
                 str(control),
                 dict(self._shape.instances),
+                self._shape.sidecar,
                 tuple(map(str, self._cluster.network.roots)),
             )
             self._place.write(record)
@@ -169,6 +170,8 @@ def main(argv: list[str]) -> int:
     READY gets one JSON line: a record of the running cluster, or why there is none. ALIVE is the lock that this process
     holds for as long as it lives.
     """
+    if os.fork():
+        os._exit(0)
     import uvloop
 
     name, ready, _alive, text = argv

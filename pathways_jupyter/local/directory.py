@@ -32,6 +32,7 @@ class Record:
       port: Where its API listens on 127.0.0.1.
       control: The unix socket on which it takes orders.
       instances: Slices per instance type.
+      sidecar: Whether every worker has a colocated Python sidecar.
       elsewhere: Directories outside the cluster's own that go with it.
     """
 
@@ -39,6 +40,7 @@ class Record:
     port: int
     control: str
     instances: dict[str, int]
+    sidecar: bool
     elsewhere: tuple[str, ...] = ()
 
 

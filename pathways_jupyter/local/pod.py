@@ -17,6 +17,8 @@ from pathways_jupyter.local.spawner import Spawner
 
 # Sidecars end after the others; they get at least this long of the grace period.
 _SIDECAR_GRACE = 2.0
+# What the pod's own directory stands for well enough.
+_SCRATCH = frozenset({"emptyDir", "hostPath"})
 
 
 class Host(Protocol):
@@ -89,6 +91,9 @@ class Pod:
             names = pod_names(self.name, metadata["namespace"], spec.get("hostname", ""), spec.get("subdomain", ""))
             self._host.network.publish(self.uid, self.address, names)
         self._host.network.sockets(self.uid)
+        if absent := [each["name"] for each in spec.get("volumes") or () if not _SCRATCH.intersection(each)]:
+            message = f"A local cluster mounts no volumes; the pod starts without {', '.join(absent)}"
+            self.record("FailedMount", message, warning=True)
         self.changed()
         running: dict[Container, asyncio.Task[None]] = {}
         stopping = asyncio.create_task(self._stop.wait())

@@ -76,6 +76,10 @@ def test_up_gives_a_cluster_whose_service_is_ready(shared):
     assert shared.kubeconfig.stat().st_mode & 0o777 == 0o600
 
 
+def test_the_cluster_is_nobodys_child(shared):
+    assert psutil.Process(shared.pid).ppid() != os.getpid()
+
+
 def test_up_again_gives_the_same_cluster(shared):
     assert cluster.up({"tpuv6e:2x2": 1}, name="shared").pid == shared.pid
 

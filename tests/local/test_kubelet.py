@@ -229,6 +229,18 @@ async def test_a_missing_config_map_is_told_and_mended(machine):
     assert await machine.logs("p") == "here\n"
 
 
+async def test_the_working_directory_lies_in_the_pods_own(machine):
+    machine.pod("p", "pwd", container={"workingDir": "/app/data"})
+    pod = await machine.until(phase("Succeeded"), "p")
+    assert (await machine.logs("p")).endswith(f"pods/{pod['metadata']['uid']}/root/app/data\n")
+
+
+async def test_a_volume_that_is_not_mounted_is_told(machine):
+    machine.pod("p", "true", volumes=[{"name": "a", "emptyDir": {}}, {"name": "b", "configMap": {"name": "x"}}])
+    await machine.until(phase("Succeeded"), "p")
+    assert "without b" in next(e["message"] for e in machine.store.list(EVENTS) if e["reason"] == "FailedMount")
+
+
 async def test_a_pod_is_ready_once_its_port_accepts(machine):
     listen = (
         "import os, socket, signal\n"
