@@ -29,7 +29,7 @@ def local() -> None:
 @click.option("--slices", type=click.IntRange(min=1), help="How many slices; the same as =COUNT after the type.")
 @click.option("--idle", default=1800.0, show_default=True, metavar="SECONDS", help="It ends after so long without use.")
 @click.option("--port", default=0, metavar="PORT", help="Where its API listens on 127.0.0.1; any free port otherwise.")
-@click.option("--sidecar", is_flag=True, help="Give every worker a colocated Python sidecar.")
+@click.option("--sidecar/--no-sidecar", default=True, help="Give every worker a colocated Python sidecar.")
 @_NAME
 @_JSON
 def up(instances: str, slices: int | None, idle: float, port: int, sidecar: bool, name: str, as_json: bool) -> None:
