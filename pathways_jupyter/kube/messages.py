@@ -61,6 +61,10 @@ class Messages:
         if self._held > self._limit and self._messages and self.socket is not None:
             self.socket.pause_reading()
 
+    def holds_bytes(self) -> bool:
+        """See :class:`Receiver`."""
+        return False
+
     def closed(self, error: ClusterError | None) -> None:
         """See :class:`Receiver`."""
         self._ended, self._error = True, error

@@ -18,15 +18,17 @@ from typing import cast
 
 from pathways_jupyter.errors import ClusterError
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.http import READ_BYTES
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.kube.problems import ConnectionLost
-from pathways_jupyter.kube.websocket import WRITE_BUFFER_BYTES, WebSocket
+from pathways_jupyter.kube.websocket import HEADROOM, WRITE_BUFFER_BYTES, WebSocket
 
 PROTOCOL = "v4.channel.k8s.io"
 GREETING_SECONDS = 1.0
 
 _DATA, _ERROR = 0, 1
-_DATA_CHANNEL = bytes([_DATA])
+# Room for a frame's head and for the byte that names the channel.
+_HEADROOM = HEADROOM + 1
 _HELD_BYTES = 256 * 1024
 _LONGEST_ERROR = 4096
 _FIRST_PAUSE_SECONDS = 0.02
@@ -200,7 +202,7 @@ class Remote:
         self.error: ClusterError | None = None
         self._socket: WebSocket | None = None
         self._local: _Local | None = None
-        self._held: list[memoryview] = []
+        self._held: list[bytes] = []
         self._holding = 0
         self._channel = -1
         # Each channel begins with the port's number, which says nothing new.
@@ -235,10 +237,11 @@ class Remote:
         if self.ended:
             local.remote_closed(self.error)
 
-    def send(self, data: bytes) -> None:
-        """Sends bytes to the pod."""
+    def send(self, buffer: memoryview, begin: int, end: int) -> None:
+        """Sends ``buffer[begin:end]`` to the pod; the :data:`_HEADROOM` before it is overwritten."""
         if self._socket is not None:
-            self._socket.send(_DATA_CHANNEL, data)
+            buffer[begin - 1] = _DATA
+            self._socket.send_in_place(buffer, begin - 1, end)
 
     def hold(self) -> None:
         """Makes the pod wait."""
@@ -279,10 +282,14 @@ class Remote:
         if self._local is not None:
             self._local.write(data)
             return
-        self._held.append(data)
+        self._held.append(bytes(data))
         self._holding += len(data)
         if self._holding > _HELD_BYTES:
             self.hold()
+
+    def holds_bytes(self) -> bool:
+        """See :class:`pathways_jupyter.kube.websocket.Receiver`."""
+        return self._local is not None and self._local.holds_bytes()
 
     def closed(self, error: ClusterError | None) -> None:
         """See :class:`pathways_jupyter.kube.websocket.Receiver`."""
@@ -321,7 +328,7 @@ class Remote:
             self._local.remote_closed(error)
 
 
-class _Local(asyncio.Protocol):
+class _Local(asyncio.BufferedProtocol):
     """The near half of a connection."""
 
     def __init__(self, forward: Forward) -> None:
@@ -329,7 +336,8 @@ class _Local(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._remote: Remote | None = None
         self._error: ClusterError | None = None
-        self._early: list[bytes] = []
+        self._buffer = memoryview(bytearray(_HEADROOM + READ_BYTES))
+        self._early = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See :class:`asyncio.Protocol`."""
@@ -340,13 +348,17 @@ class _Local(asyncio.Protocol):
         self._transport.pause_reading()
         self._forward.accepted(self)
 
-    def data_received(self, data: bytes) -> None:
-        """See :class:`asyncio.Protocol`."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See :class:`asyncio.BufferedProtocol`."""
+        return self._buffer[_HEADROOM + self._early :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See :class:`asyncio.BufferedProtocol`."""
         if self._remote is not None:
-            self._remote.send(data)
+            self._remote.send(self._buffer, _HEADROOM, _HEADROOM + nbytes)
         else:
             # uvloop begins to read only after connection_made, and so forgets that it was told to pause there.
-            self._early.append(data)
+            self._early += nbytes
             self.hold()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -373,13 +385,17 @@ class _Local(asyncio.Protocol):
             remote.close()
             return
         self._remote = remote
-        for data in self._early:
-            remote.send(data)
-        self._early = []
+        if self._early:
+            remote.send(self._buffer, _HEADROOM, _HEADROOM + self._early)
+            self._early = 0
         remote.join(self)
         self.go_on()
 
-    def write(self, data: memoryview) -> None:
+    def holds_bytes(self) -> bool:
+        """Whether bytes given to :meth:`write` have not left yet."""
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+
+    def write(self, data: memoryview | bytes) -> None:
         """Hands bytes of the pod to the local program."""
         if self._transport is not None:
             self._transport.write(data)

@@ -1,7 +1,8 @@
 """The client's half of RFC 6455, built for tunnels: what arrives is handed on at once, in whatever pieces it came.
 
 A library that assembles messages would hold each one until its last byte is there, and copy it on the way. A tunnel
-wants neither. Who wants whole messages gets them from `messages`.
+wants neither: bytes are read into one buffer that is used again, and sent from the buffer that they were read into.
+Who wants whole messages gets them from `messages`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from enum import IntEnum
 from typing import Protocol, cast
 
 from pathways_jupyter.errors import ClusterError
-from pathways_jupyter.kube.http import parse_head
+from pathways_jupyter.kube.http import READ_BYTES, parse_head
 from pathways_jupyter.kube.problems import ConnectionLost
 
 PING_SECONDS = 20.0
@@ -24,6 +25,10 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _LONGEST_ANSWER = 64 * 1024
 _TEARDOWN_SECONDS = 2.0
 _NO_MASK = bytes(4)
+_LONGEST_HEAD = 10
+
+HEADROOM = 14
+"""Bytes before a message that :meth:`WebSocket.send_in_place` may need."""
 
 
 class Opcode(IntEnum):
@@ -44,7 +49,10 @@ class Receiver(Protocol):
     """Who gets what arrives. Called from the event loop; must not block."""
 
     def payload(self, data: memoryview, *, first: bool, last: bool) -> None:
-        """A piece of a message, as a view of bytes that nobody changes."""
+        """A piece of a message. The bytes stay as they are for as long as :meth:`holds_bytes` says so."""
+
+    def holds_bytes(self) -> bool:
+        """Whether bytes of earlier pieces are still needed where they are."""
 
     def closed(self, error: ClusterError | None) -> None:
         """Nothing more comes; called once. None when the server said goodbye properly."""
@@ -65,7 +73,7 @@ class Refused(Exception):
         self.body = body
 
 
-class WebSocket(asyncio.Protocol):
+class WebSocket(asyncio.BufferedProtocol):
     """One connection.
 
     Args:
@@ -81,6 +89,7 @@ class WebSocket(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._key = base64.b64encode(os.urandom(16))
+        self._buffer = memoryview(bytearray(READ_BYTES))
         # What arrived of a head (of the answer, or of a frame) that is not complete yet.
         self._head = b""
         self._upgraded = False
@@ -117,13 +126,7 @@ class WebSocket(asyncio.Protocol):
         """Sends one message made of `parts`; :meth:`Receiver.pause` tells when to stop."""
         if self._finished or self._transport is None:
             return
-        size = sum(len(part) for part in parts)
-        if size < 126:
-            head = struct.pack("!BB", 0x80 | opcode, 0x80 | size)
-        elif size < 0x10000:
-            head = struct.pack("!BBH", 0x80 | opcode, 0x80 | 126, size)
-        else:
-            head = struct.pack("!BBQ", 0x80 | opcode, 0x80 | 127, size)
+        head = _head(opcode, sum(len(part) for part in parts))
         # Masks protect caches that read plain HTTP from what scripts in browsers send. Nobody reads inside TLS, and
         # no script sends here, so there the mask is zero, which leaves the payload as it is.
         if self._encrypted:
@@ -131,6 +134,22 @@ class WebSocket(asyncio.Protocol):
         else:
             mask = os.urandom(4)
             self._write(b"".join((head, mask, _masked(b"".join(parts), mask))))
+
+    def send_in_place(self, buffer: memoryview, begin: int, end: int) -> None:
+        """Sends ``buffer[begin:end]`` as one message without copying it; it may be changed afterwards.
+
+        Args:
+          begin: At least :data:`HEADROOM`; what lies before it is overwritten.
+        """
+        if not self._encrypted or self._transport is None:
+            self.send(buffer[begin:end])
+            return
+        if self._finished:
+            return
+        head = _head(Opcode.BINARY, end - begin) + _NO_MASK
+        buffer[begin - len(head) : begin] = head
+        # TLS encrypts into a buffer of its own before this returns.
+        self._transport.write(buffer[begin - len(head) : end])
 
     def close(self, code: int = 1000) -> None:
         """Says goodbye, after everything sent before."""
@@ -166,11 +185,18 @@ class WebSocket(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._timer = self._loop.call_later(PING_SECONDS, self._ping)
 
-    def data_received(self, data: bytes) -> None:
-        """See :class:`asyncio.Protocol`."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See :class:`asyncio.BufferedProtocol`."""
+        if self._receiver.holds_bytes():
+            self._buffer = memoryview(bytearray(READ_BYTES))
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See :class:`asyncio.BufferedProtocol`."""
         self._heard = True
+        data = self._buffer[:nbytes]
         if self._upgraded:
-            self._frames(memoryview(self._head + data if self._head else data))
+            self._frames(data)
             return
         self._head += data
         try:
@@ -221,22 +247,23 @@ class WebSocket(asyncio.Protocol):
             self._frames(memoryview(rest))
 
     def _frames(self, view: memoryview) -> None:
-        self._head = b""
         while len(view) and not self._finished:
             if self._left:
                 piece, view = view[: self._left], view[self._left :]
                 self._left -= len(piece)
                 self._piece(piece)
                 continue
-            size = _head_size(view)
-            if len(view) < size:
-                self._head = bytes(view)
+            head = self._head + bytes(view[:_LONGEST_HEAD])
+            size = _head_size(head)
+            if len(head) < size:
+                self._head = head
                 return
-            if view[1] & 0x80 or view[0] & 0x70 or view[0] & 0x0F not in _OPCODES:
+            if head[1] & 0x80 or head[0] & 0x70 or head[0] & 0x0F not in _OPCODES:
                 self._fail("it sent a frame that servers may not send")
                 return
-            self._begin(view[0], _length(view))
-            view = view[size:]
+            view = view[size - len(self._head) :]
+            self._head = b""
+            self._begin(head[0], _length(head))
             if not self._left:
                 self._piece(memoryview(b""))
 
@@ -303,13 +330,21 @@ class WebSocket(asyncio.Protocol):
         self._transport.write(data)
 
 
-def _head_size(view: memoryview) -> int:
+def _head(opcode: Opcode, size: int) -> bytes:
+    if size < 126:
+        return struct.pack("!BB", 0x80 | opcode, 0x80 | size)
+    if size < 0x10000:
+        return struct.pack("!BBH", 0x80 | opcode, 0x80 | 126, size)
+    return struct.pack("!BBQ", 0x80 | opcode, 0x80 | 127, size)
+
+
+def _head_size(view: bytes) -> int:
     if len(view) < 2:
         return 2
     return {126: 4, 127: 10}.get(view[1] & 0x7F, 2)
 
 
-def _length(view: memoryview) -> int:
+def _length(view: bytes) -> int:
     short = view[1] & 0x7F
     if short < 126:
         return short
