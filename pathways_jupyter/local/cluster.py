@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
+import select
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -166,12 +166,9 @@ def down(name: str = "local") -> bool:
     with place.exclusively():
         running = place.alive()
         if running and (record := place.read()) is not None:
-            try:
+            with contextlib.suppress(TimeoutError):
                 control.stop(record.control, timeout=_STOP_SECONDS)
-            except TimeoutError:
-                # It holds its lock, so the process id is still its own.
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(record.pid, signal.SIGKILL)
+        place.kill()
         place.until_dead()
         place.remove()
     return running
@@ -213,7 +210,10 @@ def _start(place: ClusterDirectory, settings: Mapping[str, Any]) -> None:
 
 def _await_start(ready: int, place: ClusterDirectory) -> None:
     with open(ready, encoding="utf-8") as pipe:
-        line = pipe.readline()
+        answered, _, _ = select.select([pipe], [], [], _START_SECONDS)
+        line = pipe.readline() if answered else json.dumps({"error": "The local cluster does not start."})
+    if not answered:
+        place.kill()
     answer: dict[str, Any] = json.loads(line) if line else {}
     if "port" in answer:
         return

@@ -174,7 +174,8 @@ def main(argv: list[str]) -> int:
         os._exit(0)
     import uvloop
 
-    name, ready, _alive, text = argv
+    name, ready, alive, text = argv
+    os.write(int(alive), str(os.getpid()).encode("ascii"))
     place = ClusterDirectory(name)
     settings: dict[str, Any] = json.loads(text)
     idle_seconds = settings.pop("idle_seconds")

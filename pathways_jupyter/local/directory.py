@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import signal
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -101,6 +102,13 @@ class ClusterDirectory:
         finally:
             os.close(file)
         return False
+
+    def kill(self) -> None:
+        """Kills a daemon that does not answer; it holds its lock, so the process id is still its own."""
+        with contextlib.suppress(OSError, ValueError):
+            pid = int((self.path / "alive").read_text(encoding="ascii"))
+            if self.alive():
+                os.kill(pid, signal.SIGKILL)
 
     def until_dead(self) -> None:
         """Waits until no daemon holds the directory."""

@@ -20,7 +20,11 @@ class Recorder:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: OrderedDict[tuple[str, str, str], tuple[str, str]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str, str], tuple[str, str]] = OrderedDict(
+            ((each["involvedObject"]["uid"], each["reason"], each["message"]), key_of(each))
+            for each in sorted(store.list(EVENTS), key=lambda each: str(each.get("lastTimestamp") or ""))
+            if {"uid"} <= each.get("involvedObject", {}).keys() and {"reason", "message"} <= each.keys()
+        )
 
     def record(self, obj: Object, component: str, reason: str, message: str, *, warning: bool = False) -> None:
         """Writes one event about `obj`."""
@@ -62,6 +66,11 @@ class Recorder:
             _, (namespace, name) = self._known.popitem(last=False)
             with contextlib.suppress(ApiError):
                 self._store.delete(EVENTS, namespace, name)
+
+
+def key_of(event: Object) -> tuple[str, str]:
+    """An event's namespace and name."""
+    return event["metadata"]["namespace"], event["metadata"]["name"]
 
 
 def _repeat(event: Object, time: str) -> None:

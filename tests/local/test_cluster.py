@@ -250,6 +250,15 @@ def test_it_can_be_ended_while_it_starts(name):
     assert error is None or isinstance(error, LocalClusterError)
 
 
+def test_a_daemon_that_hangs_is_killed(name, monkeypatch):
+    running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=600, wait=False)
+    processes = family(running.pid)
+    os.kill(running.pid, signal.SIGSTOP)
+    monkeypatch.setattr(cluster, "_STOP_SECONDS", 0.1)
+    assert cluster.down(name)
+    assert gone(processes)
+
+
 def test_a_cluster_that_nobody_uses_ends(name):
     running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=0.2)
     assert gone(family(running.pid) if psutil.pid_exists(running.pid) else [])
