@@ -24,7 +24,7 @@ _DISCOVERY = {"nonResourceURLs": ["/api*", "/openapi*", "/version", "/healthz", 
 
 def write_kubeconfig(path: Path, api: ApiServer, *, user: str, token: str, namespace: str = "default") -> None:
     """Writes a kubeconfig with one context, readable by its owner alone."""
-    import yaml
+    import json
 
     authority = base64.b64encode(api.ca.read_bytes()).decode()
     config = {
@@ -35,7 +35,8 @@ def write_kubeconfig(path: Path, api: ApiServer, *, user: str, token: str, names
         "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": user, "namespace": namespace}}],
         "current-context": CONTEXT,
     }
-    write_private(path, yaml.safe_dump(config, sort_keys=False))
+    # JSON is YAML to everybody else, and our own loader reads it without a YAML parser.
+    write_private(path, json.dumps(config, indent=2) + "\n")
 
 
 def pod_kubeconfig(pod: Object, *, directory: Path, store: Store, api: ApiServer) -> Path | None:
