@@ -28,6 +28,7 @@ from pathways_jupyter.local.spawner import Spawner
 _log = logging.getLogger(__name__)
 
 _LOG_BYTES = 1024 * 1024
+_LOST_SECONDS = 20.0
 
 
 class Daemon:
@@ -105,11 +106,14 @@ class Daemon:
         self._ready.set()
 
     async def _watch_idleness(self) -> None:
-        """Ends the cluster once nobody has used it for long enough; looks only when that may be so."""
+        """Ends the cluster once nobody has used it for long enough, or nobody can find it any more."""
         loop = asyncio.get_running_loop()
         used = loop.time()
         while True:
-            await asyncio.sleep(max(used + self._idle_seconds - loop.time(), 0.05))
+            await asyncio.sleep(min(max(used + self._idle_seconds - loop.time(), 0.05), _LOST_SECONDS))
+            if not self._place.kubeconfig.exists():
+                self._stop("its directory was removed")
+                return
             used = max(used, self._cluster.last_used)
             if self._cluster.busy or self._waiting:
                 used = loop.time()
