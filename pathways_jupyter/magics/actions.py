@@ -40,18 +40,21 @@ def connect(connection: Connection, values: Values) -> None:
             f"This notebook is connected already (session {current.id}).",
             hint="%pathways disconnect ends it; %pathways reconnect gets a new proxy.",
         )
-    with Waiting(connection.screen) as waiting:
+
+    def begin() -> session.Connecting:
         if values.get("local"):
             waiting.enter("start the embedded cluster")
-        connecting = session.start(entry.resolve(values), connection.variables)
-        _bring_up(connection, connecting, waiting)
+        return session.start(entry.resolve(values), connection.variables)
+
+    with Waiting(connection.screen) as waiting:
+        _bring_up(connection, begin, waiting)
 
 
 def reconnect(connection: Connection, values: Values) -> None:
     """Replaces the proxy of this notebook's session."""
     current = connection.need()
     with Waiting(connection.screen) as waiting:
-        _bring_up(connection, current.reconnect(connection.variables), waiting)
+        _bring_up(connection, lambda: current.reconnect(connection.variables), waiting)
 
 
 def disconnect(connection: Connection, values: Values) -> View:
@@ -137,19 +140,19 @@ def profiles(connection: Connection, values: Values) -> View:
     return profiles_picture.view(settings.profiles(), settings.profiles_path())
 
 
-def _bring_up(connection: Connection, connecting: Any, waiting: Waiting) -> None:
+def _bring_up(connection: Connection, begin: Callable[[], session.Connecting], waiting: Waiting) -> None:
+    connecting = None
     try:
+        connecting = begin()
         waiting.follow(connecting)
         connected = connecting.session
     except KeyboardInterrupt:
-        connecting.cancel()
+        if connecting is not None:
+            connecting.cancel()
         waiting.stopped("interrupted")
         raise SessionError("Connecting was interrupted; nothing of it is left.") from None
     except PathwaysError:
         waiting.stopped("failed")
-        raise
-    except BaseException:
-        connecting.cancel()
         raise
     waiting.stop()
     connection.watch(connected, waiting.place)

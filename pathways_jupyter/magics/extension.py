@@ -6,10 +6,12 @@ On the way of every notebook that loads it, so this imports nothing that a first
 from __future__ import annotations
 
 import contextlib
+import threading
 import weakref
 from typing import Any
 
 from pathways_jupyter.commands import MAGIC
+from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.magics import colocated, completion
 from pathways_jupyter.magics.pathways import PathwaysMagics
 
@@ -46,6 +48,7 @@ class _Extension:
             shell.display_formatter.formatters[mimetype].for_type_by_name(*_SESSION, show)
         shell.events.register("pre_run_cell", self.magics.before_cell)
         shell.events.register("post_run_cell", self.magics.after_cell)
+        threading.Thread(target=_prepare, name="pathways-prepare", daemon=True).start()
 
     def undo(self, shell: Any) -> None:
         for mimetype in _SESSION_DISPLAYS:
@@ -57,6 +60,17 @@ class _Extension:
             shell.Completer.custom_matchers.remove(matcher)
         for kind, name in (("line", "pathways"), ("line", "colocated"), ("cell", "colocated")):
             shell.magics_manager.magics[kind].pop(name, None)
+        from pathways_jupyter.session import spawn
+
+        spawn.discard()
+
+
+def _prepare() -> None:
+    """Starts what a connection needs while the user still types it; whatever is wrong is told when it is used."""
+    with contextlib.suppress(PathwaysError, OSError):
+        from pathways_jupyter.session import spawn
+
+        spawn.prepare()
 
 
 def load(shell: Any) -> None:

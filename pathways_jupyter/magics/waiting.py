@@ -17,6 +17,7 @@ from pathways_jupyter.render.view import View
 
 _BLINK = 0.4
 _AGAIN = 0.5
+_LINE_AFTER = 1.0
 _LINE_AGAIN = 10.0
 
 
@@ -84,6 +85,8 @@ class Waiting:
 
     def _say(self, now: float) -> None:
         step = self._progress.steps[-1] if self._progress.steps else None
+        if now - (step.began if step else self._progress.began) < _LINE_AFTER:
+            return
         news = (step.title, step.message) if step else ("", "")
         if news != self._said or now - self._said_at > _LINE_AGAIN:
             self._said, self._said_at = news, now

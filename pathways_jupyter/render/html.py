@@ -64,7 +64,7 @@ _STYLE = """
   border: 1.5px solid var(--pw-tone); background: transparent;
 }
 .pathways-jupyter .pw-held .pw-chip { background: var(--pw-tone); }
-.pathways-jupyter .pw-slice.pw-fail .pw-chip, .pathways-jupyter .pw-host.pw-fail .pw-chip { border-style: dashed; }
+.pathways-jupyter .pw-host.pw-fail .pw-chip { border-style: dashed; }
 """.strip()
 
 

@@ -67,10 +67,17 @@ def _hosts(box: Box) -> str:
     columns = min(chips, 4) if chips != 4 else 2
     hosts = []
     for host in range(kind.hosts):
-        tone = f" pw-{Tone.FAIL}" if host in box.down else ""
+        tone = f" pw-{_host_tone(box, host)}"
         grid = '<div class="pw-chip"></div>' * chips
         hosts.append(
             f'<div class="pw-host{tone}" title="host {host}: {words.count(kind.chips_per_host, "chip")}" '
             f'style="grid-template-columns: repeat({columns}, auto)">{grid}</div>'
         )
     return f'<div class="pw-hosts" aria-hidden="true">{"".join(hosts)}</div>'
+
+
+def _host_tone(box: Box, host: int) -> Tone:
+    """A slice is down when one of its hosts is; where it is known which, only those are drawn so."""
+    if box.tone is not Tone.FAIL or not box.down:
+        return box.tone
+    return Tone.FAIL if host in box.down else Tone.NONE

@@ -31,10 +31,13 @@ entry.ask(record, lambda client, namespace: objects.delete(
 
 
 @pytest.fixture
-def connected(notebook, cluster):
-    cell = notebook.run(CONNECT)
+def connected(shared_notebook, cluster):
+    shared_notebook.displays.clear()
+    shared_notebook.seen.clear()
+    cell = shared_notebook.run(CONNECT)
     assert cell.status == "ok", cell.shown
-    return notebook
+    yield shared_notebook
+    shared_notebook.run("%pathways disconnect")
 
 
 def sessions(machine):
@@ -120,25 +123,22 @@ def test_a_second_connect_says_what_to_do_instead(connected):
     assert "%pathways disconnect" in again.shown
 
 
-def test_interrupting_a_connect_that_waits_leaves_nothing(connected, machine, cluster):
+def test_interrupting_a_connect_that_waits_leaves_nothing(connected, notebook, machine, cluster):
     from_cell = f"import os\nos.environ['KUBECONFIG'] = {str(cluster)!r}"
-    other = type(connected)(machine)
-    try:
-        other.run(from_cell)
-        refused = other.run("%load_ext pathways_jupyter\n%pathways connect --tpu tpuv6e:2x2=1")
-        assert refused.error == "CapacityError"
-        assert "holds 2" in refused.shown
-        seen = len(other.seen)
-        request = other.begin("%pathways connect --tpu tpuv6e:2x2=1 --wait")
-        other.wait_for("holds 2", since=seen)
-        other.manager.interrupt_kernel()
-        cell = other.finish(request)
-        assert (cell.error, len(cell.shown.splitlines())) == ("SessionError", 1)
-        assert len(sessions(machine)) == 1
-        seen = len(other.seen)
-        request = other.begin("%pathways connect --tpu tpuv6e:2x2=1 --wait")
-        other.wait_for("holds 2", since=seen)
-        connected.run("%pathways disconnect")
-        assert other.finish(request).status == "ok"
-    finally:
-        other.close()
+    other = notebook
+    other.run(from_cell)
+    refused = other.run("%load_ext pathways_jupyter\n%pathways connect --tpu tpuv6e:2x2=1")
+    assert refused.error == "CapacityError"
+    assert "holds 2" in refused.shown
+    seen = len(other.seen)
+    request = other.begin("%pathways connect --tpu tpuv6e:2x2=1 --wait")
+    other.wait_for("holds 2", since=seen)
+    other.manager.interrupt_kernel()
+    cell = other.finish(request)
+    assert (cell.error, len(cell.shown.splitlines())) == ("SessionError", 1)
+    assert len(sessions(machine)) == 1
+    seen = len(other.seen)
+    request = other.begin("%pathways connect --tpu tpuv6e:2x2=1 --wait")
+    other.wait_for("holds 2", since=seen)
+    connected.run("%pathways disconnect")
+    assert other.finish(request).status == "ok"
