@@ -14,7 +14,7 @@ import logging.handlers
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,8 @@ class Daemon:
         )
         warm.start()
         cold.start()
-        from pathways_jupyter.local.running import RunningCluster
+        with _without_certificates():
+            from pathways_jupyter.local.running import RunningCluster
 
         self._cluster = RunningCluster(place.path, shape, cold=cold, warm=warm)
         self._stopping = asyncio.Event()
@@ -166,6 +167,19 @@ class Daemon:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("A part of the cluster failed.", exc_info=error)
+
+
+@contextlib.contextmanager
+def _without_certificates() -> Iterator[None]:
+    """Spares the HTTP library the system's certificates, which it reads when imported; nobody here is its client."""
+    before = os.environ.get("SSL_CERT_FILE")
+    os.environ["SSL_CERT_FILE"] = os.devnull
+    try:
+        yield
+    finally:
+        del os.environ["SSL_CERT_FILE"]
+        if before is not None:
+            os.environ["SSL_CERT_FILE"] = before
 
 
 def main(argv: list[str]) -> int:
