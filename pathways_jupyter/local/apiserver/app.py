@@ -62,7 +62,7 @@ class ApiServer:
         """Requests under way, watches and tunnels among them, that are not pods' own."""
         self.last_used = 0.0
         """When one began or ended last, on the event loop's clock."""
-        self._upgraded: set[asyncio.StreamWriter] = set()
+        self._upgraded: set[asyncio.Transport] = set()
         self.in_use = 0
         """Requests of people that are being answered now, watches and tunnels included; those of pods do not count."""
         self.last_used = 0.0
@@ -116,7 +116,7 @@ class ApiServer:
         try:
             connections = self._connections
             self._listener = await loop.create_server(
-                lambda: Door(connections, self._serve_spdy, self._waiting, shut=lambda: self._shut),
+                lambda: Door(connections, Pods.takes_over, self._serve_upgrade, self._waiting, shut=lambda: self._shut),
                 "127.0.0.1",
                 self._port,
                 ssl=context,
@@ -137,7 +137,7 @@ class ApiServer:
         self._shut = True
         self._listener.close()
         transports = [each.transport for each in self._connections.connections]
-        for transport in [*transports, *self._waiting, *(each.transport for each in self._upgraded)]:
+        for transport in [*transports, *self._waiting, *self._upgraded]:
             if transport is not None:
                 cast("asyncio.Transport", transport).abort()
         for task in list(self._answering):
@@ -167,26 +167,26 @@ class ApiServer:
         finally:
             self._answering.discard(task)
 
-    async def _serve_spdy(self, head: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_upgrade(self, head: Head, transport: asyncio.Transport, rest: bytes) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._answering.add(task)
-        self._upgraded.add(writer)
+        self._upgraded.add(transport)
         try:
             user = self._users.who(head.headers.get("Authorization", ""))
             if user is None:
                 raise status.unauthorized()
             route = find_route(self._store.resources, head.method, head.path, head.query)
             if route is None or route.subresource not in CONNECTS:
-                raise status.bad_request("only exec and port-forward can be upgraded to SPDY")
+                raise status.bad_request("only exec and port-forward can be upgraded")
             self._authorize(user, route)
-            with self._in_use():
-                await self._pods.serve_spdy(head, route, reader, writer)
+            with contextlib.nullcontext() if SERVICE_ACCOUNTS in user.groups else self._in_use():
+                await self._pods.serve_upgrade(head, route, transport, rest)
         except StatusError as error:
-            writer.write(refuse_upgrade(error))
+            transport.write(refuse_upgrade(error))
         finally:
             self._answering.discard(task)
-            self._upgraded.discard(writer)
+            self._upgraded.discard(transport)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         user = self._users.who(request.headers.get("Authorization", ""))

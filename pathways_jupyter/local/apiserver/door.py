@@ -1,6 +1,7 @@
-"""Who gets a new connection: the HTTP server, or, when its first request asks for SPDY, the older upgrade.
+"""Who gets a new connection: the HTTP server, or whoever serves the upgrade that its first request asks for.
 
-HTTP libraries know no upgrade but WebSocket's, so the choice is made before they see the first byte.
+HTTP libraries know no upgrade but WebSocket's, and theirs is slow for tunnels; so the choice is made before they see
+the first byte.
 """
 
 from __future__ import annotations
@@ -24,15 +25,21 @@ _METHODS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ", b"OPTIO
 
 @dataclass(frozen=True)
 class Head:
-    """The head of a request that asks for SPDY."""
+    """The head of a request that asks for an upgrade."""
 
     method: str
     path: str
     query: MultiDict[str]
     headers: CIMultiDict[str]
 
+    @property
+    def upgrade(self) -> str:
+        """The protocol that it asks for, in lower case; empty for none."""
+        return self.headers.get("Upgrade", "").lower()
 
-SpdyHandler = Callable[[Head, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+UpgradeHandler = Callable[[Head, asyncio.Transport, bytes], Awaitable[None]]
+"""Gets a request, its connection, which is paused, and what came after the head."""
 
 
 class Door(asyncio.Protocol):
@@ -40,7 +47,8 @@ class Door(asyncio.Protocol):
 
     Args:
       server: Takes what is plain HTTP.
-      on_spdy: Takes what asks for SPDY.
+      takes: Whether a request is for `on_upgrade`.
+      on_upgrade: Takes over the connection of such a request.
       waiting: Where connections are listed that nobody has taken yet.
       shut: Whether the server has stopped: a connection whose TLS handshake was still under way then is dropped.
     """
@@ -48,14 +56,16 @@ class Door(asyncio.Protocol):
     def __init__(
         self,
         server: web.Server,
-        on_spdy: SpdyHandler,
+        takes: Callable[[Head], bool],
+        on_upgrade: UpgradeHandler,
         waiting: set[asyncio.BaseTransport],
         *,
         shut: Callable[[], bool],
     ) -> None:
         self._shut = shut
         self._server = server
-        self._on_spdy = on_spdy
+        self._takes = takes
+        self._on_upgrade = on_upgrade
         self._waiting = waiting
         self._transport: asyncio.Transport | None = None
         self._head = b""
@@ -75,17 +85,17 @@ class Door(asyncio.Protocol):
             self._waiting.discard(self._transport)
 
     def data_received(self, data: bytes) -> None:
-        """Decides as soon as the head is complete, or cannot be one that asks for SPDY."""
+        """Decides as soon as the head is complete, or cannot be one at all."""
         self._head += data
         end = self._head.find(b"\r\n\r\n")
         if not self._head.startswith(_METHODS) and not any(each.startswith(self._head) for each in _METHODS):
             self._hand_on()
         elif end >= 0:
             head = _read_head(self._head[:end])
-            if head is None or not head.headers.get("Upgrade", "").lower().startswith("spdy/"):
-                self._hand_on()
-            else:
+            if head is not None and self._takes(head):
                 self._upgrade(head, self._head[end + 4 :])
+            else:
+                self._hand_on()
         elif len(self._head) > _LONGEST_HEAD:
             self._hand_on()
 
@@ -98,21 +108,27 @@ class Door(asyncio.Protocol):
 
     def _upgrade(self, head: Head, rest: bytes) -> None:
         transport = self._taken()
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=4 * CHUNK, loop=loop)
-        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
-        if rest:
-            protocol.data_received(rest)
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        task = asyncio.ensure_future(self._on_spdy(head, reader, writer))
+        transport.pause_reading()
+        task = asyncio.ensure_future(self._on_upgrade(head, transport, rest))
         task.add_done_callback(lambda _: transport.close())
 
     def _taken(self) -> asyncio.Transport:
         assert self._transport is not None
         self._waiting.discard(self._transport)
         return self._transport
+
+
+def open_streams(transport: asyncio.Transport, rest: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Takes a paused connection over as a pair of streams; `rest` is what came already."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=4 * CHUNK, loop=loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    transport.set_protocol(protocol)
+    protocol.connection_made(transport)
+    if rest:
+        protocol.data_received(rest)
+    transport.resume_reading()
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 def accept_upgrade(protocol: str) -> bytes:

@@ -13,8 +13,7 @@ from aiohttp import web
 
 from pathways_jupyter.local.apiserver import bodies, status
 from pathways_jupyter.local.apiserver.columns import seconds_of
-from pathways_jupyter.local.apiserver.door import Head, accept_upgrade
-from pathways_jupyter.local.apiserver.portforward import forward_ports
+from pathways_jupyter.local.apiserver.door import Head, accept_upgrade, open_streams
 from pathways_jupyter.local.apiserver.remotecommand import attach_over_websocket, exec_over_websocket, read_command
 from pathways_jupyter.local.apiserver.resources import PODS, Object
 from pathways_jupyter.local.apiserver.route import Route, flag, number
@@ -24,6 +23,7 @@ from pathways_jupyter.local.apiserver.spdyexec import exec_over_spdy
 from pathways_jupyter.local.apiserver.spdyforward import PROTOCOL as FORWARD_PROTOCOL
 from pathways_jupyter.local.apiserver.spdyforward import TUNNEL_PROTOCOL, forward_over_spdy, forward_over_websocket
 from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.apiserver.tunnel import open_tunnel
 
 _REFUSAL_SECONDS = 0.05
 """How long a log that is to be followed may take to refuse; one that is empty yet says nothing at all."""
@@ -75,23 +75,38 @@ class Pods:
         if request.headers.get("Upgrade", "").lower() != "websocket":
             raise status.bad_request("unable to upgrade: this path needs a WebSocket or SPDY connection")
         if route.subresource == "portforward":
-            if TUNNEL_PROTOCOL in request.headers.get("Sec-WebSocket-Protocol", ""):
-                return await forward_over_websocket(request, self._runtime, pod)
-            return await forward_ports(request, self._runtime, pod)
+            return await forward_over_websocket(request, self._runtime, pod)
         target = self.target(request.query, pod)
         if route.subresource == "attach":
             return await attach_over_websocket(request, self._runtime, target.uid, target.container)
         return await exec_over_websocket(request, self._runtime, target.uid, target.container)
 
-    async def serve_spdy(
-        self, head: Head, route: Route, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        """Serves a request that asks for SPDY, on its connection.
+    @staticmethod
+    def takes_over(head: Head) -> bool:
+        """Whether a request's connection is served here from its first byte on: SPDY, and tunnels for ports."""
+        if head.upgrade.startswith("spdy/"):
+            return True
+        tunnel = TUNNEL_PROTOCOL not in head.headers.get("Sec-WebSocket-Protocol", "")
+        return head.upgrade == "websocket" and head.path.endswith("/portforward") and tunnel
+
+    async def serve_upgrade(self, head: Head, route: Route, transport: asyncio.Transport, rest: bytes) -> None:
+        """Serves a request on the connection that it came on, which is paused.
+
+        Args:
+          rest: What came after the request's head.
 
         Raises:
           StatusError: It cannot be done; nothing was sent yet.
         """
         pod = self.pod(route)
+        if head.upgrade == "websocket":
+            await open_tunnel(head, transport, rest, self._runtime, pod).run()
+        else:
+            await self._serve_spdy(head, route, pod, transport, rest)
+
+    async def _serve_spdy(
+        self, head: Head, route: Route, pod: Object, transport: asyncio.Transport, rest: bytes
+    ) -> None:
         offered = [
             name.strip() for each in head.headers.getall("X-Stream-Protocol-Version", []) for name in each.split(",")
         ]
@@ -101,11 +116,12 @@ class Pods:
                 f"unable to upgrade: {route.subresource} speaks {protocol or 'no SPDY'}, not {offered}"
             )
         if protocol == FORWARD_PROTOCOL:
-            writer.write(accept_upgrade(protocol))
-            await forward_over_spdy(reader, writer, self._runtime, pod)
+            transport.write(accept_upgrade(protocol))
+            await forward_over_spdy(*open_streams(transport, rest), self._runtime, pod)
             return
         target, command = self.target(head.query, pod), read_command(head.query)
-        writer.write(accept_upgrade(protocol))
+        transport.write(accept_upgrade(protocol))
+        reader, writer = open_streams(transport, rest)
         await exec_over_spdy(reader, writer, self._runtime, target.uid, target.container, command)
 
     def pod(self, route: Route) -> Object:

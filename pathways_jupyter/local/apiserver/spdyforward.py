@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from pathways_jupyter.local.apiserver.channels import CHUNK, open_channels
-from pathways_jupyter.local.apiserver.portforward import refusal_text
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.spdy import SpdyConnection, SpdyError, SpdyStream
+from pathways_jupyter.local.apiserver.tunnel import refusal_text
 
 PROTOCOL = "portforward.k8s.io"
 TUNNEL_PROTOCOL = "SPDY/3.1+portforward.k8s.io"
