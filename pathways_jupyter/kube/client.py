@@ -321,7 +321,7 @@ class Client:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self._patience if patience is None else patience)
         pause = _FIRST_PAUSE_SECONDS
-        renewed = False
+        renewed = tried = False
         while True:
             try:
                 return await attempt()
@@ -333,7 +333,8 @@ class Client:
                 if not self._known or loop.time() >= deadline:
                     raise
             except ConnectionLost:
-                if not again or loop.time() >= deadline:
+                # A server that never answered gets a second chance, and no more.
+                if not again or loop.time() >= deadline or (tried and not self._known):
                     raise
             except ApiError as error:
                 if error.status == 401 and not renewed and await self.cluster.credentials.renew():
@@ -341,6 +342,7 @@ class Client:
                     continue
                 if error.status not in _BUSY or loop.time() >= deadline:
                     raise
+            tried = True
             await asyncio.sleep(pause * random.uniform(0.75, 1.25))
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 

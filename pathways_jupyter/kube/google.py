@@ -24,6 +24,8 @@ _ENDPOINT = "https://container.googleapis.com/"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _LOGIN = "Run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a service account's file."
 _TIMEOUT_SECONDS = 20.0
+# The package refreshes what has expired whenever it is asked; this is how often it is.
+_LEGACY_SECONDS = 600.0
 
 
 def find(cluster: str, project: str, region: str) -> Cluster:
@@ -95,8 +97,10 @@ def legacy_provider(context: str, kubeconfig: Path, *, hint: str) -> Renewable:
         except Exception as error:
             # Its loaders raise whatever their own dependencies raise.
             raise ClusterError(f"The credentials of context {context} cannot be used: {error}.", hint=hint) from error
-        value = configuration.get_api_key_with_prefix("authorization") or ""
-        return str(value).removeprefix("Bearer "), time.time() + 600
+        value = configuration.get_api_key_with_prefix("BearerToken", "authorization")
+        if not value:
+            raise ClusterError(f"The credentials of context {context} give no token.", hint=hint)
+        return str(value).removeprefix("Bearer "), time.time() + _LEGACY_SECONDS
 
     return Renewable(fetch, hint=hint)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,8 +25,6 @@ _DISCOVERY = {"nonResourceURLs": ["/api*", "/openapi*", "/version", "/healthz", 
 
 def write_kubeconfig(path: Path, api: ApiServer, *, user: str, token: str, namespace: str = "default") -> None:
     """Writes a kubeconfig with one context, readable by its owner alone."""
-    import json
-
     authority = base64.b64encode(api.ca.read_bytes()).decode()
     config = {
         "apiVersion": "v1",

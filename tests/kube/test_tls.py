@@ -1,0 +1,175 @@
+"""Client certificates, and the pod's own credentials, against servers that really check them."""
+
+import asyncio
+import base64
+import contextlib
+import datetime
+import ipaddress
+import json
+import ssl
+import stat
+import sys
+import time
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from pathways_jupyter.errors import ClusterError
+from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube.client import Client
+
+
+class Authority:
+    """Signs certificates for one test session."""
+
+    def __init__(self):
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.certificate = self._build("ca", self.key, ca=True)
+
+    def _build(self, name, key, *, ca=False):
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ca")])
+        now = datetime.datetime.now(datetime.UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(issuer)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+        )
+        if not ca:
+            address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+            builder = builder.add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        return builder.sign(self.key, hashes.SHA256())
+
+    @property
+    def pem(self):
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    def sign(self, name):
+        """Certificate and key as PEM."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return self._build(name, key).public_bytes(serialization.Encoding.PEM), private
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return Authority()
+
+
+@contextlib.asynccontextmanager
+async def server(authority, directory):
+    """Answers each request with the name in the client's certificate, and speaks to nobody without one."""
+    certificate, key = authority.sign("server")
+    for name, content in [("ca.crt", authority.pem), ("server.pem", certificate + key)]:
+        (directory / name).write_bytes(content)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=directory / "ca.crt")
+    context.load_cert_chain(directory / "server.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+
+    async def answer(reader, writer):
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                subject = dict(pair for (pair,) in writer.get_extra_info("peercert")["subject"])
+                body = json.dumps({"you": subject["commonName"]}).encode()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        writer.close()
+
+    listener = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+    yield f"https://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    listener.close()
+
+
+def load(directory, url, authority, user):
+    path = directory / "config"
+    data = base64.b64encode(authority.pem).decode()
+    path.write_text(
+        json.dumps(
+            {
+                "current-context": "x",
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": {"server": url, "certificate-authority-data": data}}],
+                "users": [{"name": "u", "user": user}],
+            }
+        )
+    )
+    return Client(auth.load(str(path)))
+
+
+@pytest.mark.parametrize("inline", [True, False])
+async def test_a_client_certificate_is_shown(authority, tmp_path, inline):
+    certificate, key = authority.sign("jane")
+    if inline:
+        encoded = [base64.b64encode(part).decode() for part in (certificate, key)]
+        user = {"client-certificate-data": encoded[0], "client-key-data": encoded[1]}
+    else:
+        (tmp_path / "jane.crt").write_bytes(certificate)
+        (tmp_path / "jane.key").write_bytes(key)
+        user = {"client-certificate": "jane.crt", "client-key": "jane.key"}
+    async with server(authority, tmp_path) as url, load(tmp_path, url, authority, user) as client:
+        assert await client.get("/") == {"you": "jane"}
+
+
+async def test_a_plugins_certificate_is_shown(authority, tmp_path):
+    certificate, key = (part.decode() for part in authority.sign("robot"))
+    status = {"clientCertificateData": certificate, "clientKeyData": key}
+    plugin = tmp_path / "plugin"
+    plugin.write_text(f"#!{sys.executable}\nprint({json.dumps({'status': status})!r})")
+    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin"}}
+    async with server(authority, tmp_path) as url, load(tmp_path, url, authority, user) as client:
+        assert await client.get("/") == {"you": "robot"}
+
+
+async def test_a_server_that_wants_a_certificate_is_not_asked_for_ever(authority, tmp_path):
+    async with server(authority, tmp_path) as url, load(tmp_path, url, authority, {}) as client:
+        client._patience = 1e6
+        with pytest.raises(ClusterError):
+            await client.get("/")
+
+
+async def test_a_pods_own_credentials_open_its_cluster(bench, tmp_path):
+    directory = tmp_path / "serviceaccount"
+    directory.mkdir()
+    (directory / "ca.crt").write_bytes(bench.server.ca.read_bytes())
+    (directory / "token").write_text(bench.server.add_token("system:serviceaccount:research:default"))
+    (directory / "namespace").write_text("research\n")
+    environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(bench.server.port)}
+    cluster = auth.in_cluster(environ, directory=directory)
+    assert cluster.namespace == "research"
+    async with Client(cluster) as client:
+        assert await objects.get(client, objects.NAMESPACES, "default")
+
+
+async def test_an_older_kind_of_login_goes_through_the_kubernetes_package(tmp_path):
+    """An OIDC token that has not expired; the package reads it, and nothing is written back."""
+    parts = ({"alg": "none"}, {"exp": int(time.time()) + 3600})
+    claims = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
+    token = ".".join([*claims, "signature"])
+    path = tmp_path / "config"
+    provider = {"name": "oidc", "config": {"id-token": token, "idp-issuer-url": "https://issuer.example"}}
+    path.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "x",
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": {"server": "https://x.example"}}],
+                "users": [{"name": "u", "user": {"auth-provider": provider}}],
+            }
+        )
+    )
+    before = path.read_bytes()
+    cluster = await asyncio.to_thread(auth.load, str(path))
+    assert await cluster.credentials.authorization() == f"Bearer {token}"
+    assert path.read_bytes() == before
