@@ -134,15 +134,16 @@ class Hub:
                 async for line in lines:
                     yield line
 
-    def kernel_ended(self, kernel_id: str) -> None:
+    def kernel_ended(self, kernel_id: str) -> asyncio.Task[None]:
         """Sees to it that nothing is left of a kernel's sessions, should their supervisors not do so."""
-        self.spawn(self._sweep_kernel(kernel_id))
+        return self.spawn(self._sweep_kernel(kernel_id))
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Runs `work` beside everything else; what it raises is logged."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
     async def close(self) -> None:
         """Ends everything."""

@@ -99,15 +99,27 @@ async def _cluster(scope: Scope) -> Cluster:
     if scope.gke:
         project, region, name = scope.gke.split("/")
         return await asyncio.to_thread(load, cluster=name, project=project, region=region)
-    if scope.kubeconfig or not scope.local:
-        environ = {**os.environ, "KUBECONFIG": scope.kubeconfig} if scope.kubeconfig else None
-        return load(context=scope.context, environ=environ)
-    from pathways_jupyter.local import cluster
-
-    running = await asyncio.to_thread(cluster.find)
-    if running is None:
+    if scope.kubeconfig:
+        return load(context=scope.context, environ={**os.environ, "KUBECONFIG": scope.kubeconfig})
+    embedded = await asyncio.to_thread(_embedded) if scope.local or not scope.context else None
+    if scope.local and embedded is None:
         raise LocalClusterError(
             "The embedded cluster does not run.",
             hint="%pathways connect --local starts it, and so does pathways-jupyter local up.",
         )
-    return load(str(running.kubeconfig), running.context)
+    if scope.local and embedded is not None:
+        return embedded
+    try:
+        return load(context=scope.context)
+    except ConfigError:
+        # Nothing was asked for and nothing is set up: the cluster that runs here is then what is meant.
+        if embedded is None:
+            raise
+        return embedded
+
+
+def _embedded() -> Cluster | None:
+    from pathways_jupyter.local import cluster
+
+    running = cluster.find()
+    return None if running is None else load(str(running.kubeconfig), running.context)

@@ -79,7 +79,7 @@ class UpdatesHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):  # type:
             self._leave()
             self._scope = scope
             problem = {"message": str(error), "hint": error.hint}
-            self._tell({"type": "hearing", "hearing": "failed", "problem": problem})
+            self._tell({"type": "hearing", "hearing": "failed", "problem": problem, "place": ""})
             return
         if asked != self._asked or self.ws_connection is None:
             return

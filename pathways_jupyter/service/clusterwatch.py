@@ -44,21 +44,26 @@ class ClusterWatch:
 
     Args:
       cluster: Where to look; its namespace is the one that is watched.
+
+    Attributes:
+      closed: Set once nothing is watched any more.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self.closed = asyncio.Event()
+        self._me = label_value(current_user())
         self._listeners: set[Listener] = set()
         self._objects: dict[Resource, dict[str, Object]] = {}
         self._synced: set[Resource] = set()
         self._placements: dict[str, Placement] = {}
         self._following: dict[str, asyncio.Task[None]] = {}
         self._tables: Tables = EMPTY
-        self._hearing: dict[str, Any] = {"type": "hearing", "hearing": "loading", "problem": None}
+        self._hearing: dict[str, Any] = {}
+        self._hear("loading", None)
         self._dirty = asyncio.Event()
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._me = label_value(current_user())
 
     @property
     def looked_at(self) -> bool:
@@ -99,6 +104,7 @@ class ClusterWatch:
                     await task
         self._following.clear()
         self._task = None
+        self.closed.set()
 
     async def _run(self) -> None:
         while True:
@@ -201,7 +207,8 @@ class ClusterWatch:
 
     def _hear(self, hearing: str, error: PathwaysError | None) -> None:
         problem = {"message": str(error), "hint": error.hint} if error is not None else None
-        said = {"type": "hearing", "hearing": hearing, "problem": problem}
+        place = f"{self.cluster.name} / {self.cluster.namespace}"
+        said = {"type": "hearing", "hearing": hearing, "problem": problem, "place": place}
         if said != self._hearing:
             self._hearing = said
             self._tell(said)

@@ -23,6 +23,7 @@ export function SlicesSection(props: { model: Model; actions: IActions; trans: I
   const slices = model.cluster?.rows('slices') ?? [];
   return (
     <div ref={box}>
+      {model.cluster?.place && <p className="pw-muted">{trans.__('in %1', model.cluster.place)}</p>}
       <ClusterState model={model} trans={trans} empty={slices.length ? '' : trans.__('There are no slices here.')} />
       {slices.length > 0 && (
         <>

@@ -11,6 +11,7 @@ export class Cluster {
 
   hearing: Hearing = 'loading';
   problem: IProblem | null = null;
+  place = '';
 
   rows<T extends TableName>(table: T): Rows<ITables[T]> {
     let sorted = this._sorted[table] as Rows<ITables[T]> | undefined;

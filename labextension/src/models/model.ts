@@ -106,6 +106,7 @@ export class Model {
         if (this.cluster && sameScope(message.scope, this.cluster.scope)) {
           this.cluster.hearing = message.hearing;
           this.cluster.problem = message.problem;
+          this.cluster.place = message.place;
           this._changed.emit('cluster');
         }
         break;

@@ -156,7 +156,14 @@ export type Message =
       readonly news: boolean;
       readonly events: readonly IEvent[];
     }
-  | { readonly type: 'hearing'; readonly scope: IScope; readonly hearing: Hearing; readonly problem: IProblem | null }
+  | {
+      readonly type: 'hearing';
+      readonly scope: IScope;
+      readonly hearing: Hearing;
+      readonly problem: IProblem | null;
+      /** Cluster and namespace, as people call them. */
+      readonly place: string;
+    }
   | {
       readonly type: 'tables';
       readonly scope: IScope;

@@ -1,0 +1,45 @@
+/** A real JupyterLab on the embedded cluster, in the browser that the system has. */
+const base = require('@jupyterlab/galata/lib/playwright-config');
+
+const PORT = Number(process.env.PATHWAYS_UI_PORT || 8931);
+const kind = process.argv.includes('bench') ? 'bench' : '';
+const flags = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync'
+];
+const server = (port, what) => ({
+  command: `python start.py ${port} ${what}`,
+  url: `http://127.0.0.1:${port}/lab`,
+  timeout: 120_000,
+  reuseExistingServer: true,
+  gracefulShutdown: { signal: 'SIGTERM', timeout: 20_000 }
+});
+
+module.exports = {
+  ...base,
+  timeout: 400_000,
+  expect: { timeout: 60_000 },
+  retries: 0,
+  workers: 1,
+  reporter: [['list']],
+  use: {
+    ...base.use,
+    baseURL: `http://127.0.0.1:${PORT}`,
+    video: 'off',
+    trace: 'off',
+    viewport: { width: 1280, height: 800 },
+    launchOptions: { executablePath: process.env.PATHWAYS_UI_BROWSER || '/usr/bin/chromium', args: flags }
+  },
+  projects: [
+    { name: 'sidebar', testMatch: /.*\.spec\.ts/ },
+    { name: 'bench', testMatch: /.*\.bench\.ts/ }
+  ],
+  webServer: kind
+    ? [server(PORT, kind)]
+    : [server(PORT, ''), server(PORT + 1, 'without')]
+};

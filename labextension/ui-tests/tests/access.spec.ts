@@ -1,0 +1,94 @@
+/** For everybody: keyboard alone, screen readers, and all themes. */
+import * as path from 'path';
+
+import { IJupyterLabPageFixture } from '@jupyterlab/galata';
+
+import { expect, openPanel, slice, test } from './helpers';
+
+const AXE = require.resolve('axe-core/axe.min.js');
+const IMAGES = process.env.PATHWAYS_UI_IMAGES || path.join(__dirname, '..', 'test-results');
+
+async function faults(page: IJupyterLabPageFixture, selector: string): Promise<string[]> {
+  await page.addScriptTag({ path: AXE });
+  return page.evaluate(async where => {
+    const result = await (window as any).axe.run(where, { resultTypes: ['violations'] });
+    return result.violations
+      .filter((each: any) => ['serious', 'critical'].includes(each.impact))
+      .map((each: any) => `${each.id}: ${each.nodes.map((node: any) => node.html).join(' | ')}`);
+  }, selector);
+}
+
+for (const theme of ['JupyterLab Light', 'JupyterLab Dark', 'JupyterLab Dark High Contrast']) {
+  test(`axe finds no serious fault in the panel and the dialog (${theme})`, async ({ page }) => {
+    await page.theme.setTheme(theme);
+    await page.notebook.createNew();
+    const panel = await openPanel(page);
+    await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
+    await panel.getByRole('button', { name: 'Jobs' }).click();
+    await expect(panel.locator('[data-section="jobs"]')).toContainText('JobSet');
+    expect(await faults(page, '#pathways-jupyter-panel')).toEqual([]);
+    await panel.getByRole('button', { name: 'Connect…' }).click();
+    const dialog = page.getByRole('dialog');
+    await expect(dialog.getByLabel('Slice type')).toContainText('free');
+    expect(await faults(page, '.jp-Dialog-content')).toEqual([]);
+    await page.screenshot({ path: path.join(IMAGES, `connect-${theme.replace(/\W+/g, '-').toLowerCase()}.png`) });
+    await dialog.getByRole('button', { name: 'Cancel' }).click();
+  });
+}
+
+test('the keyboard alone reaches everything in the panel', async ({ page }) => {
+  await page.notebook.createNew();
+  await page.keyboard.press('Control+Shift+c');
+  await page.keyboard.type('Show Pathways');
+  await page.keyboard.press('Enter');
+  const panel = page.locator('#pathways-jupyter-panel');
+  await expect(panel).toBeVisible();
+  await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
+  await page.evaluate(() => window.jupyterapp.commands.execute('pathways-jupyter:show-panel'));
+
+  const wanted = await panel.getByRole('button').evaluateAll(all => all.filter(each => !(each as HTMLButtonElement).disabled).length);
+  const reached = new Set<string>();
+  for (let step = 0; step < wanted + 5; step++) {
+    const name = await page.evaluate(() => {
+      const active = document.activeElement as HTMLElement;
+      return active.closest('#pathways-jupyter-panel') ? active.getAttribute('aria-label') || active.textContent : '';
+    });
+    if (name) {
+      reached.add(name);
+    }
+    await page.keyboard.press('Tab');
+  }
+  expect(reached.size).toBe(wanted);
+
+  // And back, into the dialog, through it, and out.
+  await panel.getByRole('button', { name: 'Connect…' }).focus();
+  await page.keyboard.press('Enter');
+  const dialog = page.getByRole('dialog');
+  await expect(dialog).toBeVisible();
+  await page.keyboard.press('Escape');
+  await expect(dialog).toHaveCount(0);
+});
+
+test('a hidden panel is silent for a minute', async ({ page }) => {
+  test.setTimeout(200_000);
+  const panel = await openPanel(page);
+  await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
+  const sent: string[] = [];
+  page.on('request', request => request.url().includes('pathways-jupyter') && sent.push(request.url()));
+  await page.evaluate(() => {
+    const send = WebSocket.prototype.send;
+    (window as any).frames_sent = [];
+    WebSocket.prototype.send = function (data) {
+      if (this.url.includes('pathways-jupyter')) {
+        (window as any).frames_sent.push(String(data));
+      }
+      return send.call(this, data);
+    };
+  });
+  await page.sidebar.openTab('filebrowser');
+  await expect(panel).toBeHidden();
+  await page.waitForTimeout(60_000);
+  // The one frame says that nobody looks any more.
+  expect(await page.evaluate(() => (window as any).frames_sent)).toEqual(['{"type":"look","scope":null}']);
+  expect(sent).toEqual([]);
+});

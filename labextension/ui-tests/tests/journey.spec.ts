@@ -1,0 +1,71 @@
+import { connect, disconnectAll, expect, kubectl, openPanel, section, slice, start, test } from './helpers';
+
+test.describe.configure({ mode: 'serial' });
+
+test('a notebook connects through the dialog, sees a slice go down and heal, and disconnects while a cell runs', async ({ page }) => {
+  await page.notebook.createNew();
+  const panel = await openPanel(page);
+  await connect(page, panel);
+  await expect(panel.locator('.pw-session')).toContainText('2 × tpuv6e:2x2');
+  await expect(slice(panel, 0)).toHaveClass(/pw-mine/);
+  await expect(slice(panel, 1)).toHaveClass(/pw-mine/);
+  await expect(page.locator('.jp-CodeCell').first()).toContainText('%pathways connect --local');
+  await expect(page.locator('#jp-main-statusbar')).toContainText('TPU: Connected');
+
+  // It heals within a fraction of a second: what it was in between is written down as it happens.
+  await page.evaluate(() => {
+    const seen: string[] = ((window as any).seen = []);
+    const map = document.querySelector('#pathways-jupyter-panel')!;
+    const look = () => {
+      const health = map.querySelector('.pw-slice[data-slice$="/1"]')?.getAttribute('data-health') ?? '';
+      if (health !== seen[seen.length - 1]) {
+        seen.push(health);
+      }
+    };
+    new MutationObserver(look).observe(map, { subtree: true, childList: true, attributes: true });
+    look();
+  });
+  const worker = kubectl('get', 'pods', '-o', 'name').split('\n').find(name => name.includes('-worker-1-'))!;
+  kubectl('delete', worker, '--wait=false');
+  await expect(section(panel, 'events').locator('[data-kind="slice-down"]').first()).toBeVisible();
+  await expect(section(panel, 'events').locator('[data-kind="slice-healed"]').first()).toBeVisible();
+  await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
+  const seen: string[] = await page.evaluate(() => (window as any).seen);
+  expect(seen.length).toBeGreaterThanOrEqual(3);
+  expect(seen[seen.length - 1]).toBe('ready');
+  await expect(page.locator('.Toastify')).toContainText('lice 1');
+
+  await start(page, 'import time; time.sleep(600)');
+  await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'busy');
+  await disconnectAll(page, panel);
+  await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'busy');
+  expect(kubectl('get', 'jobs', '-l', 'pathways-jupyter/session', '-o', 'name')).toBe('');
+  await page.menu.clickMenuItem('Kernel>Interrupt Kernel');
+});
+
+test('a session outlives a page that is loaded again, and ends with its kernel’s restart', async ({ page }) => {
+  await page.notebook.createNew();
+  const panel = await openPanel(page);
+  await connect(page, panel);
+  await page.notebook.save();
+  await page.reload({ waitForIsReady: false });
+  await page.locator('#jupyterlab-splash').waitFor({ state: 'detached' });
+  await expect(panel).toBeVisible();
+  await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected');
+  await page.evaluate(() => window.jupyterapp.commands.execute('kernelmenu:restart'));
+  await page.getByRole('dialog').getByRole('button', { name: 'Restart' }).click();
+  await expect(panel.locator('.pw-session')).toHaveCount(0, { timeout: 60_000 });
+  await expect.poll(() => kubectl('get', 'jobs', '-l', 'pathways-jupyter/session', '-o', 'name')).toBe('');
+  await expect(slice(panel, 0)).toHaveClass(/pw-free/);
+});
+
+test('the Running panel lists a session, and ends it', async ({ page }) => {
+  await page.notebook.createNew();
+  const panel = await openPanel(page);
+  await connect(page, panel, 1);
+  await page.sidebar.openTab('jp-running-sessions');
+  const item = page.locator('.jp-RunningSessions-section', { hasText: 'Pathways sessions' }).locator('.jp-RunningSessions-item').first();
+  await item.hover();
+  await item.locator('.jp-RunningSessions-itemShutdown').click();
+  await expect.poll(() => kubectl('get', 'jobs', '-l', 'pathways-jupyter/session', '-o', 'name'), { timeout: 30_000 }).toBe('');
+});

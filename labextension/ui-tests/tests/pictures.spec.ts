@@ -1,0 +1,29 @@
+/** The pictures in docs/images: taken here, looked at by people, and kept when PATHWAYS_UI_IMAGES says where. */
+import * as path from 'path';
+
+import { connect, disconnectAll, expect, kubectl, openPanel, section, slice, start, test } from './helpers';
+
+const IMAGES = process.env.PATHWAYS_UI_IMAGES || path.join(__dirname, '..', 'test-results');
+
+for (const [theme, name] of [
+  ['JupyterLab Light', 'light'],
+  ['JupyterLab Dark', 'dark']
+]) {
+  test(`the sidebar with a connected notebook, ${name}`, async ({ page }) => {
+    await page.theme.setTheme(theme);
+    await page.notebook.createNew('tpus.ipynb');
+    const panel = await openPanel(page);
+    await connect(page, panel);
+    await start(page, 'import jax; jax.devices()[:2]');
+    await start(page, '%pathways slices');
+    await expect(page.locator('.jp-OutputArea .pw-map').first()).toBeVisible();
+    const worker = kubectl('get', 'pods', '-o', 'name').split('\n').find(each => each.includes('-worker-1-'))!;
+    kubectl('delete', worker, '--wait=false');
+    await expect(section(panel, 'events').locator('[data-kind="slice-healed"]').first()).toBeVisible();
+    await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
+    await page.evaluate(() => document.querySelectorAll('.Toastify__close-button').forEach(each => (each as HTMLElement).click()));
+    await page.waitForTimeout(1000);
+    await page.screenshot({ path: path.join(IMAGES, `sidebar-${name}.png`) });
+    await disconnectAll(page, panel);
+  });
+}

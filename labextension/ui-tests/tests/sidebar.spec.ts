@@ -1,0 +1,34 @@
+import { openPanel, section, slice, test, expect } from './helpers';
+
+test('the panel shows two slices ready and free, and the service they belong to', async ({ page }) => {
+  const panel = await openPanel(page);
+  await expect(slice(panel, 0)).toHaveAttribute('data-health', 'ready');
+  await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
+  await expect(section(panel, 'slices')).toContainText('2 slices, 2 ready');
+  await expect(section(panel, 'services')).toContainText('tpuv6e:2x2: 2 of 2 free');
+});
+
+test('a table holds what the map shows', async ({ page }) => {
+  const panel = await openPanel(page);
+  await panel.getByRole('button', { name: 'Show as a table' }).click();
+  const rows = section(panel, 'slices').getByRole('row');
+  await expect(rows).toHaveCount(3);
+  await expect(rows.nth(1)).toContainText('ready');
+});
+
+test('a worker’s log opens in a tab, and can be searched', async ({ page }) => {
+  const panel = await openPanel(page);
+  await panel.getByRole('button', { name: /Log of the resource manager/ }).click();
+  const log = page.locator('.pw-log');
+  await expect(log.locator('pre')).toContainText('Pathways Slices Now Ready');
+  await log.getByRole('searchbox').fill('serving on');
+  await expect(log.locator('pre')).toHaveText(/Pathways Server serving on/);
+  await expect(log.locator('pre')).not.toContainText('Now Ready');
+});
+
+test('an empty panel says what to do', async ({ page }) => {
+  const panel = await openPanel(page);
+  await expect(section(panel, 'session')).toContainText('No notebook is in front.');
+  await page.notebook.createNew();
+  await expect(section(panel, 'session').getByRole('button', { name: 'Connect…' })).toBeVisible();
+});

@@ -1,0 +1,26 @@
+import { galata, test as base } from '@jupyterlab/galata';
+
+import { expect, openPanel, section } from './helpers';
+
+base.describe('A cluster that does not answer', () => {
+  base.use({ mockSettings: galata.DEFAULT_SETTINGS });
+
+  base('is named, with what to do', async ({ page }) => {
+    const panel = await openPanel(page);
+    await expect(section(panel, 'slices').getByRole('alert')).toContainText('127.0.0.1:1');
+    await expect(section(panel, 'session')).toContainText('No notebook is in front.');
+  });
+});
+
+base.describe('A server without the extension', () => {
+  const port = Number(process.env.PATHWAYS_UI_PORT || 8931) + 1;
+  base.use({ baseURL: `http://127.0.0.1:${port}` });
+
+  base('is told from one that has it', async ({ page }) => {
+    const panel = await openPanel(page);
+    await expect(panel.getByRole('alert')).toContainText('does not have pathways_jupyter');
+    await expect(panel.getByRole('alert')).toContainText('pip install');
+    await panel.getByRole('button', { name: 'Try again' }).click();
+    await expect(panel.getByRole('alert')).toContainText('does not have pathways_jupyter');
+  });
+});

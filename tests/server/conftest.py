@@ -1,0 +1,119 @@
+"""A real Jupyter server with the extension, in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+TOKEN = "s3cret"
+BASE_URL = "/behind/a-proxy/"
+_RUNS = re.compile(r"(http://127\.0\.0\.1:\d+)/")
+
+CONFIG = """
+c.ServerApp.allow_root = True
+c.ServerApp.open_browser = False
+c.ServerApp.port = 0
+c.ServerApp.ip = "127.0.0.1"
+c.ServerApp.base_url = {base_url!r}
+c.ServerApp.root_dir = {root!r}
+c.ServerApp.jpserver_extensions = {{"pathways_jupyter": True}}
+c.IdentityProvider.token = {token!r}
+"""
+NOBODY = """
+from jupyter_server.auth import Authorizer
+
+class NotPathways(Authorizer):
+    def is_authorized(self, handler, user, action, resource):
+        return resource != "pathways"
+
+c.ServerApp.authorizer_class = NotPathways
+"""
+
+
+@dataclass
+class Server:
+    """Where the server is, and how it is asked."""
+
+    url: str
+    environ: dict[str, str]
+
+    def http(self, *, token: str = TOKEN) -> aiohttp.ClientSession:
+        headers = {"Authorization": f"token {token}"} if token else {}
+        return aiohttp.ClientSession(headers=headers)
+
+    def route(self, path: str) -> str:
+        return f"{self.url}{BASE_URL}pathways-jupyter/{path}"
+
+
+@contextlib.contextmanager
+def running(directory: Path, environ: dict[str, str], *, more: str = "") -> Iterator[Server]:
+    """Starts a server, and ends it."""
+    root = directory / "files"
+    root.mkdir(parents=True, exist_ok=True)
+    config = directory / "jupyter_server_config.py"
+    config.write_text(CONFIG.format(base_url=BASE_URL, root=str(root), token=TOKEN) + more, encoding="utf-8")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "jupyter_server", "--config", str(config)],
+        env=environ,
+        cwd=directory,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    said = []
+    url = ""
+    for line in process.stderr:
+        said.append(line)
+        if match := _RUNS.search(line):
+            url = match[1]
+            break
+    assert url, "".join(said)
+    threading.Thread(target=process.stderr.read, daemon=True).start()
+    try:
+        yield Server(url, environ)
+    finally:
+        process.terminate()
+        process.wait(30)
+        process.stderr.close()
+
+
+@pytest.fixture(scope="session")
+def server(machine, tmp_path_factory) -> Iterator[Server]:
+    """A server whose user has no kubeconfig at all."""
+    with running(tmp_path_factory.mktemp("server"), machine.environ) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def strict_server(machine, tmp_path_factory) -> Iterator[Server]:
+    """A server that authorizes its user for everything but Pathways."""
+    with running(tmp_path_factory.mktemp("strict"), machine.environ, more=NOBODY) as made:
+        yield made
+
+
+@pytest.fixture
+def unreachable(tmp_path) -> str:
+    """A kubeconfig of a cluster that is not there."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(
+        json.dumps(
+            {
+                "current-context": "gone",
+                "contexts": [{"name": "gone", "context": {"cluster": "gone", "user": "u"}}],
+                "clusters": [{"name": "gone", "cluster": {"server": "https://127.0.0.1:1"}}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+            }
+        ),
+        encoding="utf-8",
+    )
+    return str(path)

@@ -1,0 +1,142 @@
+"""What all pages of a server share: one watch of each cluster, none while nobody looks, and the sweeping."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.server import hub as hubs
+from pathways_jupyter.server.hub import Hub
+from pathways_jupyter.server.scope import Scope
+
+DEADLINE = 60
+
+
+class Page:
+    """What one page is told of a cluster."""
+
+    def __init__(self) -> None:
+        self.told = asyncio.Queue()
+        self.slices = {}
+
+    def __call__(self, message):
+        self.told.put_nowait(message)
+
+    async def until(self, true):
+        """Takes what is told until `true` holds of the slices."""
+        async with asyncio.timeout(DEADLINE):
+            while not (self.slices and true(self.slices)):
+                message = await self.told.get()
+                if message["type"] == "tables":
+                    self.slices = {} if message["reset"] else self.slices
+                    self.slices |= {row["index"]: row for row in message["put"].get("slices", ())}
+
+
+@pytest.fixture
+async def hub(monkeypatch, machine):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", machine.environ["JUPYTER_RUNTIME_DIR"])
+    monkeypatch.setattr(hubs, "LINGER_SECONDS", 0.2)
+    made = Hub()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def scope(cluster):
+    return Scope(kubeconfig=str(cluster))
+
+
+def all_ready(slices):
+    return len(slices) == 2 and all(row["health"] == "ready" for row in slices.values())
+
+
+async def test_two_pages_share_one_watch_and_the_last_one_ends_it(hub, scope):
+    one, other = Page(), Page()
+    watch = await hub.watch(scope)
+    watch.add(one)
+    assert await hub.watch(scope) is watch
+    watch.add(other)
+    await one.until(all_ready)
+    await other.until(all_ready)
+    watch.remove(one)
+    watch.remove(other)
+    async with asyncio.timeout(DEADLINE):
+        await watch.closed.wait()
+    assert hub.watches == ()
+
+
+async def test_a_worker_that_dies_is_seen_to_go_and_to_come_back(hub, scope):
+    page = Page()
+    watch = await hub.watch(scope)
+    watch.add(page)
+    await page.until(all_ready)
+    pod = page.slices[1]["hosts"][0]["pod"]
+    async with Client(watch.cluster) as client:
+        await objects.delete(client, objects.PODS, pod, namespace="default")
+    await page.until(lambda slices: slices[1]["health"] != "ready")
+    await page.until(lambda slices: all_ready(slices) and slices[1]["hosts"][0]["pod"] != pod)
+
+
+async def test_the_dialog_is_told_what_is_free(hub, scope):
+    (service,) = await hub.services(scope)
+    (capacity,) = service["capacity"]
+    assert (capacity["instance_type"], capacity["total"]) == ("tpuv6e:2x2", 2)
+
+
+async def test_a_log_ends_where_the_pods_log_ends(hub, scope):
+    (service,) = await hub.services(scope)
+    lines = [line async for line in hub.log(scope, service["pod"], container="", follow=False)]
+    assert any("Pathways Server serving on" in line for line in lines)
+
+
+async def test_following_a_log_stops_when_the_reader_does(hub, scope):
+    (service,) = await hub.services(scope)
+    lines = hub.log(scope, service["pod"], container="", follow=True)
+    async with asyncio.timeout(DEADLINE), contextlib.aclosing(lines):
+        assert await anext(lines)
+
+
+async def test_a_session_that_died_with_its_kernel_is_cleaned_up(hub, scope, machine, monkeypatch):
+    monkeypatch.setattr(hubs, "SUPERVISOR_SECONDS", 0.1)
+    record = dead_session(machine, scope, kernel_id="k-dead")
+    other = dead_session(machine, scope, kernel_id="k-else", session="0badc0ffee")
+    async with asyncio.timeout(DEADLINE):
+        await hub.kernel_ended("k-dead")
+    assert not record.exists()
+    assert other.exists()
+    assert "0badc0ffee" in await hub.sweep(scope, dry_run=True)
+    assert other.exists()
+    await hub.sweep(scope, dry_run=False)
+    assert not other.exists()
+
+
+def dead_session(machine, scope, *, kernel_id, session="deadbeef00"):
+    """The record of a session whose supervisor is gone."""
+    directory = machine.runtime / "pathways"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = directory / f"{session}.json"
+    path.write_text(
+        json.dumps(
+            {
+                "id": session,
+                "pid": 1,
+                "kernel_pid": 1,
+                "kernel_id": kernel_id,
+                "notebook": "",
+                "user": "u",
+                "created": 0.0,
+                "socket": str(directory / f"{session}.sock"),
+                "tunnel": str(directory / f"{session}.tunnel"),
+                "log": str(directory / f"{session}.log"),
+                "config": {"kubeconfig": scope.kubeconfig},
+                "state": "connected",
+                "namespace": "default",
+                "context": "",
+            }
+        ),
+        encoding="utf-8",
+    )
+    return path

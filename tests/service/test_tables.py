@@ -1,0 +1,61 @@
+"""The rows that slice map and sidebar draw."""
+
+from pathways_jupyter.service import tables
+from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.podstate import State
+from pathways_jupyter.service.status import Holder, Host, Service, Slice
+
+INFO = ServiceInfo("svc", "ns", "svc:29001", "tpuv6e:4x4", 2, 4, "r/server:jax-1", started=True)
+
+
+def holder(user="jane"):
+    return Holder("s1", user, "a.ipynb", 5.0, {"tpuv6e:4x4": 1}, False, 1, "job", "pod")
+
+
+def hosts(state):
+    return tuple(Host(index, state, f"w-{index}", "n", "") for index in range(4))
+
+
+def service(held=None, state=State.READY):
+    slices = (Slice(0, State.READY, hosts(State.READY), "w-0", held), Slice(1, state, hosts(state), "w-1", None))
+    return Service("svc", "ns", "svc:29001", "tpuv6e:4x4", True, slices, (held,) if held else (), True)
+
+
+def drawn(made, **options):
+    return tables.tables([(INFO, made)], heads={"svc": "head"}, me="jane", jobs=(), **options)
+
+
+def test_a_slice_says_what_is_mine():
+    rows = drawn(service(holder()))["slices"]
+    assert rows["ns/svc/0"]["holder"]["mine"] is True
+    assert rows["ns/svc/1"]["holder"] is None
+    assert drawn(service(holder("joe")))["slices"]["ns/svc/0"]["holder"]["mine"] is False
+
+
+def test_each_host_has_its_chips():
+    assert [host["chips"] for host in drawn(service())["slices"]["ns/svc/0"]["hosts"]] == [4, 4, 4, 4]
+
+
+def test_a_proxy_names_the_slices_that_it_holds():
+    (proxy,) = drawn(service(holder()))["proxies"].values()
+    assert proxy["slices"] == ["0"]
+
+
+def test_only_what_changed_is_told():
+    before, now = drawn(service()), drawn(service(state=State.DOWN))
+    put, drop = tables.difference(before, now)
+    assert [row["id"] for row in put["slices"]] == ["ns/svc/1"]
+    assert drop == {}
+    put, drop = tables.difference(now, tables.EMPTY)
+    assert put == {}
+    assert sorted(drop["slices"]) == ["ns/svc/0", "ns/svc/1"]
+
+
+def test_the_state_of_a_job_is_one_word():
+    def state(**status):
+        return tables._job_state({"metadata": {}, "status": status})[0]
+
+    assert state() == "Pending"
+    assert state(conditions=[{"type": "StartupPolicyCompleted", "status": "True"}]) == "Running"
+    assert state(conditions=[{"type": "Complete", "status": "True"}]) == "Completed"
+    assert state(conditions=[{"type": "Failed", "status": "True"}, {"type": "Running", "status": "True"}]) == "Failed"
