@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pathways_jupyter.errors import LocalClusterError
 from pathways_jupyter.local.spawner import KILLED, Process, Spawner
 
 DEADLINE = 60.0
@@ -209,3 +210,14 @@ async def test_a_signal_that_comes_before_the_process_has_begun_is_not_lost(spaw
         each.process.send_signal(signal.SIGTERM)
         assert (await fresh.finish())[0] > 128
         assert (await each.finish())[0] == 128 + signal.SIGTERM
+
+
+async def test_a_fork_server_that_cannot_start_is_told_and_not_tried_for_ever(tmp_path):
+    spawner = Spawner(["no_such_module"], log=tmp_path / "zygote.log")
+    spawner.start()
+    await asyncio.wait_for(spawner.ready(), DEADLINE)
+    with pytest.raises(LocalClusterError, match=r"zygote\.log says why"):
+        await start(spawner, tmp_path, "true")
+    assert "no_such_module" in (tmp_path / "zygote.log").read_text()
+    assert spawner.starts == 1
+    await asyncio.wait_for(spawner.close(), DEADLINE)
