@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -87,3 +89,70 @@ def test_a_port_that_is_taken_is_told_and_leaves_no_cluster(machine):
     assert str(port) in failed.stderr
     assert len(failed.stderr.splitlines()) <= 2
     assert machine.cli("local", "status", "--name", "taken").returncode == 3
+
+
+@pytest.fixture(scope="module")
+def at(cluster):
+    return ("--kubeconfig", str(cluster))
+
+
+def test_slices_tell_who_holds_what(machine, at):
+    assert "2 slices of tpuv6e:2x2, 2 free" in machine.cli("slices", *at).stdout
+    (service,) = json.loads(machine.cli("slices", "--json", *at).stdout)
+    assert [(each["index"], each["state"], each["held_by"]) for each in service["slices"]] == [
+        (0, "ready", None),
+        (1, "ready", None),
+    ]
+
+
+def test_logs_are_lines_or_objects(machine, at):
+    assert "2/2 Pathways Slices Now Ready" in machine.cli("logs", "rm", *at).stdout
+    lines = machine.cli("logs", "worker", "1", "--tail", "3", "--json", *at).stdout.splitlines()
+    assert len(lines) == 3
+    assert all(json.loads(line)["pod"].startswith("pathways-cluster-worker-1-0-") for line in lines)
+
+
+def test_doctor_finds_a_healthy_cluster_healthy(machine, at):
+    healthy = machine.cli("doctor", *at)
+    assert healthy.returncode == 0, healthy.stdout
+    assert healthy.stdout.splitlines()[-1] == "✓ All is well."
+    findings = json.loads(machine.cli("doctor", "--json", *at).stdout)
+    assert {"cluster", "reachable", "service", "slices", "jax", "leftovers"} <= {each["name"] for each in findings}
+
+
+def test_doctor_says_what_to_do_about_a_cluster_that_is_not_there(machine):
+    sick = machine.cli("doctor")
+    assert sick.returncode == 1
+    assert "✗ cluster" in sick.stdout
+    assert "--local" in sick.stdout
+
+
+def test_a_killed_session_is_cleaned_after_a_look(machine, at):
+    script = (
+        "import os, signal, sys, pathways_jupyter\n"
+        "session = pathways_jupyter.connect(kubeconfig=sys.argv[1], expected_tpu_instances={'tpuv6e:2x2': 1})\n"
+        "print(session.id, session.record.job, flush=True)\n"
+        "os.kill(session.record.pid, signal.SIGKILL)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", script, at[1]], env=machine.environ, capture_output=True, text=True, check=False
+    )
+    session, _ = killed.stdout.split()
+    (record,) = json.loads(machine.cli("sessions", "--json").stdout)
+    assert record["id"] == session
+    (looked,) = json.loads(machine.cli("clean", "--dry-run", "--json", *at).stdout)
+    assert (looked["what"], looked["name"]) == ("session", session)
+    assert session in machine.cli("sessions").stdout
+    (cleaned,) = json.loads(machine.cli("clean", "--json", *at).stdout)
+    assert (cleaned["name"], cleaned["error"]) == (session, "")
+    assert json.loads(machine.cli("sessions", "--json").stdout) == []
+    assert "2 free" in machine.cli("slices", *at).stdout
+    assert machine.cli("clean", *at).stdout.strip() == "✓ Nothing to clean."
+
+
+def test_the_api_server_restarts_in_place(machine, at):
+    before = json.loads(machine.cli("local", "status", "--json").stdout)
+    assert machine.cli("local", "restart-api").returncode == 0
+    assert json.loads(machine.cli("local", "status", "--json").stdout) == before
+    assert "2 free" in machine.cli("slices", *at).stdout
