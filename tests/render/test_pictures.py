@@ -1,0 +1,135 @@
+"""Pictures of typed values: true, safe, and readable without colours."""
+
+import re
+import time
+
+import pytest
+
+from pathways_jupyter.events import Event, EventKind, SessionState, Stage
+from pathways_jupyter.render import arrays, doctor, events, progress, session, sessions, slices
+from pathways_jupyter.service.doctor import Finding, Level
+from pathways_jupyter.service.podstate import State
+from pathways_jupyter.service.status import Holder, Host, Service, Slice
+from pathways_jupyter.session.arrays import NamedArray
+from pathways_jupyter.session.registry import SessionRecord
+
+NOW = time.time()
+EVIL = "<script>alert(1)</script>"
+
+
+def record(**changes):
+    values = {
+        "id": "4f2a",
+        "pid": 7,
+        "kernel_pid": 8,
+        "kernel_id": "",
+        "notebook": "work/train.ipynb",
+        "user": "ada",
+        "created": NOW - 187,
+        "socket": "",
+        "tunnel": "",
+        "log": "",
+        "config": {},
+        "state": SessionState.CONNECTED,
+        "service": "pathways-cluster-pathways-head-0-0.pathways-cluster:29001",
+        "instances": {"tpuv6e:2x2": 2},
+    }
+    return SessionRecord(**{**values, **changes})
+
+
+def service(count=3, hosts=4, **changes):
+    mine = Holder("4f2a", "ada", "work/train.ipynb", NOW - 60, {"tpuv6e:4x4": 1}, False, 1, "job-ada", "pod-ada")
+    waits = Holder("77aa", "eve", "", NOW - 80, {"tpuv6e:4x4": 2}, True, 0, "job-eve", "pod-eve")
+    ready = tuple(Host(index, State.READY, f"w-{index}") for index in range(hosts))
+    broken = (*ready[:-1], Host(hosts - 1, State.DOWN, "w", reason="CrashLoopBackOff"))
+    drawn = (Slice(0, State.READY, ready, "w0", mine), Slice(1, State.DOWN, broken, "w1"))
+    rest = tuple(Slice(index, State.READY, ready, f"w{index}") for index in range(2, count))
+    values = {
+        "name": "pathways-cluster",
+        "namespace": "default",
+        "address": "head:29001",
+        "instance_type": "tpuv6e:4x4",
+        "ready": True,
+        "slices": (*drawn, *rest),
+        "holders": (mine, waits),
+        "certain": True,
+    }
+    return Service(**{**values, **changes})
+
+
+DEVICES = {0: ["TPU v6 lite"] * 4, 1: ["TPU v6 lite"] * 4}
+DOWN = Event(EventKind.SLICE_DOWN, "Slice 1 is down.", NOW - 5, {"slice": 1})
+PICTURES = {
+    "session": lambda: session.view(record(notebook=EVIL, context=EVIL), DEVICES, [Event(EventKind.WARNING, EVIL)]),
+    "sessions": lambda: sessions.view([record(notebook=EVIL, service=f"{EVIL}:1")]),
+    "slices": lambda: slices.view([service(name=EVIL, address=EVIL)]),
+    "events": lambda: events.view([Event(EventKind.WARNING, EVIL)]),
+    "notice": lambda: events.notice(Event(EventKind.WARNING, EVIL), EVIL),
+    "doctor": lambda: doctor.view([Finding(EVIL, Level.FAIL, EVIL, EVIL)]),
+    "arrays": lambda: arrays.disconnected(EVIL, [NamedArray(EVIL, (1,), "int8", 1)], EVIL),
+}
+
+
+@pytest.mark.parametrize("picture", PICTURES)
+def test_what_others_wrote_is_text_and_never_markup(picture):
+    assert EVIL not in PICTURES[picture]().html
+
+
+@pytest.mark.parametrize("picture", PICTURES)
+def test_no_picture_assumes_a_light_page(picture):
+    html = PICTURES[picture]().html
+    assert not re.search(r"background(-color)?: *(#fff|white)|[^-]color: *(#000|black)", html)
+
+
+def test_a_session_shows_its_devices_and_what_happened_last():
+    drawn = session.view(record(), DEVICES, [DOWN], now=NOW)
+    assert "connected, for 3 min 07 s" in drawn.text
+    assert "slice 0: 4 × TPU v6 lite" in drawn.text
+    assert "Slice 1 is down." in drawn.text
+    assert "slice 1, tpuv6e:2x2, down" in drawn.html
+
+
+def test_a_lost_session_says_how_to_go_on():
+    assert "%pathways reconnect" in session.view(record(state=SessionState.LOST), DEVICES).text
+
+
+def test_a_healed_slice_is_drawn_ready_again():
+    healed = Event(EventKind.SLICE_HEALED, "Slice 1 is back.", NOW, {"slice": 1})
+    assert "slice 1, tpuv6e:2x2, ready" in session.view(record(), DEVICES, [DOWN, healed]).html
+
+
+def test_slices_tell_mine_from_others_and_who_waits():
+    drawn = slices.view([service()], mine="4f2a", now=NOW)
+    assert "this session" in drawn.text
+    assert "3/4 (CrashLoopBackOff)" in drawn.text
+    assert re.search(r"eve.* waits for 2 slices, 1 min 20 s", drawn.text)
+    assert "slice 0, tpuv6e:4x4, yours" in drawn.html
+    assert "slice 1, tpuv6e:4x4, down, CrashLoopBackOff" in drawn.html
+
+
+def test_a_kind_of_slice_that_is_not_known_is_shown_in_words():
+    assert "tpuv99:2x2" in slices.view([service(instance_type="tpuv99:2x2")]).html
+
+
+def test_a_thousand_slices_of_a_hundred_hosts_stay_a_small_picture():
+    html = slices.view([service(count=1000, hosts=64, instance_type="tpuv6e:16x16")]).html
+    assert "and 872 more slices" in html
+    assert len(html) < 2_000_000
+
+
+def test_progress_names_the_stage_that_waits_and_why():
+    drawn = progress.Progress(NOW - 10)
+    for ago, stage, message in [(10, Stage.DISCOVER, "Looking."), (8, Stage.START, "No node has room.")]:
+        drawn.add(Event(EventKind.STAGE, message, NOW - ago, {"stage": stage}))
+    assert drawn.text(NOW).splitlines() == [
+        "✓ find the service (2.0 s)",
+        "… start the proxy pod (8.0 s): No node has room.",
+    ]
+    assert "Not connected" in drawn.html(NOW, "failed")
+
+
+def test_the_doctors_verdict_is_that_of_the_worst_finding():
+    fine, odd, bad = (Finding(level, level, "found", "" if level is Level.OK else "do this") for level in Level)
+    assert doctor.view([fine]).text.endswith("✓ All is well.")
+    assert "Connecting works" in doctor.view([fine, odd]).text
+    assert doctor.view([fine, odd, bad]).text.endswith("✗ 1 thing keeps this machine from connecting.")
