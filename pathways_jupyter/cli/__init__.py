@@ -21,6 +21,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "logs": ("service:logs", "The log of the resource manager, a worker or a session's proxy."),
     "doctor": ("service:doctor", "Check cluster, permissions, service, versions and leftovers."),
     "clean": ("clean:clean", "Remove proxies whose owner is gone, and files of sessions that ended."),
+    "sidecar": ("sidecar:sidecar", "Build the image that runs %%colocated cells on TPU hosts."),
 }
 
 
