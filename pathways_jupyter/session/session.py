@@ -256,6 +256,7 @@ class Connecting:
             yield self._stage(f"JAX has {len(session.devices)} devices on {len(session.slices)} slices.", done=True)
             self._done = True
         except PathwaysError as error:
+            self._done = True
             died = self._link.ended and self._link.state is SessionState.LOST
             # A session that was there before stays, without a proxy: reconnecting may be tried again.
             if died or self._session is None or self._session._link is not self._link:

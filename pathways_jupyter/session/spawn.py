@@ -10,6 +10,8 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+import time
 
 from pathways_jupyter.errors import SessionError
 from pathways_jupyter.session import registry
@@ -20,23 +22,29 @@ from pathways_jupyter.session.registry import SessionRecord
 SUPERVISOR = "pathways_jupyter.session.supervisor"
 SWEEP = "pathways_jupyter.session.sweep"
 _LAST_WORDS = 2000
+_STANDBY_SECONDS = 800.0
+"""How long a supervisor that was started ahead of need is counted on; it waits a little longer than that."""
 _ATTACH_SECONDS = 5.0
 
 
 _standby: Link | None = None
+_standby_until = 0.0
+_standby_lock = threading.Lock()
 
 
 def prepare() -> None:
-    """Starts a supervisor ahead of need, which takes as long as everything else that connecting does by itself.
+    """Starts a supervisor ahead of need, because a process takes longer to start than a proxy does.
 
-    Until it is used it sleeps; it ends when this process does.
+    It sleeps until it is used, and ends when this process does, or when it has slept for a quarter of an hour. May be
+    called on any thread.
 
     Raises:
       SessionError: The process could not be started.
     """
-    global _standby
-    if _standby is None or not _standby.usable:
-        _standby = _start()
+    global _standby, _standby_until
+    with _standby_lock:
+        if not _is_ready():
+            _standby, _standby_until = _start(), time.monotonic() + _STANDBY_SECONDS
 
 
 def supervisor() -> Link:
@@ -46,8 +54,22 @@ def supervisor() -> Link:
       SessionError: The process could not be started.
     """
     global _standby
-    link, _standby = _standby, None
-    return link if link is not None and link.usable else _start()
+    with _standby_lock:
+        link, ready, _standby = _standby, _is_ready(), None
+    return link if link is not None and ready else _start()
+
+
+def discard() -> None:
+    """Ends a supervisor that was started ahead of need, if there is one."""
+    global _standby
+    with _standby_lock:
+        link, _standby = _standby, None
+    if link is not None:
+        link.close()
+
+
+def _is_ready() -> bool:
+    return _standby is not None and _standby.usable and time.monotonic() < _standby_until
 
 
 def attach(record: SessionRecord) -> Link | None:

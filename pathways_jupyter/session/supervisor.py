@@ -39,6 +39,8 @@ from pathways_jupyter.session.registry import SessionRecord
 logger = logging.getLogger(__name__)
 
 _LOG_BYTES = 1 << 20
+_UNUSED_SECONDS = 900.0
+"""How long a supervisor that was started ahead of need waits for its use."""
 _OUR_FAULT = "This is a fault of pathways_jupyter; %pathways logs supervisor tells more."
 
 
@@ -311,7 +313,7 @@ async def serve(session: str, connection: socket.socket) -> None:
 
     conversation = asyncio.create_task(control.converse(owner, handle))
     either: set[asyncio.Future[Any]] = {conversation, started}
-    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait(either, timeout=_UNUSED_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     if started.done():
         supervisor = started.result()
         conversation.add_done_callback(lambda _: supervisor.left(owner))
@@ -321,7 +323,7 @@ async def serve(session: str, connection: socket.socket) -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     else:
-        # A kernel that never asked for anything; the log is all there is.
+        # Nobody ever asked for anything; the log is all there is.
         registry.log_path(session).unlink(missing_ok=True)
     conversation.cancel()
     await owner.close()
