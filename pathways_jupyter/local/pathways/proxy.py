@@ -115,5 +115,4 @@ class Proxy:
             self._server.listen_on_socket(path)
         else:
             self._server.listen_on_loopback(port)
-        self._server.start()
         _log.info("Pathways Server serving on %s", path.name if path is not None else f"{addresses.LOOPBACK}:{port}")

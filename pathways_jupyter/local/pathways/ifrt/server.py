@@ -2,48 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
-from collections.abc import Iterator
-from concurrent import futures
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
 
-import grpc
-import numpy as np
+from google.protobuf.message import DecodeError
 
+from pathways_jupyter.local.pathways.http2 import calls
+from pathways_jupyter.local.pathways.http2.calls import Call, Content, Messages
+from pathways_jupyter.local.pathways.http2.listener import Listener
 from pathways_jupyter.local.pathways.ifrt import (
     array_requests,
     devices,
     executable_requests,
     introduction,
+    statuses,
     wire,
 )
 from pathways_jupyter.local.pathways.ifrt.session import Machine, Session
 from pathways_jupyter.local.pathways.ifrt.statuses import StatusError
+from pathways_jupyter.local.pathways.ifrt.uploads import Upload, chunk_head
 from pathways_jupyter.local.pathways.ifrt.wire import Version
 
 _log = logging.getLogger(__name__)
 
 _HANDLERS = {**introduction.HANDLERS, **array_requests.HANDLERS, **executable_requests.HANDLERS}
-
-_THREADS = 128
-"""Streams served at once: one a session, and one for each host buffer on its way."""
-
-_CHUNK = 4 << 20
-_MAX_BUFFER = 1 << 40
-_ALIGNMENT = 64
-"""XLA takes memory so aligned as it is, and copies any other."""
-
-_OPTIONS = (
-    ("grpc.max_send_message_length", -1),
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.so_reuseport", 0),
-    # A burst of small device_puts opens thousands of streams at once; refusing one would end the session.
-    ("grpc.server.max_pending_requests", 1 << 30),
-    ("grpc.server.max_pending_requests_hard_limit", 1 << 30),
-)
+_CHUNK = 256 << 10
+"""Clients copy each chunk more than once, which is cheaper while it is in their cache."""
 
 
 class Server:
@@ -53,36 +39,36 @@ class Server:
         self._machine = machine
         self._lock = threading.Lock()
         self._sessions: dict[int, Session] = {}
-        self._grpc = grpc.server(futures.ThreadPoolExecutor(_THREADS, "stream"), options=_OPTIONS)
-        self._grpc.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(wire.SERVICE, self._methods()),))
+        self._methods: dict[str, Callable[[Call], None]] = {
+            f"/{wire.SERVICE}/{name}": method
+            for name, method in (
+                ("GetVersion", self._get_version),
+                ("IfrtSession", self._session),
+                ("HostBufferStore", self._store),
+                ("HostBufferLookup", self._look_up),
+                ("HostBufferDelete", self._delete),
+            )
+        }
+        self._listener = Listener(self._serve)
 
     def listen_on_socket(self, path: Path) -> None:
-        """Accepts clients on a unix socket, whose directory decides who may come."""
-        path.unlink(missing_ok=True)
-        if not self._grpc.add_insecure_port(f"unix:{path}"):
-            raise OSError(f"cannot listen on {path}")
+        """Serves clients on a unix socket; see :class:`Listener`."""
+        self._listener.listen_on_socket(path)
 
     def listen_on_loopback(self, port: int) -> int:
-        """Accepts clients of this machine on a TCP port; returns it, which matters if `port` is 0."""
-        bound: int = self._grpc.add_insecure_port(f"127.0.0.1:{port}")
-        if not bound:
-            raise OSError(f"cannot listen on port {port}")
-        return bound
+        """Serves clients on a TCP port; see :class:`Listener`."""
+        return self._listener.listen_on_loopback(port)
 
-    def start(self) -> None:
-        """Begins to serve."""
-        self._grpc.start()
-
-    def stop(self, grace: float = 0.0) -> None:
+    def stop(self) -> None:
         """Ends all sessions and stops serving."""
-        self._grpc.stop(grace).wait()
+        self._listener.stop()
 
-    def set_down(self, slices: set[int]) -> None:
+    def set_down(self, slices: Collection[int]) -> None:
         """Takes slices away, and gives back the others: what was on a slice that went down is lost for good."""
         known = self._machine.devices
         before = known.down
         known.set_down(slices)
-        for slice_index in sorted(slices - before):
+        for slice_index in sorted(set(slices) - before):
             lost = frozenset(each.id for each in known.all if each.slice_index == slice_index)
             error = devices.slice_down([slice_index])
             count = sum(session.lose(lost, error) for session in self.sessions)
@@ -94,116 +80,135 @@ class Server:
         with self._lock:
             return list(self._sessions.values())
 
-    # -- gRPC methods
+    # -- gRPC methods; all on the thread of the call's connection
 
-    def _methods(self) -> dict[str, Any]:
-        one, many = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
-        return {
-            "GetVersion": one(
-                self._get_version, wire.GetVersionRequest.FromString, wire.GetVersionResponse.SerializeToString
-            ),
-            "IfrtSession": many(self._session, wire.IfrtRequest.FromString, wire.IfrtResponse.SerializeToString),
-            "HostBufferStore": grpc.stream_unary_rpc_method_handler(
-                self._store, wire.parse_chunk, wire.StoreResponse.SerializeToString
-            ),
-            "HostBufferLookup": grpc.unary_stream_rpc_method_handler(
-                self._look_up, wire.LookupRequest.FromString, bytes
-            ),
-            "HostBufferDelete": one(self._delete, wire.DeleteRequest.FromString, wire.DeleteResponse.SerializeToString),
-        }
+    def _serve(self, call: Call) -> None:
+        method = self._methods.get(call.path)
+        if method is None:
+            call.finish(calls.UNIMPLEMENTED, f"there is no method {call.path}")
+            return
+        try:
+            method(call)
+        except StatusError as error:
+            call.finish(error.code, error.message)
+        except (DecodeError, KeyError) as error:
+            call.finish(calls.INVALID_ARGUMENT, f"metadata is missing or malformed: {error}")
 
-    def _get_version(self, request: Any, context: grpc.ServicerContext) -> Any:
-        oldest, newest = (
-            Version(each.protocol_version, each.ifrt_serdes_version_number)
-            for each in (request.min_version, request.max_version)
-        )
-        version = wire.choose_version(oldest, newest)
-        if version is None:
-            _log.warning("A client speaks protocol %d to %d only: refused", oldest.protocol, newest.protocol)
-            context.abort(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                f"this proxy speaks protocol {wire.NEWEST.protocol} and older; JAX here is newer than the proxy",
+    def _get_version(self, call: Call) -> None:
+        def answer(data: bytes) -> None:
+            request = wire.GetVersionRequest.FromString(data)
+            oldest, newest = (
+                Version(each.protocol_version, each.ifrt_serdes_version_number)
+                for each in (request.min_version, request.max_version)
             )
-            raise AssertionError("abort() raises")
-        response = wire.GetVersionResponse()
-        response.version.protocol_version = version.protocol
-        response.version.ifrt_serdes_version_number = version.serdes
-        return response
+            version = wire.choose_version(oldest, newest)
+            if version is None:
+                _log.warning("A client speaks protocol %d to %d only: refused", oldest.protocol, newest.protocol)
+                call.finish(
+                    calls.FAILED_PRECONDITION,
+                    f"this proxy speaks protocol {wire.NEWEST.protocol} and older; JAX here is newer than the proxy",
+                )
+                return
+            response = wire.GetVersionResponse()
+            response.version.protocol_version = version.protocol
+            response.version.ifrt_serdes_version_number = version.serdes
+            call.send(response.SerializeToString())
+            call.finish()
 
-    def _session(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
-        session = Session(self._machine, _HANDLERS)
+        call.receiver = _one(call, answer)
+
+    def _session(self, call: Call) -> None:
+        session = Session(self._machine, _HANDLERS, lambda response: call.send(response.SerializeToString()))
         with self._lock:
             self._sessions[session.id] = session
-        _log.info("Opened %s from %s", session, context.peer())
-        threading.Thread(target=_read, args=(session, requests), name=str(session), daemon=True).start()
-        try:
-            while (response := session.answers.get()) is not None:
-                yield response
-        finally:
+        _log.info("Opened %s", session)
+
+        def take(data: bytes) -> None:
+            try:
+                request = wire.IfrtRequest.FromString(data)
+            except DecodeError as error:
+                call.finish(calls.INVALID_ARGUMENT, f"this is not a request: {error}")
+                gone()
+                return
+            session.handle(request)
+
+        def gone() -> None:
             with self._lock:
-                self._sessions.pop(session.id, None)
+                if self._sessions.pop(session.id, None) is None:
+                    return
             arrays, executables, _ = session.size
             session.end()
             _log.info("Closed %s: freed %d arrays and %d executables", session, arrays, executables)
 
-    def _store(self, chunks: Iterator[memoryview], context: grpc.ServicerContext) -> Any:
-        metadata = wire.StoreMetadata.FromString(_metadata(context, wire.STORE_METADATA_KEY))
-        session = self._find(metadata.session_id, context)
-        data = _receive(chunks, metadata.buffer_size, context)
-        session.buffers.put(metadata.handle, data)
-        return wire.StoreResponse()
+        def end() -> None:
+            gone()
+            call.finish()
 
-    def _look_up(self, request: Any, context: grpc.ServicerContext) -> Iterator[bytes]:
-        session = self._find(request.session_id, context)
-        try:
-            data = session.buffers.look_up(request.handle)
-        except StatusError as error:
-            context.abort(grpc.StatusCode.NOT_FOUND, error.message)
-        # An empty buffer still is one chunk.
-        for start in range(0, max(len(data), 1), _CHUNK):
-            yield wire.chunk_message(data[start : start + _CHUNK])
+        call.receiver = Messages(take, end, gone)
 
-    def _delete(self, request: Any, context: grpc.ServicerContext) -> Any:
-        self._find(request.session_id, context).buffers.delete(request.handle)
-        return wire.DeleteResponse()
+    def _store(self, call: Call) -> None:
+        metadata = wire.StoreMetadata.FromString(call.metadata[wire.STORE_METADATA_KEY])
+        session = self._find(metadata.session_id)
+        upload = Upload(metadata.buffer_size)
 
-    def _find(self, session_id: int, context: grpc.ServicerContext) -> Session:
+        def piece(data: memoryview) -> None:
+            try:
+                upload.piece(data)
+            except StatusError as error:
+                call.finish(error.code, error.message)
+
+        def end() -> None:
+            try:
+                session.buffers.put(metadata.handle, upload.finish())
+            except StatusError as error:
+                call.finish(error.code, error.message)
+            else:
+                call.send(_NOTHING)
+                call.finish()
+
+        call.receiver = Content(upload.begin, piece, end, lambda: None)
+
+    def _look_up(self, call: Call) -> None:
+        def answer(data: bytes) -> None:
+            request = wire.LookupRequest.FromString(data)
+            found = self._find(request.session_id).buffers.look_up(request.handle)
+            # An empty buffer still is one chunk.
+            for start in range(0, max(len(found), 1), _CHUNK):
+                chunk = found[start : start + _CHUNK]
+                call.send(chunk_head(len(chunk)), chunk)
+            call.finish()
+
+        call.receiver = _one(call, answer)
+
+    def _delete(self, call: Call) -> None:
+        def answer(data: bytes) -> None:
+            request = wire.DeleteRequest.FromString(data)
+            self._find(request.session_id).buffers.delete(request.handle)
+            call.send(_NOTHING)
+            call.finish()
+
+        call.receiver = _one(call, answer)
+
+    def _find(self, session_id: int) -> Session:
         with self._lock:
             session = self._sessions.get(session_id)
         if session is None:
-            context.abort(grpc.StatusCode.NOT_FOUND, "there is no such session")
-            raise AssertionError("abort() raises")
+            raise statuses.not_found("there is no such session")
         return session
 
 
-def _read(session: Session, requests: Iterator[Any]) -> None:
-    """Feeds a session until its client goes, however it goes."""
-    with contextlib.suppress(grpc.RpcError):
-        for request in requests:
-            session.handle(request)
-    session.answers.put(None)
+def _one(call: Call, answer: Callable[[bytes], None]) -> Messages:
+    """A receiver of a single request."""
+
+    def take(data: bytes) -> None:
+        try:
+            answer(data)
+        except StatusError as error:
+            call.finish(error.code, error.message)
+        except DecodeError as error:
+            call.finish(calls.INVALID_ARGUMENT, f"this is not a request: {error}")
+
+    return Messages(take)
 
 
-def _metadata(context: grpc.ServicerContext, key: str) -> bytes:
-    for name, value in context.invocation_metadata():
-        if name == key:
-            return bytes(value)
-    context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"metadata {key} is missing")
-    raise AssertionError("abort() raises")
-
-
-def _receive(chunks: Iterator[memoryview], size: int, context: grpc.ServicerContext) -> memoryview:
-    if not 0 <= size <= _MAX_BUFFER:
-        context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{size} is not the size of a buffer")
-    space = np.empty(size + _ALIGNMENT, np.uint8)
-    skip = -space.ctypes.data % _ALIGNMENT
-    data = space.data[skip : skip + size]
-    position = 0
-    for chunk in chunks:
-        if position + len(chunk) > size:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "more bytes were sent than announced")
-        data[position : position + len(chunk)] = chunk
-        position += len(chunk)
-    if position != size:
-        context.abort(grpc.StatusCode.DATA_LOSS, f"{position} of {size} bytes were sent")
-    return data
+_NOTHING = b""

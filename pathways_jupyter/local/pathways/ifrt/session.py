@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import queue
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,9 +60,13 @@ class Future:
 
 
 class Session:
-    """Everything that belongs to one client, until it goes."""
+    """Everything that belongs to one client, until it goes.
 
-    def __init__(self, machine: Machine, handlers: Mapping[str, Handler]) -> None:
+    Args:
+      deliver: Sends an IfrtResponse; called from many threads, one at a time.
+    """
+
+    def __init__(self, machine: Machine, handlers: Mapping[str, Handler], deliver: Callable[[Any], None]) -> None:
         # Random: the other streams name their session by this number, and nobody may guess another's.
         self.id = secrets.randbits(64) | 1
         self.machine = machine
@@ -71,8 +74,8 @@ class Session:
         self.order = Order()
         self.executables: dict[int, Executable] = {}
         self.futures: dict[int, Future] = {}
-        self.answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._handlers = handlers
+        self._deliver = deliver
         self._arrays: dict[int, Array] = {}
         self._handles = itertools.count(wire.FIRST_SERVER_HANDLE + 1)
         self._answer_lock = threading.Lock()
@@ -158,7 +161,6 @@ class Session:
         self.executables.clear()
         for executable in executables:
             executable.release()
-        self.answers.put(None)
 
     def __str__(self) -> str:
         return f"session {self.id:016x}"
@@ -194,7 +196,7 @@ class Session:
                 self._finished_contexts.clear()
                 if context:
                     metadata.destroyed_user_context_ids.append(context)
-            self.answers.put(response)
+            self._deliver(response)
 
 
 class Answer:

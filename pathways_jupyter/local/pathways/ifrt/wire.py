@@ -27,10 +27,8 @@ GetVersionRequest: Any = _schema.message(_PROXY + "GrpcGetVersionRequest")
 GetVersionResponse: Any = _schema.message(_PROXY + "GrpcGetVersionResponse")
 SessionMetadata: Any = _schema.message(_PROXY + "GrpcIfrtSessionMetadata")
 StoreMetadata: Any = _schema.message(_PROXY + "GrpcHostBufferStoreMetadata")
-StoreResponse: Any = _schema.message(_PROXY + "GrpcHostBufferStoreResponse")
 LookupRequest: Any = _schema.message(_PROXY + "GrpcHostBufferLookupRequest")
 DeleteRequest: Any = _schema.message(_PROXY + "GrpcHostBufferDeleteRequest")
-DeleteResponse: Any = _schema.message(_PROXY + "GrpcHostBufferDeleteResponse")
 
 AttributeMap: Any = _schema.message("xla.ifrt.AttributeMapProto")
 Sharding: Any = _schema.message("xla.ifrt.ShardingProto")
@@ -68,42 +66,3 @@ def choose_version(oldest: Version, newest: Version) -> Version | None:
     return Version(
         protocol=min(max(PINNED_PROTOCOL, oldest.protocol), newest.protocol), serdes=min(newest.serdes, NEWEST.serdes)
     )
-
-
-def parse_chunk(message: bytes) -> memoryview:
-    """The ``data`` of a HostBufferStoreRequest without a copy; these messages carry most of the bytes.
-
-    Raises:
-      ValueError: The message has any other shape.
-    """
-    if not message:
-        return memoryview(b"")
-    if message[0] != _DATA_TAG:
-        raise ValueError("a chunk of a host buffer must hold its data and nothing else")
-    length, shift, position = 0, 0, 1
-    while True:
-        byte = message[position]
-        length |= (byte & 0x7F) << shift
-        shift += 7
-        position += 1
-        if byte < 0x80:
-            break
-    if position + length != len(message):
-        raise ValueError("a chunk of a host buffer ends early or goes on after its data")
-    return memoryview(message)[position:]
-
-
-def chunk_message(data: memoryview) -> bytes:
-    """A HostBufferLookupResponse that carries `data`; one copy, the least that bytes need."""
-    if not data:
-        return b""
-    header = bytearray([_DATA_TAG])
-    length = len(data)
-    while length > 0x7F:
-        header.append(length & 0x7F | 0x80)
-        length >>= 7
-    header.append(length)
-    return b"".join((header, data))
-
-
-_DATA_TAG = 1 << 3 | 2  # field 1, length-delimited

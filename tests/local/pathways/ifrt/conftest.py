@@ -10,7 +10,8 @@ import grpc
 import numpy as np
 import pytest
 
-from pathways_jupyter.local.pathways.ifrt import dtypes, wire
+from pathways_jupyter.local.pathways.ifrt import dtypes, uploads, wire
+from pathways_jupyter.local.pathways.ifrt.schema import Schema
 from pathways_jupyter.local.pathways.ifrt.statuses import Code
 
 _DEADLINE = 60.0
@@ -99,7 +100,7 @@ class RawSession:
             buffer_size=len(data) if size is None else size,
         )
         self.channel.stream_unary(f"/{wire.SERVICE}/HostBufferStore")(
-            iter([wire.chunk_message(memoryview(data))]),
+            iter([uploads.chunk_head(len(data)) + data]),
             metadata=[(wire.STORE_METADATA_KEY, metadata.SerializeToString())],
             timeout=_DEADLINE,
         )
@@ -108,9 +109,11 @@ class RawSession:
         buffer = self.handle()
         self.call("copy_to_host_buffer", array_handle=array, host_buffer_handle=buffer)
         chunks = self.channel.unary_stream(
-            f"/{wire.SERVICE}/HostBufferLookup", request_serializer=wire.LookupRequest.SerializeToString
+            f"/{wire.SERVICE}/HostBufferLookup",
+            request_serializer=wire.LookupRequest.SerializeToString,
+            response_deserializer=Schema().message("xla.ifrt.proxy.GrpcHostBufferLookupResponse").FromString,
         )(wire.LookupRequest(session_id=self.id, handle=buffer), timeout=_DEADLINE)
-        return np.frombuffer(b"".join(bytes(wire.parse_chunk(each)) for each in chunks), dtype)
+        return np.frombuffer(b"".join(each.data for each in chunks), dtype)
 
     def close(self) -> None:
         self._responses.cancel()

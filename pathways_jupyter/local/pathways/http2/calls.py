@@ -1,0 +1,148 @@
+"""gRPC calls on top of HTTP/2 streams: messages in and out, and a status at the end."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Protocol
+from urllib.parse import quote
+
+from pathways_jupyter.local.pathways.http2 import frames, headers
+from pathways_jupyter.local.pathways.http2.frames import Kind, ProtocolError
+from pathways_jupyter.local.pathways.http2.sending import Bytes, Sender
+
+OK, INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL = 0, 3, 5, 9, 12, 13
+"""The statuses of gRPC that are used here."""
+
+_PREFIX = struct.Struct(">BI")
+_LARGEST_MESSAGE = 1 << 30
+
+_HEADERS = headers.encode([(b":status", b"200"), (b"content-type", b"application/grpc")])
+
+
+class Receiver(Protocol):
+    """Who takes what a client sends in one call; all on the connection's thread, so that it must not block."""
+
+    def data(self, piece: memoryview) -> None:
+        """The next bytes, messages with their prefixes; the memory is reused afterwards."""
+
+    def end(self) -> None:
+        """The client has sent everything."""
+
+    def gone(self) -> None:
+        """The client has given up the call, or is gone altogether; nothing that is sent will arrive."""
+
+
+class Call:
+    """One call as the server sees it.
+
+    Attributes:
+      path: The method, ``/service/method``.
+      metadata: What the client sent along, by lower-case key.
+      receiver: Set by whoever serves the call.
+      finished: Whether the server has ended the call; what the client still sends does not matter then.
+    """
+
+    def __init__(self, sender: Sender, stream: int, path: str, metadata: Mapping[str, bytes]) -> None:
+        self.path = path
+        self.metadata = metadata
+        self.receiver: Receiver | None = None
+        self._sender = sender
+        self._stream = stream
+        self._outbox = sender.open(stream)
+        self.finished = False
+        self._head = frames.header(len(_HEADERS), Kind.HEADERS, frames.END_HEADERS, stream) + _HEADERS
+
+    def send(self, *parts: Bytes) -> None:
+        """Sends one message, made of these parts; from any thread, and without waiting for the client."""
+        head, self._head = self._head, b""
+        self._sender.send(self._outbox, head, [_PREFIX.pack(0, sum(map(len, parts))), *parts])
+
+    def finish(self, code: int = OK, message: str = "") -> None:
+        """Ends the call; what was sent before still arrives before."""
+        self.finished = True
+        fields = [(b"grpc-status", b"%d" % code)]
+        if message:
+            fields.append((b"grpc-message", quote(message, safe=" ").encode()))
+        block = headers.encode(fields)
+        if self._head:
+            block = _HEADERS + block
+            self._head = b""
+        end = frames.END_HEADERS | frames.END_STREAM
+        self._sender.finish(self._outbox, frames.header(len(block), Kind.HEADERS, end, self._stream) + block)
+
+
+class Messages:
+    """A receiver of whole messages: a request, or a stream of them."""
+
+    def __init__(
+        self,
+        message: Callable[[bytes], None],
+        end: Callable[[], None] = lambda: None,
+        gone: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._message = message
+        self.end = end
+        self.gone = gone
+        self._partial = bytearray()
+
+    def data(self, piece: memoryview) -> None:
+        """Takes bytes apart into messages."""
+        # Nearly always a piece is one whole message.
+        if self._partial or len(piece) < _PREFIX.size or len(piece) != _PREFIX.size + _length(piece):
+            self._partial += piece
+            while len(self._partial) >= _PREFIX.size:
+                end = _PREFIX.size + _length(self._partial)
+                if len(self._partial) < end:
+                    return
+                message = bytes(self._partial[_PREFIX.size : end])
+                del self._partial[:end]
+                self._message(message)
+        else:
+            self._message(bytes(piece[_PREFIX.size :]))
+
+
+class Content:
+    """A receiver that passes the content of messages on piece by piece, for those too large to be kept in one.
+
+    Args:
+      begin: Called with the length of each message.
+      piece: Called with its bytes, in order.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[int], None],
+        piece: Callable[[memoryview], None],
+        end: Callable[[], None],
+        gone: Callable[[], None],
+    ) -> None:
+        self._begin = begin
+        self._piece = piece
+        self.end = end
+        self.gone = gone
+        self._left = 0
+        self._prefix = bytearray()
+
+    def data(self, piece: memoryview) -> None:
+        """Passes bytes on."""
+        while piece:
+            if self._left:
+                part = piece[: self._left]
+                self._left -= len(part)
+                self._piece(part)
+            else:
+                part = piece[: _PREFIX.size - len(self._prefix)]
+                self._prefix += part
+                if len(self._prefix) == _PREFIX.size:
+                    self._left = _length(self._prefix)
+                    self._prefix.clear()
+                    self._begin(self._left)
+            piece = piece[len(part) :]
+
+
+def _length(prefix: bytearray | memoryview) -> int:
+    compressed, length = _PREFIX.unpack_from(prefix)
+    if compressed or length > _LARGEST_MESSAGE:
+        raise ProtocolError("a message is compressed, or larger than any that makes sense")
+    return int(length)

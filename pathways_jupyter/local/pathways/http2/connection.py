@@ -1,0 +1,233 @@
+"""The receiving half of a connection, and where the two halves meet."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import struct
+from collections.abc import Callable
+
+from pathways_jupyter.local.pathways.http2 import calls, frames, headers
+from pathways_jupyter.local.pathways.http2.calls import Call
+from pathways_jupyter.local.pathways.http2.frames import Kind, ProtocolError, Setting
+from pathways_jupyter.local.pathways.http2.sending import Sender
+
+_log = logging.getLogger(__name__)
+
+_BUFFER = 256 << 10
+_LARGEST_CONTROL = 64 << 10
+_REFILL = 1 << 29
+"""Bytes after which a client's window is filled up again: it never comes to its end."""
+
+_SETTINGS = frames.settings(
+    {
+        Setting.HEADER_TABLE_SIZE: 0,
+        Setting.MAX_CONCURRENT_STREAMS: 1 << 30,
+        Setting.INITIAL_WINDOW_SIZE: frames.LARGEST_WINDOW,
+        Setting.MAX_FRAME_SIZE: 1 << 20,
+        Setting.ALLOW_TRUE_BINARY_METADATA: 1,
+    }
+)
+
+
+class Connection:
+    """One client's connection.
+
+    Args:
+      serve: Gives a call its receiver, or ends the call.
+    """
+
+    def __init__(self, peer: socket.socket, serve: Callable[[Call], None]) -> None:
+        self._socket = peer
+        self._serve = serve
+        self._sender = Sender(peer)
+        self._calls: dict[int, Call] = {}
+        self._received: dict[int, int] = {}
+        self._last_stream = 0
+        self._block = bytearray()
+        self._block_stream = 0
+        self._block_flags = 0
+
+    def run(self) -> None:
+        """Serves until the client goes, or does what no client should."""
+        try:
+            self._sender.control(_SETTINGS + frames.window_update(0, frames.LARGEST_WINDOW - frames.FIRST_WINDOW))
+            self._read()
+        except ProtocolError as error:
+            _log.warning("Closed a connection: %s", error)
+        except OSError as error:
+            _log.info("A connection ended: %s", error)
+        finally:
+            self._sender.close()
+            left = list(self._calls.values())
+            self._calls.clear()
+            for call in left:
+                if call.receiver is not None:
+                    call.receiver.gone()
+            self._socket.close()
+
+    def close(self) -> None:
+        """Ends the connection from another thread."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _read(self) -> None:
+        buffer = bytearray(_BUFFER)
+        view = memoryview(buffer)
+        start = end = 0
+        preface = len(frames.PREFACE)
+        left = stream = flags = 0  # of a DATA frame whose bytes are still coming
+        while True:
+            if start == end:
+                start = end = 0
+            elif end == len(buffer) or len(buffer) - start < _LARGEST_CONTROL + frames.HEADER_SIZE:
+                buffer[: end - start] = buffer[start:end]
+                start, end = 0, end - start
+            count = self._socket.recv_into(view[end:])
+            if count == 0:
+                return
+            end += count
+            if preface:
+                if end < preface:
+                    continue
+                if buffer[:preface] != frames.PREFACE:
+                    raise ProtocolError("this is not HTTP/2")
+                start, preface = preface, 0
+            self._sender.collect()
+            while True:
+                if left:
+                    piece = view[start : min(end, start + left)]
+                    if not piece:
+                        break
+                    start += len(piece)
+                    left -= len(piece)
+                    self._data(stream, piece)
+                    if left:
+                        break
+                    self._end_of_data(stream, flags)
+                if end - start < frames.HEADER_SIZE:
+                    break
+                high, low, kind, flags, stream = struct.unpack_from(">HBBBI", buffer, start)
+                length = high << 8 | low
+                stream &= frames.LARGEST_WINDOW
+                if kind == Kind.DATA:
+                    if flags & frames.PADDED:
+                        raise ProtocolError("a client pads its data")
+                    start += frames.HEADER_SIZE
+                    left = length
+                    self._count(stream, length)
+                    if not left:
+                        self._end_of_data(stream, flags)
+                    continue
+                if length > _LARGEST_CONTROL:
+                    raise ProtocolError(f"a frame of kind {kind} has {length} bytes")
+                if end - start < frames.HEADER_SIZE + length:
+                    break
+                start += frames.HEADER_SIZE
+                payload = view[start : start + length]
+                start += length
+                self._control(kind, flags, stream, payload)
+            self._sender.flush()
+
+    # -- streams of data
+
+    def _data(self, stream: int, piece: memoryview) -> None:
+        call = self._calls.get(stream)
+        if call is None or call.receiver is None or call.finished:
+            return  # What a client sends on after its call was ended.
+        try:
+            call.receiver.data(piece)
+        except ProtocolError as error:
+            self._give_up(call, calls.INVALID_ARGUMENT, str(error))
+        except Exception as error:
+            _log.exception("%s failed", call.path)
+            self._give_up(call, calls.INTERNAL, str(error))
+
+    def _end_of_data(self, stream: int, flags: int) -> None:
+        if not flags & frames.END_STREAM:
+            return
+        call = self._calls.pop(stream, None)
+        self._received.pop(stream, None)
+        if call is not None and call.receiver is not None and not call.finished:
+            try:
+                call.receiver.end()
+            except Exception as error:
+                _log.exception("%s failed", call.path)
+                self._give_up(call, calls.INTERNAL, str(error))
+
+    def _give_up(self, call: Call, code: int, message: str) -> None:
+        call.finish(code, message)
+        if call.receiver is not None:
+            call.receiver.gone()
+
+    def _count(self, stream: int, length: int) -> None:
+        """Fills up the windows of the connection and of a stream that has sent much."""
+        for each in (0, stream) if stream in self._calls else (0,):
+            received = self._received.get(each, 0) + length
+            if received >= _REFILL:
+                self._sender.control(frames.window_update(each, received))
+                received = 0
+            self._received[each] = received
+
+    # -- everything else
+
+    def _control(self, kind: int, flags: int, stream: int, payload: memoryview) -> None:
+        if kind == Kind.HEADERS:
+            self._headers(flags, stream, payload)
+        elif kind == Kind.CONTINUATION:
+            if stream != self._block_stream:
+                raise ProtocolError("headers of two streams are mixed")
+            self._block += payload
+            if flags & frames.END_HEADERS:
+                self._open()
+        elif kind == Kind.SETTINGS:
+            if not flags & frames.ACK:
+                for setting, value in frames.read_settings(payload):
+                    self._sender.apply(setting, value)
+                self._sender.control(frames.frame(Kind.SETTINGS, frames.ACK, 0))
+        elif kind == Kind.PING:
+            if not flags & frames.ACK:
+                self._sender.control(frames.frame(Kind.PING, frames.ACK, 0, bytes(payload)))
+        elif kind == Kind.WINDOW_UPDATE:
+            if len(payload) != 4:
+                raise ProtocolError("a WINDOW_UPDATE frame of a wrong size")
+            self._sender.widen(stream, int.from_bytes(payload) & frames.LARGEST_WINDOW)
+        elif kind == Kind.RST_STREAM:
+            self._forget(stream)
+
+    def _headers(self, flags: int, stream: int, payload: memoryview) -> None:
+        if flags & (frames.PADDED | frames.PRIORITY_FLAG):
+            skip = (1 if flags & frames.PADDED else 0) + (5 if flags & frames.PRIORITY_FLAG else 0)
+            padding = payload[0] if flags & frames.PADDED else 0
+            if skip + padding > len(payload):
+                raise ProtocolError("a HEADERS frame of a wrong size")
+            payload = payload[skip : len(payload) - padding]
+        self._block[:] = payload
+        self._block_stream, self._block_flags = stream, flags
+        if flags & frames.END_HEADERS:
+            self._open()
+
+    def _open(self) -> None:
+        stream = self._block_stream
+        fields = headers.decode(bytes(self._block))
+        if stream in self._calls:
+            # Trailers of a client say nothing but that it has sent everything.
+            self._end_of_data(stream, self._block_flags)
+            return
+        if stream % 2 == 0 or stream <= self._last_stream:
+            raise ProtocolError("a client opens a stream that it cannot open")
+        self._last_stream = stream
+        known = {name.decode("ascii", "replace"): value for name, value in fields}
+        call = Call(self._sender, stream, known.get(":path", b"").decode("ascii", "replace"), known)
+        self._serve(call)
+        if call.receiver is not None:
+            self._calls[stream] = call
+            self._end_of_data(stream, self._block_flags)
+
+    def _forget(self, stream: int) -> None:
+        self._received.pop(stream, None)
+        call = self._calls.pop(stream, None)
+        self._sender.drop(stream)
+        if call is not None and call.receiver is not None:
+            call.receiver.gone()

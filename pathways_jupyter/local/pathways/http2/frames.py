@@ -1,0 +1,83 @@
+"""HTTP/2's frames: their kinds, flags and settings."""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Iterator, Mapping
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+"""What a client says first."""
+
+HEADER_SIZE = 9
+LARGEST_WINDOW = (1 << 31) - 1
+FIRST_WINDOW = 65535
+SMALLEST_FRAME_LIMIT = 1 << 14
+LARGEST_FRAME_LIMIT = (1 << 24) - 1
+
+END_STREAM = 0x1
+ACK = 0x1
+END_HEADERS = 0x4
+PADDED = 0x8
+PRIORITY_FLAG = 0x20
+
+
+class Kind(enum.IntEnum):
+    """What a frame is; kinds that are not listed are ignored, as HTTP/2 wants it."""
+
+    DATA = 0
+    HEADERS = 1
+    PRIORITY = 2
+    RST_STREAM = 3
+    SETTINGS = 4
+    PUSH_PROMISE = 5
+    PING = 6
+    GOAWAY = 7
+    WINDOW_UPDATE = 8
+    CONTINUATION = 9
+
+
+class Setting(enum.IntEnum):
+    """The settings that matter here."""
+
+    HEADER_TABLE_SIZE = 1
+    MAX_CONCURRENT_STREAMS = 3
+    INITIAL_WINDOW_SIZE = 4
+    MAX_FRAME_SIZE = 5
+    ALLOW_TRUE_BINARY_METADATA = 0xFE03
+    """gRPC's own: binary metadata may come as it is, and not in base64 and Huffman's code."""
+
+
+class ProtocolError(Exception):
+    """The client does something that a gRPC client of the C core does not do; its connection is closed."""
+
+
+def header(length: int, kind: Kind, flags: int, stream: int) -> bytes:
+    """The nine bytes before every frame."""
+    return struct.pack(">HBBBI", length >> 8, length & 0xFF, kind, flags, stream)
+
+
+def frame(kind: Kind, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    """A whole frame, for small ones."""
+    return header(len(payload), kind, flags, stream) + payload
+
+
+def settings(values: Mapping[Setting, int]) -> bytes:
+    """A SETTINGS frame."""
+    return frame(Kind.SETTINGS, 0, 0, b"".join(struct.pack(">HI", key, value) for key, value in values.items()))
+
+
+def read_settings(payload: memoryview) -> Iterator[tuple[int, int]]:
+    """The settings in a SETTINGS frame.
+
+    Raises:
+      ProtocolError: It is not made of settings.
+    """
+    if len(payload) % 6:
+        raise ProtocolError("a SETTINGS frame of a wrong size")
+    yield from struct.iter_unpack(">HI", payload)
+
+
+def window_update(stream: int, increment: int) -> bytes:
+    """A WINDOW_UPDATE frame; stream 0 is the connection."""
+    return frame(Kind.WINDOW_UPDATE, 0, stream, struct.pack(">I", increment))

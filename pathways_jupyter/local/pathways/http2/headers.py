@@ -1,0 +1,169 @@
+"""HTTP/2's header blocks (HPACK), without what both sides agree not to use: a table that grows, Huffman's code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pathways_jupyter.local.pathways.http2.frames import ProtocolError
+
+Header = tuple[bytes, bytes]
+
+# RFC 7541, appendix A; an entry with a value has it behind a space.
+_STATIC = [
+    (name, value)
+    for name, _, value in (
+        line.partition(b" ")
+        for line in b"""
+:authority
+:method GET
+:method POST
+:path /
+:path /index.html
+:scheme http
+:scheme https
+:status 200
+:status 204
+:status 206
+:status 304
+:status 400
+:status 404
+:status 500
+accept-charset
+accept-encoding gzip, deflate
+accept-language
+accept-ranges
+accept
+access-control-allow-origin
+age
+allow
+authorization
+cache-control
+content-disposition
+content-encoding
+content-language
+content-length
+content-location
+content-range
+content-type
+cookie
+date
+etag
+expect
+expires
+from
+host
+if-match
+if-modified-since
+if-none-match
+if-range
+if-unmodified-since
+last-modified
+link
+location
+max-forwards
+proxy-authenticate
+proxy-authorization
+range
+referer
+refresh
+retry-after
+server
+set-cookie
+strict-transport-security
+transfer-encoding
+user-agent
+vary
+via
+www-authenticate
+""".strip().splitlines()
+    )
+]
+
+
+def encode(fields: Iterable[Header]) -> bytes:
+    """A header block that any decoder understands: every field in full, nothing to remember."""
+    block = bytearray()
+    for name, value in fields:
+        block.append(0)
+        for text in (name, value):
+            _write_integer(block, len(text), 7, 0)
+            block += text
+    return bytes(block)
+
+
+def decode(block: bytes) -> list[Header]:
+    """The fields of a header block.
+
+    Raises:
+      ProtocolError: It is cut off, or uses what was not agreed on.
+    """
+    fields: list[Header] = []
+    position = 0
+    try:
+        while position < len(block):
+            first = block[position]
+            if first & 0x80:
+                index, position = _read_integer(block, position, 7)
+                fields.append(_known(index))
+            elif first & 0xE0 == 0x20:
+                size, position = _read_integer(block, position, 5)
+                if size:
+                    raise ProtocolError("the client wants a table of headers")
+            else:
+                index, position = _read_integer(block, position, 6 if first & 0x40 else 4)
+                if index:
+                    name = _known(index)[0]
+                else:
+                    name, position = _read_text(block, position)
+                value, position = _read_text(block, position)
+                # gRPC marks binary metadata that comes as it is by a zero byte.
+                fields.append((name, value[1:] if name.endswith(b"-bin") and value[:1] == b"\0" else value))
+    except IndexError:
+        raise ProtocolError("a header block ends early") from None
+    return fields
+
+
+def _known(index: int) -> Header:
+    if not 1 <= index <= len(_STATIC):
+        raise ProtocolError(f"there is no header {index}")
+    return _STATIC[index - 1]
+
+
+def _read_text(block: bytes, position: int) -> tuple[bytes, int]:
+    if block[position] & 0x80:
+        raise ProtocolError("a header is in Huffman's code")
+    length, position = _read_integer(block, position, 7)
+    if position + length > len(block):
+        raise ProtocolError("a header ends early")
+    return block[position : position + length], position + length
+
+
+def _read_integer(block: bytes, position: int, bits: int) -> tuple[int, int]:
+    most = (1 << bits) - 1
+    value = block[position] & most
+    position += 1
+    if value < most:
+        return value, position
+    shift = 0
+    while True:
+        byte = block[position]
+        position += 1
+        value += (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, position
+        if shift > 28:
+            raise ProtocolError("a number in a header block is too large")
+
+
+def _write_integer(block: bytearray, value: int, bits: int, flags: int) -> None:
+    most = (1 << bits) - 1
+    if value < most:
+        block.append(flags | value)
+        return
+    block.append(flags | most)
+    value -= most
+    while value >= 0x80:
+        block.append(value & 0x7F | 0x80)
+        value >>= 7
+    block.append(value)

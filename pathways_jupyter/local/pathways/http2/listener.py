@@ -1,0 +1,96 @@
+"""Accepts connections, each on a thread of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from pathways_jupyter.local.pathways.http2.calls import Call
+from pathways_jupyter.local.pathways.http2.connection import Connection
+
+_log = logging.getLogger(__name__)
+
+_BACKLOG = 128
+_SOCKET_BUFFER = 4 << 20
+
+
+class Listener:
+    """Serves calls on unix sockets and loopback ports.
+
+    Args:
+      serve: Gives a call its receiver, or ends the call; on the thread of the call's connection.
+    """
+
+    def __init__(self, serve: Callable[[Call], None]) -> None:
+        self._serve = serve
+        self._lock = threading.Lock()
+        self._sockets: list[socket.socket] = []
+        self._connections: set[Connection] = set()
+
+    def listen_on_socket(self, path: Path) -> None:
+        """Accepts clients on a unix socket, whose directory decides who may come.
+
+        Raises:
+          OSError: The path cannot be used.
+        """
+        path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path))
+        self._listen(listener, str(path))
+
+    def listen_on_loopback(self, port: int) -> int:
+        """Accepts clients of this machine on a TCP port; returns it, which matters if `port` is 0.
+
+        Raises:
+          OSError: The port is taken.
+        """
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        self._listen(listener, f"port {port}")
+        return int(listener.getsockname()[1])
+
+    def stop(self) -> None:
+        """Closes everything; calls that are open are told."""
+        with self._lock:
+            sockets, connections = self._sockets, list(self._connections)
+            self._sockets = []
+        for each in sockets:
+            # Closing alone would not wake the thread that accepts.
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        for connection in connections:
+            connection.close()
+
+    def _listen(self, listener: socket.socket, name: str) -> None:
+        listener.listen(_BACKLOG)
+        self._sockets.append(listener)
+        threading.Thread(target=self._accept, args=(listener,), name=f"accept {name}", daemon=True).start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                peer, _ = listener.accept()
+            except OSError:
+                return
+            if peer.family != socket.AF_UNIX:
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)
+            threading.Thread(target=self._run, args=(peer,), name="connection", daemon=True).start()
+
+    def _run(self, peer: socket.socket) -> None:
+        connection = Connection(peer, self._serve)
+        with self._lock:
+            self._connections.add(connection)
+        try:
+            connection.run()
+        except Exception:
+            _log.exception("A connection failed")
+        finally:
+            with self._lock:
+                self._connections.discard(connection)

@@ -1,0 +1,237 @@
+"""The sending half of a connection: within the windows that the client grants, and small messages first.
+
+A small message goes out on the thread that has it. What does not fit into a window, or is large, waits in its call's
+outbox for the connection's writer, which serves the outboxes in turn and a little at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections import deque
+from collections.abc import Sequence
+
+from pathways_jupyter.local.pathways.http2 import frames
+from pathways_jupyter.local.pathways.http2.frames import Kind
+
+Bytes = bytes | memoryview
+
+_SMALL = 32 << 10
+"""Bytes up to which a message may go out on the caller's thread."""
+_TURN = 512 << 10
+"""Bytes that an outbox may send until it is the next one's turn."""
+
+
+class Outbox:
+    """What one call still has to send.
+
+    Attributes:
+      window: Bytes that the client takes on this stream now.
+      ended: The end was put in, and nothing may follow.
+    """
+
+    __slots__ = ("end", "ended", "parts", "stream", "window")
+
+    def __init__(self, stream: int, window: int) -> None:
+        self.stream = stream
+        self.window = window
+        self.parts: deque[Bytes] = deque()
+        self.end: bytes | None = None
+        self.ended = False
+
+
+class Sender:
+    """Everything that goes out on one connection; any thread may use it."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self._socket = peer
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._window = frames.FIRST_WINDOW
+        self._stream_window = frames.FIRST_WINDOW
+        self._frame_limit = frames.SMALLEST_FRAME_LIMIT
+        self._outboxes: dict[int, Outbox] = {}
+        self._waiting: deque[Outbox] = deque()
+        self._closed = False
+        self._writing = False
+        self._collecting = 0
+        self._collected: list[Bytes] = []
+
+    def collect(self) -> None:
+        """Holds back what this thread sends from now on: many small answers then cost one system call.
+
+        Another thread that sends something sends these along.
+        """
+        self._collecting = threading.get_ident()
+
+    def flush(self) -> None:
+        """Sends what was held back."""
+        with self._lock:
+            self._collecting = 0
+            if self._collected:
+                self._write([])
+
+    def open(self, stream: int) -> Outbox:
+        """An outbox for a new stream."""
+        with self._lock:
+            outbox = self._outboxes[stream] = Outbox(stream, self._stream_window)
+            return outbox
+
+    def control(self, frame: bytes) -> None:
+        """Sends a frame that no window counts."""
+        with self._lock:
+            self._write([frame])
+
+    def send(self, outbox: Outbox, head: bytes, parts: Sequence[Bytes]) -> None:
+        """Sends headers if there are any yet to be sent, then bytes.
+
+        Args:
+          head: A whole HEADERS frame, or nothing.
+        """
+        size = sum(map(len, parts))
+        with self._lock:
+            if outbox.ended or self._closed:
+                return
+            if not outbox.parts and size <= min(_SMALL, outbox.window, self._window):
+                self._write([head, *self._framed(outbox, list(parts))])
+                return
+            if head:
+                self._write([head])
+            outbox.parts.extend(part for part in parts if len(part))
+            self._hand_over(outbox)
+
+    def finish(self, outbox: Outbox, trailers: bytes) -> None:
+        """Sends a last HEADERS frame after everything else."""
+        with self._lock:
+            if outbox.ended:
+                return
+            outbox.ended = True
+            if outbox.parts:
+                outbox.end = trailers
+            else:
+                self._outboxes.pop(outbox.stream, None)
+                self._write([trailers])
+
+    def drop(self, stream: int) -> None:
+        """Forgets a stream that the client has given up."""
+        with self._lock:
+            outbox = self._outboxes.pop(stream, None)
+            if outbox is not None:
+                outbox.ended = True
+                outbox.parts.clear()
+                outbox.end = None
+
+    def widen(self, stream: int, increment: int) -> None:
+        """The client takes more: on a stream, or on the connection (0)."""
+        with self._lock:
+            if stream == 0:
+                self._window += increment
+            elif (outbox := self._outboxes.get(stream)) is not None:
+                outbox.window += increment
+            if self._waiting:
+                self._work.notify()
+
+    def apply(self, setting: int, value: int) -> None:
+        """The client sets something."""
+        with self._lock:
+            if setting == frames.Setting.INITIAL_WINDOW_SIZE:
+                for outbox in self._outboxes.values():
+                    outbox.window += value - self._stream_window
+                self._stream_window = value
+                self._work.notify()
+            elif setting == frames.Setting.MAX_FRAME_SIZE:
+                self._frame_limit = value
+
+    def close(self) -> None:
+        """Ends the writer; nothing goes out any more."""
+        with self._lock:
+            self._closed = True
+            self._waiting.clear()
+            self._outboxes.clear()
+            self._work.notify()
+
+    # All below is called with the lock held.
+
+    def _hand_over(self, outbox: Outbox) -> None:
+        if outbox not in self._waiting:
+            self._waiting.append(outbox)
+        if not self._writing:
+            self._writing = True
+            threading.Thread(target=self._run, name="http2 writer", daemon=True).start()
+        self._work.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                outbox = self._next()
+                while outbox is None and not self._closed:
+                    self._work.wait()
+                    outbox = self._next()
+                if outbox is None:
+                    return
+                self._send_turn(outbox)
+
+    def _next(self) -> Outbox | None:
+        """The next outbox that may send something."""
+        for _ in range(len(self._waiting)):
+            outbox = self._waiting.popleft()
+            if not outbox.parts:
+                continue
+            self._waiting.append(outbox)
+            if min(outbox.window, self._window) > 0:
+                return outbox
+        return None
+
+    def _send_turn(self, outbox: Outbox) -> None:
+        room = min(outbox.window, self._window, _TURN)
+        taken: list[Bytes] = []
+        while room and outbox.parts:
+            part = outbox.parts.popleft()
+            if len(part) > room:
+                view = memoryview(part)
+                outbox.parts.appendleft(view[room:])
+                part = view[:room]
+            taken.append(part)
+            room -= len(part)
+        framed = self._framed(outbox, taken)
+        if not outbox.parts and outbox.end is not None:
+            framed.append(outbox.end)
+            self._outboxes.pop(outbox.stream, None)
+        self._write(framed)
+
+    def _framed(self, outbox: Outbox, parts: list[Bytes]) -> list[Bytes]:
+        """`parts` with DATA headers between them, taken from the windows."""
+        size = sum(map(len, parts))
+        outbox.window -= size
+        self._window -= size
+        if size <= self._frame_limit:
+            return [frames.header(size, Kind.DATA, 0, outbox.stream), *parts]
+        framed: list[Bytes] = []
+        for part in parts:
+            view = memoryview(part)
+            for start in range(0, len(view), self._frame_limit):
+                piece = view[start : start + self._frame_limit]
+                framed += (frames.header(len(piece), Kind.DATA, 0, outbox.stream), piece)
+        return framed
+
+    def _write(self, parts: list[Bytes]) -> None:
+        if self._collecting == threading.get_ident():
+            self._collected += parts
+            return
+        if self._collected:
+            parts = [*self._collected, *parts]
+            self._collected.clear()
+        # A client that is gone is noticed by whoever reads.
+        with contextlib.suppress(OSError):
+            while parts:
+                sent = self._socket.sendmsg(parts[:_MOST_PARTS])
+                while parts and sent >= len(parts[0]):
+                    sent -= len(parts[0])
+                    del parts[0]
+                if sent:
+                    parts[0] = memoryview(parts[0])[sent:]
+
+
+_MOST_PARTS = 512
+"""Parts that one system call takes everywhere."""
