@@ -36,3 +36,18 @@ def test_01_connect_is_true(executed):
     assert "unplaced -> placed" in text(cells["proxy-log"]) or "Opened session" in text(cells["proxy-log"])
     assert "JAX is as it was before" in text(cells["disconnect"])
     assert "CpuDevice" in text(cells["after"])
+
+
+def test_02_colocated_is_true(executed):
+    cells = executed("02-colocated.ipynb")
+    assert "[host 0] hello from" in text(cells["first"])
+    assert "[host 0] 0\n[host 1] 1" in text(cells["first"])
+    assert "[host 0] [0.0, 2.0, 4.0, 6.0]\n[host 1] [8.0, 10.0, 12.0, 14.0]" in text(cells["double"])
+    assert "True" in text(cells["doubled"])
+    (failed,) = cells["error"].outputs
+    assert failed["ename"] == "HostError"
+    assert "\n".join(failed["traceback"]).count("ZeroDivisionError") == 1
+    assert "'This is written on TPU worker 0'" in text(cells["simple-check"])
+    assert [each for each in cells["medium"].outputs if "image/png" in each.get("data", {})]
+    assert "w [ 1.  -2.   0.5" in text(cells["advanced"])
+    assert "JAX is as it was before" in text(cells["disconnect"])
