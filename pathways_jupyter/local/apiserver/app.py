@@ -17,9 +17,11 @@ from pathways_jupyter.local.apiserver import bodies, openapi, status
 from pathways_jupyter.local.apiserver.access import answer_review, review_at
 from pathways_jupyter.local.apiserver.discovery import discover
 from pathways_jupyter.local.apiserver.door import Door, Head, refuse_upgrade
+from pathways_jupyter.local.apiserver.expiry import keep_expiring
 from pathways_jupyter.local.apiserver.objects import Objects
 from pathways_jupyter.local.apiserver.pki import certificates
 from pathways_jupyter.local.apiserver.pods import Pods
+from pathways_jupyter.local.apiserver.rbac import with_bound_rules
 from pathways_jupyter.local.apiserver.resources import PODS
 from pathways_jupyter.local.apiserver.route import CONNECTS, Route, find_route
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
@@ -54,6 +56,7 @@ class ApiServer:
         self._pods = Pods(store, runtime)
         self._port = port
         self._listener: asyncio.Server | None = None
+        self._expiring: asyncio.Task[None] | None = None
         self._connections: web.Server | None = None
         self._answering: set[asyncio.Task[object]] = set()
         self._waiting: set[asyncio.BaseTransport] = set()
@@ -129,6 +132,7 @@ class ApiServer:
                 hint="Stop what listens there, or remove the local cluster and start it anew.",
             ) from error
         self._port = self._listener.sockets[0].getsockname()[1]
+        self._expiring = asyncio.create_task(keep_expiring(self._store))
 
     async def stop(self) -> None:
         """Stops listening and drops every connection at once, whatever it is doing."""
@@ -136,6 +140,8 @@ class ApiServer:
             return
         self._shut = True
         self._listener.close()
+        if self._expiring is not None:
+            self._expiring.cancel()
         transports = [each.transport for each in self._connections.connections]
         for transport in [*transports, *self._waiting, *self._upgraded]:
             if transport is not None:
@@ -210,7 +216,8 @@ class ApiServer:
         path = request.path
         kind = review_at(path)
         if kind and request.method == "POST":
-            return bodies.answer(answer_review(kind, user, await bodies.read_object(request)), status=201)
+            asked = await bodies.read_object(request)
+            return bodies.answer(answer_review(kind, with_bound_rules(self._store, user), asked), status=201)
         route = find_route(self._store.resources, request.method, path, request.query)
         if route is None:
             return self._document(request)
@@ -225,7 +232,8 @@ class ApiServer:
         if route.subresource in CONNECTS and route.verb == "get":
             verbs.append("create")
         for verb in verbs:
-            if not user.may(question_of(route, verb)):
+            question = question_of(route, verb)
+            if not user.may(question) and not with_bound_rules(self._store, user).may(question):
                 raise refuse(user, route, verb)
 
     def _document(self, request: web.BaseRequest) -> web.Response:

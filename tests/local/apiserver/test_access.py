@@ -104,3 +104,29 @@ async def test_plain_http_gets_no_answer(bench) -> None:
     with contextlib.suppress(ConnectionError):
         assert b"HTTP" not in await reader.read()
     writer.close()
+
+
+async def test_roles_give_what_a_token_was_not_made_with(bench) -> None:
+    token = bench.server.add_token("system:serviceaccount:default:robot", [])
+    await bench.running_pod("p")
+    assert (await bench.call("GET", f"{PODS}/p", token=token))[0] == 403
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    role = {"metadata": {"name": "r"}, "rules": READ_PODS}
+    subject = {"kind": "ServiceAccount", "name": "robot", "namespace": "default"}
+    binding = {
+        "metadata": {"name": "b"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
+        "subjects": [subject],
+    }
+    assert (await bench.call("POST", f"{rbac}/namespaces/default/roles", role))[0] == 201
+    assert (await bench.call("POST", f"{rbac}/namespaces/default/rolebindings", binding))[0] == 201
+
+    assert (await bench.call("GET", f"{PODS}/p", token=token))[0] == 200
+    assert (await bench.call("GET", "/api/v1/pods", token=token))[0] == 403
+    assert (await bench.call("DELETE", f"{PODS}/p", token=token))[0] == 403
+    binding["roleRef"]["kind"] = "ClusterRole"
+    await bench.call("POST", f"{rbac}/clusterroles", role)
+    assert (await bench.call("POST", f"{rbac}/clusterrolebindings", binding))[0] == 201
+    assert (await bench.call("GET", "/api/v1/pods", token=token))[0] == 200
+    await bench.call("DELETE", f"{rbac}/clusterrolebindings/b")
+    assert (await bench.call("GET", "/api/v1/pods", token=token))[0] == 403

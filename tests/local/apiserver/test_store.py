@@ -5,10 +5,13 @@ import asyncio
 import pytest
 
 from pathways_jupyter.local.apiserver import table, watch
+from pathways_jupyter.local.apiserver.columns import seconds_of
+from pathways_jupyter.local.apiserver.expiry import expire_events
 from pathways_jupyter.local.apiserver.patch import PatchKind
 from pathways_jupyter.local.apiserver.resources import (
     CONFIG_MAPS,
     CRDS,
+    EVENTS,
     JOBS,
     JOBSETS,
     LEASES,
@@ -383,3 +386,14 @@ def test_a_patch_cannot_rename(store: Store) -> None:
         CONFIG_MAPS, "default", "a", [{"op": "add", "path": "/data", "value": {"x": "y"}}], PatchKind.JSON
     )
     assert patched["data"] == {"x": "y"}
+
+
+def test_events_are_forgotten_an_hour_after_they_were_last_seen(store: Store) -> None:
+    about = {"kind": "Pod", "name": "p", "namespace": "default"}
+    for name, last in (("old", "2026-01-01T00:00:00Z"), ("new", "2026-01-01T00:59:00Z"), ("seen", None)):
+        store.create(EVENTS, {"metadata": {"name": name}, "involvedObject": about, "lastTimestamp": last})
+    now = seconds_of("2026-01-01T01:00:01Z")
+    assert now is not None
+
+    assert expire_events(store, now) == 1
+    assert [event["metadata"]["name"] for event in store.list(EVENTS)] == ["new", "seen"]
