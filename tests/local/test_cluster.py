@@ -101,11 +101,10 @@ def test_the_service_looks_as_its_documentation_shows_it(shared):
     assert "MegaScale transport init succeeded." in logs
     address = "--resource_manager_address=pathways-cluster-pathways-head-0-0.pathways-cluster:29001"
     assert f"argv[2]: '{address}'" in logs
-    code, text = subprocess.getstatusoutput(
-        f"kubectl --kubeconfig {shared.kubeconfig} exec -c pathways-worker {worker} -- /bin/sh -c 'cat hello || pwd'"
-    )
-    assert code == 0
-    assert text.endswith("/root")
+    inside = kubectl(shared, "exec", "-c", "pathways-worker", worker, "--", "/bin/sh", "-c", "echo hi > f; cat f; pwd")
+    greeting, directory = inside.stdout.splitlines()
+    assert greeting == "hi"
+    assert directory.endswith("/root")
 
 
 @kubectl_needed
