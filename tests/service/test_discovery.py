@@ -124,3 +124,7 @@ async def test_the_picture_is_fetched_with_the_logs_of_the_proxies(bench):
         assert (drawn.certain, drawn.holders[0].waiting) == (True, False)
         (blind,) = await status.fetch(client, "default", "pathways-cluster", logs=False)
         assert (blind.certain, blind.holders[0].waiting) == (False, None)
+        rules = [{"apiGroups": ["*"], "resources": ["pods", "jobs", "jobsets"], "verbs": ["get", "list"]}]
+        async with bench.client(rules=rules, name="deaf") as deaf:
+            (unheard,) = await status.fetch(deaf, "default")
+        assert (unheard.certain, unheard.holders[0].waiting, unheard.slices[1].held_by) == (False, None, None)
