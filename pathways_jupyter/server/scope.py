@@ -99,8 +99,10 @@ async def _cluster(scope: Scope) -> Cluster:
     if scope.gke:
         project, region, name = scope.gke.split("/")
         return await asyncio.to_thread(load, cluster=name, project=project, region=region)
-    if scope.kubeconfig:
+    if os.pathsep in scope.kubeconfig:
         return load(context=scope.context, environ={**os.environ, "KUBECONFIG": scope.kubeconfig})
+    if scope.kubeconfig:
+        return load(scope.kubeconfig, scope.context)
     embedded = await asyncio.to_thread(_embedded) if scope.local or not scope.context else None
     if scope.local and embedded is None:
         raise LocalClusterError(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +82,7 @@ def running(directory: Path, environ: dict[str, str], *, more: str = "") -> Iter
             break
     assert url, "".join(said)
     threading.Thread(target=process.stderr.read, daemon=True).start()
+    _wait_until_it_listens(url)
     try:
         yield Server(url, environ)
     finally:
@@ -87,17 +91,38 @@ def running(directory: Path, environ: dict[str, str], *, more: str = "") -> Iter
         process.stderr.close()
 
 
+def _wait_until_it_listens(url: str) -> None:
+    """It says where it is a moment before it is there."""
+    address = ("127.0.0.1", int(url.rpartition(":")[2]))
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            socket.create_connection(address, timeout=5).close()
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+        else:
+            return
+
+
 @pytest.fixture(scope="session")
-def server(machine, tmp_path_factory) -> Iterator[Server]:
+def nothing(machine) -> Iterator[dict[str, str]]:
+    """The environment of somebody who has no kubeconfig and no cluster."""
+    with tempfile.TemporaryDirectory(prefix="pj-") as home:
+        places = {name: f"{home}/{name[8:]}" for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR")}
+        yield {**machine.environ, **places, "HOME": home}
+
+
+@pytest.fixture(scope="session")
+def server(nothing, tmp_path_factory) -> Iterator[Server]:
     """A server whose user has no kubeconfig at all."""
-    with running(tmp_path_factory.mktemp("server"), machine.environ) as made:
+    with running(tmp_path_factory.mktemp("server"), nothing) as made:
         yield made
 
 
 @pytest.fixture(scope="session")
-def strict_server(machine, tmp_path_factory) -> Iterator[Server]:
+def strict_server(nothing, tmp_path_factory) -> Iterator[Server]:
     """A server that authorizes its user for everything but Pathways."""
-    with running(tmp_path_factory.mktemp("strict"), machine.environ, more=NOBODY) as made:
+    with running(tmp_path_factory.mktemp("strict"), nothing, more=NOBODY) as made:
         yield made
 
 

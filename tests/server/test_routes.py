@@ -113,7 +113,13 @@ async def test_a_page_may_look_at_nothing_and_then_at_a_cluster_that_is_not_ther
 
 
 async def test_a_page_of_another_site_is_turned_away(server):
-    async with server.http() as http:
+    # With a cookie, as a browser comes; whoever knows the token itself may come from anywhere.
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(cookie_jar=jar) as http:
+        async with http.get(f"{server.url}/behind/a-proxy/api/status?token=s3cret") as answer:
+            assert answer.status == 200
+        async with http.ws_connect(server.route("updates"), origin=server.url) as socket:
+            assert (await socket.receive_json())["type"] == "hello"
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await http.ws_connect(server.route("updates"), origin="https://evil.example")
         assert refused.value.status in {401, 403}
