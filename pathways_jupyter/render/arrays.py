@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 
@@ -12,6 +13,8 @@ from pathways_jupyter.render.view import View
 from pathways_jupyter.session.arrays import NamedArray
 
 _MANY = 8
+_FEW = 2
+_VARIABLE = re.compile(r"\w*")
 
 
 def switched(unusable: Sequence[NamedArray], left: Sequence[NamedArray]) -> list[str]:
@@ -48,5 +51,12 @@ def notes(lines: Sequence[str]) -> View:
 
 
 def _named(arrays: Sequence[NamedArray]) -> str:
-    named = ", ".join(map(str, arrays[:_MANY]))
-    return f"{named} and {len(arrays) - _MANY} more" if len(arrays) > _MANY else named
+    """Arrays by name; those of one variable together when there are many."""
+    by_variable: dict[str, list[NamedArray]] = {}
+    for array in arrays:
+        by_variable.setdefault(_VARIABLE.match(array.name)[0], []).append(array)  # type: ignore[index]
+    told: list[str] = []
+    for variable, group in by_variable.items():
+        told += map(str, group) if len(group) <= _FEW else [f"{variable} ({len(group)} arrays)"]
+    rest = len(told) - _MANY
+    return ", ".join(told[:_MANY]) + (f" and {rest} more" if rest > 0 else "")

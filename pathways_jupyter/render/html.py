@@ -42,15 +42,15 @@ _STYLE = """
   border: 1px solid var(--pw-line); border-left: 3px solid var(--pw-tone, var(--pw-line)); border-radius: 4px;
   padding: .5rem .8rem; margin: .25rem 0; background: transparent;
 }
-.pathways-jupyter table {
+.pathways-jupyter table.pw-table {
   border-collapse: collapse; margin: .35rem 0 .1rem; font-size: 13px; border: 0; color: inherit;
 }
-.pathways-jupyter th, .pathways-jupyter td {
+.pathways-jupyter table.pw-table th, .pathways-jupyter table.pw-table td {
   text-align: left; padding: .12rem 1.1rem .12rem 0; border: 0; vertical-align: top; background: transparent;
   color: inherit; max-width: 34rem; overflow-wrap: break-word;
 }
-.pathways-jupyter th { font-weight: 600; opacity: .72; }
-.pathways-jupyter tbody tr { background: transparent !important; }
+.pathways-jupyter table.pw-table th { font-weight: 600; opacity: .72; }
+.pathways-jupyter table.pw-table tr { background: transparent !important; }
 .pathways-jupyter code { background: var(--pw-fill); color: inherit; padding: .05rem .3rem; border-radius: 3px; }
 .pathways-jupyter .pw-map { display: flex; flex-wrap: wrap; gap: .5rem; margin: .45rem 0 .1rem; }
 .pathways-jupyter .pw-slice {
@@ -108,7 +108,8 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table; `headers` are text, the cells of `rows` are HTML."""
     above = "".join(f'<th scope="col">{escape(header)}</th>' for header in headers)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table>{f'<thead><tr>{above}</tr></thead>' if any(headers) else ''}<tbody>{body}</tbody></table>"
+    top = f"<thead><tr>{above}</tr></thead>" if any(headers) else ""
+    return f'<table class="pw-table">{top}<tbody>{body}</tbody></table>'
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:

@@ -48,28 +48,27 @@ def view(
       now: Seconds since the epoch; the clock's when left out.
     """
     now = time.time() if now is None else now
-    if record.state is SessionState.CLOSED:
-        return none(f"Session {record.id} is over.")
     tone = TONES[record.state]
     news = [event for event in events if event.kind in _NEWS][-_RECENT:]
+    over = record.state is SessionState.CLOSED
     about = [
         ("service", record.service),
         ("slices", words.instances(record.instances) if record.instances else ""),
         ("devices", _devices(devices)),
-        ("proxy", record.pod or record.job),
+        ("proxy", "" if over else record.pod or record.job),
         ("cluster", record.context),
         ("namespace", record.namespace),
     ]
     advice = ADVICE.get(record.state, "")
     title = f"Session {record.id}"
     age = words.duration(now - record.created)
-    plain = [f"{_MARKS[tone]} {title}: {record.state}, for {age}", text.fields(about)]
+    plain = [f"{_MARKS[tone]} {title}: {record.state}, {age} old", text.fields(about)]
     plain += [f"  {timeline.line(event)}" for event in news]
     rich = html.card(
         tone,
-        html.head(title, html.toned(tone, str(record.state)), html.muted(age)),
+        html.head(title, html.toned(tone, str(record.state)), html.muted(f"{age} old")),
         html.fields(about),
-        slicemap.picture(_boxes(record, devices, events)) if devices else "",
+        slicemap.picture(_boxes(record, devices, events)) if devices and not over else "",
         *map(timeline.rich_line, news),
         html.line(escape(advice)) if advice else "",
     )
@@ -78,8 +77,9 @@ def view(
     return View(record, "\n".join(filter(None, plain)), html.page(rich))
 
 
-def none(line: str = "This notebook is not connected.") -> View:
+def none() -> View:
     """The card of a notebook without a session."""
+    line = "This notebook is not connected."
     advice = "%pathways connect --help shows how; %pathways connect --local --tpu tpuv6e:2x2=2 needs no cluster."
     return View(None, f"{Mark.NONE} {line}\n  {advice}", html.page(html.line(escape(line), html.muted(advice))))
 

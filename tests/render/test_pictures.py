@@ -83,7 +83,7 @@ def test_no_picture_assumes_a_light_page(picture):
 
 def test_a_session_shows_its_devices_and_what_happened_last():
     drawn = session.view(record(), DEVICES, [DOWN], now=NOW)
-    assert "connected, for 3 min 07 s" in drawn.text
+    assert "connected, 3 min 07 s old" in drawn.text
     assert "slice 0: 4 × TPU v6 lite" in drawn.text
     assert "Slice 1 is down." in drawn.text
     assert "slice 1, tpuv6e:2x2, down" in drawn.html
@@ -133,3 +133,17 @@ def test_the_doctors_verdict_is_that_of_the_worst_finding():
     assert doctor.view([fine]).text.endswith("✓ All is well.")
     assert "Connecting works" in doctor.view([fine, odd]).text
     assert doctor.view([fine, odd, bad]).text.endswith("✗ 1 thing keeps this machine from connecting.")
+
+
+def test_a_closed_session_stays_on_record_without_a_map_of_slices():
+    drawn = session.view(record(state=SessionState.CLOSED), DEVICES)
+    assert "closed" in drawn.text
+    assert "2 slices of tpuv6e:2x2" in drawn.text
+    assert 'class="pw-map"' not in drawn.html
+
+
+def test_the_many_arrays_of_one_variable_are_told_together():
+    lost = [NamedArray(f"losses[{index}]", (), "float32", 4) for index in range(100)]
+    lost += [NamedArray("w['in']", (8, 2), "float32", 64), NamedArray("w['out']", (2, 1), "float32", 8)]
+    (line,) = arrays.switched(lost, ())
+    assert line == ("102 arrays became unusable: losses (100 arrays), w['in']: float32[8,2], w['out']: float32[2,1]")
