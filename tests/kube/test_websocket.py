@@ -155,28 +155,24 @@ async def test_pings_keep_an_idle_connection_alive(monkeypatch):
 
 
 async def test_a_slow_reader_makes_the_server_wait():
-    sent = 0
+    half_sent = asyncio.Event()
 
     async def flood(request):
-        nonlocal sent
         socket = await upgraded(request)
         with contextlib.suppress(ConnectionError):
-            while sent < 200:
+            for number in range(200):
                 await socket.send_bytes(b"x" * 262_144)
-                sent += 1
+                if number == 100:
+                    half_sent.set()
         return socket
 
     async with server(flood) as client:
         messages = await client.websocket("/ws", protocols=("v4.test",))
         iterator = aiter(messages)
         await anext(iterator)
-        held = sent
-        while True:
-            await asyncio.sleep(0.2)
-            if sent == held:
-                break
-            held = sent
-        assert held < 100
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await half_sent.wait()
         for _ in range(199):
             assert len(await anext(iterator)) == 262_144
 
