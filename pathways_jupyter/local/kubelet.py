@@ -140,12 +140,13 @@ class Kubelet:
         """See :meth:`pathways_jupyter.local.apiserver.runtime.PodRuntime.exec`."""
         return await self._container(uid, container).exec(command, stdin=stdin, tty=tty)
 
+    async def connect(self, uid: str, port: int, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        """See :meth:`pathways_jupyter.local.apiserver.runtime.PodRuntime.connect`."""
+        return await self._pod(uid).connect(port, protocol)
+
     async def dial(self, uid: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """See :meth:`pathways_jupyter.local.apiserver.runtime.PodRuntime.dial`."""
-        pod = self._pods.get(uid)
-        if pod is None or pod.ended.is_set():
-            raise LookupError("the pod is not running")
-        return await pod.dial(port)
+        return await self._pod(uid).dial(port)
 
     # What pods need.
 
@@ -272,6 +273,12 @@ class Kubelet:
             others = [each for each in before.get("conditions", ()) if each["type"] not in own]
             current["status"] = {**before, **status, "conditions": [*status.get("conditions", ()), *others]}
             self._store.update(PODS, current, subresource="status")
+
+    def _pod(self, uid: str) -> Pod:
+        pod = self._pods.get(uid)
+        if pod is None or pod.ended.is_set():
+            raise LookupError("the pod is not running")
+        return pod
 
     def _container(self, uid: str, name: str) -> Container:
         pod = self._pods.get(uid)

@@ -16,7 +16,7 @@ import shutil
 import socket
 import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _FIRST_NETWORK = 64
@@ -98,18 +98,32 @@ class Network:
         if (path := self._directories.pop(key, None)) is not None:
             shutil.rmtree(path, ignore_errors=True)
 
-    async def dial(self, uid: str, address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connects to a port of a pod: its unix socket where it has one, else its address.
+    async def connect(
+        self, uid: str, address: str, port: int, protocol: Callable[[], asyncio.Protocol]
+    ) -> asyncio.Transport:
+        """Connects what `protocol` makes to a port of a pod: its unix socket where it has one, else its address.
 
         Raises:
           OSError: Nothing listens there.
         """
-        path = self._directories.get(uid)
+        loop, path = asyncio.get_running_loop(), self._directories.get(uid)
         if path is not None and (path / str(port)).exists():
-            return await asyncio.open_unix_connection(path / str(port), limit=_BUFFER)
+            return (await loop.create_unix_connection(protocol, str(path / str(port))))[0]
         if self._network is None:
             raise ConnectionRefusedError(f"nothing listens on port {port}")
-        return await asyncio.open_connection(address, port, limit=_BUFFER)
+        return (await loop.create_connection(protocol, address, port))[0]
+
+    async def dial(self, uid: str, address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Like :meth:`connect`, with streams.
+
+        Raises:
+          OSError: Nothing listens there.
+        """
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=_BUFFER, loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        transport = await self.connect(uid, address, port, lambda: protocol)
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     def close(self) -> None:
         """Gives the network back and removes the sockets."""

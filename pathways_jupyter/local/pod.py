@@ -161,6 +161,14 @@ class Pod:
         pod = {**self.object, "status": self.status}
         return self._host.container_environment(spec, pod, self._host.base_environment(self))
 
+    async def connect(self, port: int, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        """Connects what `protocol` makes to a port of the pod.
+
+        Raises:
+          OSError: Nothing listens there.
+        """
+        return await self._host.network.connect(self.uid, self.address, port, protocol)
+
     async def dial(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connects to a port of the pod.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 
@@ -80,8 +80,16 @@ class PodRuntime(Protocol):
           OSError: The command cannot be started.
         """
 
+    async def connect(self, uid: str, port: int, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        """Opens a connection to a port inside the pod, and gives it to what `protocol` makes.
+
+        Raises:
+          LookupError: There is no such pod, or it does not run.
+          OSError: Nothing listens there.
+        """
+
     async def dial(self, uid: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Opens a connection to a port inside the pod.
+        """Like :meth:`connect`, with streams.
 
         Raises:
           LookupError: There is no such pod, or it does not run.

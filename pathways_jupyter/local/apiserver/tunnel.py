@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from dataclasses import dataclass
+from typing import cast
 
-from pathways_jupyter.local.apiserver.channels import CHUNK
 from pathways_jupyter.local.apiserver.door import Head
 from pathways_jupyter.local.apiserver.frames import FrameError, FrameReader, Opcode, accept_key, frame_head
 from pathways_jupyter.local.apiserver.resources import Object
@@ -26,10 +25,50 @@ _MOST_PORTS = 120
 """Channels are numbered by one byte, two to a port."""
 
 
-@dataclass
-class _Port:
-    number: int
-    writer: asyncio.StreamWriter | None = None
+class _Way(asyncio.Protocol):
+    """One connection into the pod: what it says goes to the client in the callback in which it comes.
+
+    Args:
+      channel: The client's number for its data.
+    """
+
+    def __init__(self, tunnel: Tunnel, channel: int) -> None:
+        self.channel = channel
+        self.transport: asyncio.Transport | None = None
+        self.ended = False
+        self._tunnel = tunnel
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begins."""
+        # uvloop's transports behave as asyncio's, but are not of its types.
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(_HELD_BYTES)
+
+    def data_received(self, data: bytes) -> None:
+        """Passes on what the pod sent."""
+        self._tunnel.send(self.channel, data)
+
+    def eof_received(self) -> bool:
+        """The pod will send no more. There is no way to tell a client half of that, so the connection ends."""
+        self._end()
+        return True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Ends."""
+        self._end()
+
+    def pause_writing(self) -> None:
+        """The pod does not take more at the moment: the client has to wait."""
+        self._tunnel.hold(self, True)
+
+    def resume_writing(self) -> None:
+        """The pod takes more."""
+        self._tunnel.hold(self, False)
+
+    def _end(self) -> None:
+        self.ended = True
+        self._tunnel.hold(self, False)
+        self._tunnel.check()
 
 
 class Tunnel(asyncio.Protocol):
@@ -47,40 +86,33 @@ class Tunnel(asyncio.Protocol):
         self._rest = rest
         self._runtime = runtime
         self._pod = pod
-        self._ports = [_Port(number) for number in ports]
+        self._ports = ports
+        self._ways = [_Way(self, 2 * index) for index in range(len(ports))]
         self._frames = FrameReader(self._on_piece, self._on_control)
-        self._writer: asyncio.StreamWriter | None = None
+        self._target: asyncio.Transport | None = None
+        self._full: set[_Way] = set()
         self._gone = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
-        self._draining: asyncio.Task[None] | None = None
+        self._over = asyncio.Event()
 
     async def run(self) -> None:
         """Connects the ports, and serves until the client goes or every connection has ended."""
-        self._transport.set_write_buffer_limits(_HELD_BYTES)
-        for index, port in enumerate(self._ports):
-            for channel in (2 * index, 2 * index + 1):
-                self._send(channel, struct.pack("<H", port.number))
-        outwards = [asyncio.create_task(self._serve(*each)) for each in await self._dial()]
-        if self._rest:
-            self.data_received(self._rest)
-        if self._draining is None:
-            self._transport.resume_reading()
-        gone = asyncio.create_task(self._gone.wait())
         try:
-            pending = set(outwards)
-            while pending and not gone.done():
-                _, waiting = await asyncio.wait({*pending, gone}, return_when=asyncio.FIRST_COMPLETED)
-                pending &= waiting
+            self._transport.set_write_buffer_limits(_HELD_BYTES)
+            for way, port in zip(self._ways, self._ports, strict=True):
+                for channel in (way.channel, way.channel + 1):
+                    self.send(channel, struct.pack("<H", port))
+            await self._connect()
+            if self._rest:
+                self.data_received(self._rest)
+            if not self._full and not self._gone.is_set():
+                self._transport.resume_reading()
+            await self._over.wait()
             await self._say_goodbye()
         finally:
-            tasks = [*outwards, gone, *([self._draining] if self._draining is not None else [])]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            for port in self._ports:
-                if port.writer is not None:
-                    port.writer.close()
+            self._gone.set()
+            for way in self._ways:
+                if way.transport is not None:
+                    way.transport.close()
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
@@ -89,67 +121,60 @@ class Tunnel(asyncio.Protocol):
             self._frames.feed(data)
         except FrameError:
             self._transport.write(frame_head(Opcode.CLOSE, 2) + struct.pack(">H", 1002))
-            self._gone.set()
+            self._leave()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Ends everything."""
-        self._gone.set()
-        self._room.set()
+        self._leave()
 
     def pause_writing(self) -> None:
-        """The client does not take more at the moment."""
-        self._room.clear()
+        """The client does not take more at the moment: the pod has to wait."""
+        for way in self._open_ways():
+            way.pause_reading()
 
     def resume_writing(self) -> None:
         """The client takes more."""
-        self._room.set()
+        for way in self._open_ways():
+            way.resume_reading()
 
-    async def _dial(self) -> list[tuple[int, asyncio.StreamReader]]:
-        """Connects to every port; tells the client of those that refuse."""
-        connected = []
-        for index, port in enumerate(self._ports):
-            try:
-                reader, writer = await self._runtime.dial(self._pod["metadata"]["uid"], port.number)
-            except (OSError, LookupError) as error:
-                self._send(2 * index + 1, refusal_text(self._pod, port.number, error).encode())
-                continue
-            writer.transport.set_write_buffer_limits(_HELD_BYTES)
-            port.writer = writer
-            connected.append((2 * index, reader))
-        return connected
-
-    async def _serve(self, channel: int, reader: asyncio.StreamReader) -> None:
-        """Pod to client."""
-        with contextlib.suppress(OSError):
-            while data := await reader.read(CHUNK):
-                self._send(channel, data)
-                if not self._room.is_set():
-                    await self._room.wait()
-
-    def _send(self, channel: int, data: bytes) -> None:
+    def send(self, channel: int, data: bytes) -> None:
+        """Sends `data` on one of the client's channels."""
         if not self._gone.is_set():
             self._transport.writelines((frame_head(Opcode.BINARY, len(data) + 1) + bytes((channel,)), data))
+
+    def hold(self, way: _Way, full: bool) -> None:
+        """Makes the client wait while one of the connections is `full`."""
+        before = bool(self._full)
+        (self._full.add if full else self._full.discard)(way)
+        if bool(self._full) is not before and not self._gone.is_set():
+            (self._transport.pause_reading if self._full else self._transport.resume_reading)()
+
+    def check(self) -> None:
+        """Looks whether every connection has ended."""
+        if all(way.ended for way in self._ways):
+            self._over.set()
+
+    async def _connect(self) -> None:
+        """Connects to every port; tells the client of those that refuse."""
+        for way, port in zip(self._ways, self._ports, strict=True):
+            try:
+                await self._runtime.connect(self._pod["metadata"]["uid"], port, lambda way=way: way)  # type: ignore[misc]
+            except (OSError, LookupError) as error:
+                self.send(way.channel + 1, refusal_text(self._pod, port, error).encode())
+                way.ended = True
+        self.check()
+
+    def _open_ways(self) -> list[asyncio.Transport]:
+        return [way.transport for way in self._ways if way.transport is not None and not way.ended]
 
     def _on_piece(self, piece: memoryview, first: bool) -> None:
         """Client to pod."""
         if first:
             channel, piece = piece[0], piece[1:]
-            known = channel % 2 == 0 and channel // 2 < len(self._ports)
-            self._writer = self._ports[channel // 2].writer if known else None
-        writer = self._writer
-        if writer is None or not piece or writer.is_closing():
-            return
-        writer.write(piece)
-        if self._draining is None and writer.transport.get_write_buffer_size() > _HELD_BYTES:
-            self._transport.pause_reading()
-            self._draining = asyncio.create_task(self._drain(writer))
-
-    async def _drain(self, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            await writer.drain()
-        self._draining = None
-        if not self._gone.is_set():
-            self._transport.resume_reading()
+            known = channel % 2 == 0 and channel // 2 < len(self._ways)
+            self._target = self._ways[channel // 2].transport if known else None
+        if self._target is not None and piece and not self._target.is_closing():
+            self._target.write(piece)
 
     def _on_control(self, opcode: Opcode, payload: bytes) -> None:
         if opcode is Opcode.PING:
@@ -157,13 +182,19 @@ class Tunnel(asyncio.Protocol):
         elif opcode is Opcode.CLOSE:
             if not self._gone.is_set():
                 self._transport.write(frame_head(Opcode.CLOSE, len(payload)) + payload)
-            self._gone.set()
+            self._leave()
+
+    def _leave(self) -> None:
+        """The client is gone, or as good as."""
+        self._gone.set()
+        self._over.set()
 
     async def _say_goodbye(self) -> None:
         """Closes properly: a connection that is cut while the client still sends would lose what it was sent last."""
         if self._gone.is_set():
             return
         self._transport.write(frame_head(Opcode.CLOSE, 2) + struct.pack(">H", 1000))
+        self._transport.resume_reading()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FAREWELL_SECONDS):
                 await self._gone.wait()
