@@ -18,7 +18,6 @@ from pathways_jupyter.errors import PathwaysError, SessionError
 from pathways_jupyter.magics.connection import Connection
 from pathways_jupyter.magics.waiting import Waiting
 from pathways_jupyter.render import arrays
-from pathways_jupyter.render import events as timeline
 from pathways_jupyter.render import profiles as profiles_picture
 from pathways_jupyter.render import session as card
 from pathways_jupyter.render import sessions as sessions_picture
@@ -74,13 +73,18 @@ def status(connection: Connection, values: Values) -> View:
     return connection.card()
 
 
-def slices(connection: Connection, values: Values) -> View:
-    """The service's slices, and who holds them."""
+def slices(connection: Connection, values: Values) -> Any:
+    """The service's slices, and who holds them; live where they are the session's own."""
     from pathways_jupyter.render import slices as picture
     from pathways_jupyter.service import status as services
 
     where, mine = _where(connection, values)
     found = entry.ask(where, lambda client, namespace: services.fetch(client, namespace, where.pathways_service))
+    current = connection.session
+    if current is not None and mine:
+        from pathways_jupyter.widgets.slices import SliceMap
+
+        return SliceMap(current, found)
     return picture.view(found, mine=mine)
 
 
@@ -116,9 +120,11 @@ def logs(connection: Connection, values: Values) -> None:
         connection.screen.line("(no longer following)")
 
 
-def events(connection: Connection, values: Values) -> View:
-    """What happened to this notebook's session."""
-    return timeline.view(connection.need().events())
+def events(connection: Connection, values: Values) -> Any:
+    """What happened to this notebook's session, and what happens from now on."""
+    from pathways_jupyter.widgets.events import Timeline
+
+    return Timeline(connection.need())
 
 
 def sessions(connection: Connection, values: Values) -> View:
@@ -162,7 +168,7 @@ def _bring_up(connection: Connection, begin: Callable[[], session.Connecting], w
         connection.draw()
     lines = arrays.switched(connecting.switched.unusable, connecting.switched.left)
     if lines:
-        connection.screen.show(arrays.notes(lines))
+        connection.tell(lines)
 
 
 def _where(connection: Connection, values: Values) -> tuple[ConnectConfig, str]:
@@ -182,7 +188,7 @@ def _record(connection: Connection, values: Values) -> SessionRecord:
     return current.record if current is not None and not wanted else entry.find_session(wanted)
 
 
-ACTIONS: Mapping[str, Callable[[Connection, Values], View | None]] = {
+ACTIONS: Mapping[str, Callable[[Connection, Values], Any]] = {
     "connect": connect,
     "disconnect": disconnect,
     "reconnect": reconnect,

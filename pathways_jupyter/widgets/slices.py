@@ -54,6 +54,11 @@ class SliceMap:
                 _shown.pop(0).stop("A newer map has taken over; run this cell again to see what is now.")
         return picture.bundle(view, self._widget)
 
+    def __repr__(self) -> str:
+        if self._services is None:
+            self._services = _fetch(self._session)
+        return still.view(self._services, mine=self._session.id).text
+
     def stop(self, note: str) -> None:
         """Ends the live updates, and says so below the map."""
         loop, task = self._loop, self._task
