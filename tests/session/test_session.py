@@ -101,6 +101,13 @@ def test_a_deleted_pod_is_told_and_reconnecting_gives_a_new_proxy(connected, clu
     assert jax.numpy.ones(4).sum() == 4
 
 
+def test_a_proxy_that_lived_too_long_is_told_as_that(config, gone):
+    with session.connect(config(1, max_lifetime=1.0)) as made:
+        lost = next(event for event in made.follow() if event.kind is EventKind.PROXY_LOST)
+        assert "DeadlineExceeded" in lost.message
+    gone(made.id)
+
+
 def test_reconnecting_works_when_nothing_is_wrong(connected):
     import jax
 
@@ -210,7 +217,7 @@ def test_what_cannot_work_is_refused_at_once_and_leaves_nothing(config, gone, ch
 
 def test_a_proxy_that_ends_while_starting_is_an_error_and_not_a_timeout(config, gone):
     connecting = session.start(config(1, proxy_options=("--num_elastic_slices=many",)))
-    with pytest.raises(ServiceError, match="ended"):
+    with pytest.raises(ServiceError, match=r"ended: .*exit code 2.*last words: .*num_elastic_slices"):
         list(connecting)
     gone(connecting._link.session)
 

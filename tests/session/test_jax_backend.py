@@ -1,0 +1,178 @@
+"""The switch of a kernel's JAX, against a proxy of the embedded cluster."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from pathways_jupyter.errors import SessionError
+from pathways_jupyter.session import jax_backend
+from pathways_jupyter.session.arrays import arrays_of
+from pathways_jupyter.session.jax_backend import INSECURE_CREDENTIALS, JaxSwitch
+
+DEADLINE = 60.0
+
+
+@pytest.fixture
+def target(hold) -> str:
+    """The tunnel of a session that another process, so to speak, has made."""
+    link = hold(2)
+    answer = link.answer(link.ask("status"), patience=DEADLINE)
+    return f"grpc://unix:{answer['tunnel']}"
+
+
+def snapshot() -> tuple:
+    import jax
+    from jax._src import xla_bridge
+
+    return (
+        dict(os.environ),
+        jax.config.jax_platforms,
+        jax.config.read("jax_backend_target"),
+        {name: id(registration) for name, registration in xla_bridge._backend_factories.items()},
+        {name: id(each) for name, each in xla_bridge._backends.items()},
+        id(xla_bridge._default_backend),
+    )
+
+
+def test_switching_back_restores_what_was_found_to_the_very_same_objects(target):
+    import jax
+
+    jax.devices()
+    before = snapshot()
+    switch = JaxSwitch()
+    switch.activate(target)
+    assert switch.active
+    assert jax.default_backend() == "tpu"
+    assert {index: len(devices) for index, devices in switch.slices().items()} == {0: 4, 1: 4}
+    assert dict(os.environ) == before[0]
+    assert switch.deactivate().unusable == ()
+    assert snapshot() == before
+    assert not switch.active
+    assert switch.deactivate().unusable == ()
+
+
+def test_a_jax_that_was_not_used_yet_is_left_so(target):
+    code = f"""
+        import jax
+        from jax._src import xla_bridge
+        from pathways_jupyter.session.jax_backend import JaxSwitch
+        switch = JaxSwitch()
+        switch.activate({target!r})
+        assert len(jax.devices()) == 8 and len(jax.devices("cpu")) == 1
+        assert jax.numpy.arange(8.0).sum() == 28
+        switch.deactivate()
+        assert not xla_bridge.backends_are_initialized()
+        assert jax.devices()[0].platform == "cpu"
+        print("done")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=DEADLINE, check=True
+    )
+    assert done.stdout.strip() == "done"
+
+
+def test_arrays_of_the_processor_stay_usable_beside_the_proxy_and_after_it(target):
+    import jax
+    import numpy as np
+
+    cpu = jax.devices("cpu")
+    placed = jax.device_put(np.arange(4.0), cpu[0])
+    loose = jax.numpy.arange(4.0)
+    switch = JaxSwitch()
+    switched = switch.activate(target, namespace={"placed": placed, "loose": loose, "number": 3})
+    try:
+        assert [(each.name, each.shape, each.nbytes) for each in switched.left] == [("loose", (4,), 16)]
+        assert switched.unusable == ()
+        assert jax.devices("cpu") == cpu
+        assert (placed + placed).sum() == 12
+        moved = jax.device_put(loose, jax.devices()[0])
+        assert (moved + 1).sum() == 10
+        back = jax.device_put(moved, cpu[0])
+    finally:
+        switch.deactivate()
+    assert (back + placed).sum() == 12
+    assert (loose + 1).sum() == 10
+
+
+def test_arrays_that_become_unusable_are_named_wherever_they_are(target):
+    import jax
+    import jax.numpy as jnp
+
+    switch = JaxSwitch()
+    switch.activate(target)
+    deleted = jnp.ones(2)
+    deleted.delete()
+    variables = {
+        "x": jnp.ones((2, 3), jnp.bfloat16),
+        "tree": {"layers": [jnp.ones(4), 1], "key": jax.random.key(0)},
+        "cpu": jax.device_put(1.0, jax.devices("cpu")[0]),
+        "deleted": deleted,
+        "text": "x",
+        "module": jax,
+    }
+    lost = switch.deactivate(variables).unusable
+    assert sorted(str(each) for each in lost) == [
+        "tree['key']: key<fry>[]",
+        "tree['layers'][0]: float32[4]",
+        "x: bfloat16[2,3]",
+    ]
+
+
+def test_clearing_jax_by_hand_meanwhile_finds_the_proxy_again(target):
+    import jax
+
+    switch = JaxSwitch()
+    switch.activate(target)
+    try:
+        jax.extend.backend.clear_backends()
+        assert INSECURE_CREDENTIALS not in os.environ
+        assert len(jax.devices()) == 8
+        assert jax.numpy.ones(3).sum() == 3
+    finally:
+        switch.deactivate()
+    assert jax.devices()[0].platform == "cpu"
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_proxy_that_does_not_answer_changes_nothing(tmp_path, listens):
+    import jax
+
+    jax.devices()
+    before = snapshot()
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(path))
+        if listens:
+            mute.listen()
+        with pytest.raises(SessionError, match="could not connect to the proxy"):
+            JaxSwitch().activate(f"grpc://unix:{path}", timeout=1.0)
+    assert snapshot() == before
+
+
+def test_a_jax_with_another_inside_is_refused_before_anything_changes(monkeypatch):
+    monkeypatch.setattr(jax_backend, "_INSIDE", ("_backends", "_moved_elsewhere"))
+    with pytest.raises(SessionError, match="_moved_elsewhere"):
+        JaxSwitch().activate("grpc://unix:/nowhere")
+
+
+def test_a_pytree_that_refuses_to_be_looked_into_does_no_harm():
+    import jax
+
+    @jax.tree_util.register_pytree_node_class
+    class Stubborn:
+        def tree_flatten(self):
+            raise RuntimeError("no")
+
+        @classmethod
+        def tree_unflatten(cls, aux, children):
+            return cls()
+
+    x = jax.numpy.ones(2)
+    found = arrays_of([x.device.client], {"stubborn": Stubborn(), "x": x})
+    assert [each.name for each in found] == ["x"]
