@@ -52,7 +52,7 @@ class Batches(Iterator[Any]):
             "ahead": ahead,
             **source_of(make),
             "limit": run.LIMIT,
-            "live": False,
+            "live": True,
         }
         answers = run.ask(placement.Prepared(self._way, (), {}), head, [data], None)
         finish(self._key, answers, quiet=False)

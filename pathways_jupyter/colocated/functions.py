@@ -183,7 +183,7 @@ def _call(
         "object": of._key if of is not None else "",
         **source_of(code),
         "limit": run.LIMIT,
-        "live": False,
+        "live": True,
     }
     answers = run.ask(prepared, head, data, None)
     finish(call, answers, quiet=where.quiet)
