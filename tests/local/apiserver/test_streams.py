@@ -204,3 +204,76 @@ async def test_the_log_of_a_container_that_waits_says_why(bench, pod_manifest) -
         400,
         'container "main" in pod "p" is waiting to start: ContainerCreating',
     )
+
+
+class Pod(asyncio.Protocol):
+    """A program that sends `size` bytes as fast as it can, and says when it was made to wait."""
+
+    def __init__(self, size: int) -> None:
+        self.left = size
+        self.waits = asyncio.Event()
+        self.held = False
+
+    def connection_made(self, transport) -> None:
+        self.transport = transport
+        self.go_on()
+
+    def pause_writing(self) -> None:
+        self.held = True
+        self.waits.set()
+
+    def resume_writing(self) -> None:
+        self.held = False
+        self.go_on()
+
+    def go_on(self) -> None:
+        while self.left and not self.held:
+            piece = min(self.left, 1 << 16)
+            self.left -= piece
+            self.transport.write(bytes(piece))
+        if not self.left:
+            self.transport.close()
+
+
+async def test_a_client_that_reads_late_makes_the_pod_wait_and_loses_nothing(bench) -> None:
+    await bench.running_pod("p")
+    size = 64 << 20
+    pod = Pod(size)
+    server = await asyncio.get_running_loop().create_server(lambda: pod, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        async with websocket(bench, f"{POD}/portforward?ports={port}", FORWARD) as socket:
+            await asyncio.wait_for(pod.waits.wait(), 60)
+            assert pod.left > size // 4
+            got = sum([len(message.data) - 1 async for message in socket])
+
+    assert got == size + 2 + 2
+
+
+async def test_a_pod_that_reads_late_makes_the_client_wait_and_loses_nothing(bench) -> None:
+    await bench.running_pod("p")
+    size, got, begin = 64 << 20, 0, asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal got
+        await begin.wait()
+        while got < size:
+            got += len(await reader.read(1 << 18))
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with websocket(bench, f"{POD}/portforward?ports={port}", FORWARD) as socket:
+
+            async def send() -> None:
+                for _ in range(size >> 18):
+                    await socket.send_bytes(b"\x00" + bytes(1 << 18))
+
+            sending = asyncio.create_task(send())
+            done, _ = await asyncio.wait({sending}, timeout=2)
+            assert not done
+            begin.set()
+            await asyncio.wait_for(sending, 60)
+            await channels(socket)
+
+    assert got == size
