@@ -147,7 +147,7 @@ class RunningCluster:
         self._controllers.clear()
 
     def _pod_kubeconfig(self, pod: Object) -> Path | None:
-        return pod_kubeconfig(pod, directory=self._directory / "accounts", store=self._store, api=self.api)
+        return pod_kubeconfig(pod, directory=self._directory / "accounts", api=self.api)
 
     async def _until_service_ready(self, service: str) -> None:
         """Reads the resource manager's log, also that of its successors, until it counts all slices."""
