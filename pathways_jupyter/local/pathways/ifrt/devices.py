@@ -83,14 +83,11 @@ class Devices:
     def jax_devices(self) -> tuple[jax.Device, ...]:
         """The CPU devices, by id."""
         import jax
-        import jaxlib.lapack
 
         # The server must keep the width that a client chose: it never narrows 64-bit data.
         jax.config.update("jax_enable_x64", True)
         jax.config.update("jax_platforms", "cpu")
         jax.config.update("jax_num_cpu_devices", len(self.all))
-        # Programs reach LAPACK through function pointers that are empty until this is called.
-        jaxlib.lapack._lapack.initialize()
         return tuple(jax.devices("cpu"))
 
     def default_layout(self, kind: int, shape: tuple[int, ...]) -> bytes:

@@ -46,6 +46,7 @@ def read_program(artifact: bytes) -> Program:
     with mlir.make_ir_context() as context:
         module = xc._xla.mlir.deserialize_portable_artifact(artifact, context)
         replaced = _replace_tpu_calls(module)
+        _ready_lapack(module)
         main = next(each for each in _functions(module) if _name(each) == "main")
         signature = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
         return Program(
@@ -54,6 +55,17 @@ def read_program(artifact: bytes) -> Program:
             results=tuple(_result(each) for each in signature.results),
             donated=_donated(main),
         )
+
+
+def _ready_lapack(module: Any) -> None:
+    """Programs reach LAPACK through pointers that are empty until somebody fills them.
+
+    That costs an import of SciPy, so it is done for the first program that needs it.
+    """
+    if any(_target(each).startswith("lapack_") for each in _walk(module.operation)):
+        from jaxlib import lapack
+
+        lapack._lapack.initialize()
 
 
 def _result(kind: Any) -> tuple[int, tuple[int, ...]]:
