@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pathways_jupyter.bench import connect, dispatch, imports, memory, report, tunnel
+from pathways_jupyter.bench import colocated, connect, dispatch, imports, memory, report, tunnel
 from pathways_jupyter.bench.measure import Table
 
 
@@ -15,10 +15,10 @@ def main() -> int:
     """Runs the benches that are named, or all of them."""
     parser = argparse.ArgumentParser(prog="python -m pathways_jupyter.bench", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("benchmarks"), help="where to write, without the ending")
-    parser.add_argument("names", nargs="*", help="imports, connect, tunnel, dispatch, memory (default: all)")
+    parser.add_argument("names", nargs="*", help="imports, connect, tunnel, dispatch, memory, colocated (default: all)")
     options = parser.parse_args()
     on_cluster = {"connect": connect.run, "tunnel": tunnel.run, "dispatch": dispatch.run, "memory": memory.run}
-    chosen = options.names or ["imports", *on_cluster]
+    chosen = options.names or ["imports", *on_cluster, "colocated"]
     tables: list[Table] = imports.run() if "imports" in chosen else []
 
     from pathways_jupyter.local import cluster
@@ -32,6 +32,9 @@ def main() -> int:
                     tables += run(str(running.kubeconfig), running.context)
         finally:
             cluster.down("bench")
+    if "colocated" in chosen:
+        print("colocated ...", flush=True)
+        tables += colocated.run()
     for table in tables:
         print(report.markdown_table(table))
     report.write(tables, options.output)

@@ -1,0 +1,65 @@
+"""One process's measurements for :mod:`pathways_jupyter.bench.colocated`: prints medians in ms as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pathways_jupyter.bench.colocated import HOSTS, INSTANCES
+from pathways_jupyter.bench.measure import interleave
+
+_TIMES = 40
+
+
+def main(kubeconfig: str, context: str) -> None:
+    """Connects, measures, and disconnects."""
+    import pathways_jupyter
+
+    with pathways_jupyter.connect(kubeconfig=kubeconfig, context=context, expected_tpu_instances=INSTANCES):
+        runs: dict[str, Callable[[], float]] = {}
+        for count in HOSTS:
+            runs[f"bare {count}"] = _timed(_bare(count))
+            runs[f"cell {count}"] = _timed(_cell(count))
+        interleave(runs, times=3)
+        taken = interleave(runs, times=_TIMES)
+    print(json.dumps(taken))
+
+
+def _bare(count: int) -> Callable[[], Any]:
+    import jax
+    import numpy as np
+    from jax.experimental import colocated_python
+
+    from pathways_jupyter.colocated.host import hosts
+
+    devices = [host.cpus[0] for host in hosts()[:count]]
+    sharding = jax.sharding.NamedSharding(jax.sharding.Mesh(np.array(devices), ("x",)), jax.sharding.PartitionSpec("x"))
+    x = jax.device_put(np.zeros((count, 16), np.uint8), sharding)
+
+    def same(x: Any) -> Any:
+        return x
+
+    bare = colocated_python.colocated_python(same).specialize(out_specs_fn=lambda x: x)
+    return lambda: np.asarray(bare(x))
+
+
+def _cell(count: int) -> Callable[[], Any]:
+    from pathways_jupyter.colocated.run import run_cell
+
+    return lambda: run_cell("1", indices=range(count))
+
+
+def _timed(run: Callable[[], Any]) -> Callable[[], float]:
+    def timed() -> float:
+        began = time.perf_counter()
+        run()
+        return 1000 * (time.perf_counter() - began)
+
+    return timed
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
