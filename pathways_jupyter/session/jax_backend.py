@@ -24,6 +24,9 @@ from pathways_jupyter.session.arrays import NamedArray, arrays_of
 PLATFORM = "proxy"
 INSECURE_CREDENTIALS = "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"
 
+_Outcome = queue.SimpleQueue[tuple[Any, str]]
+"""Where the thread that makes a client leaves it, or the reason why there is none."""
+
 _INSIDE = ("_backends", "_backend_errors", "_backend_factories", "_backend_lock", "_default_backend", "_init_backend")
 
 
@@ -63,6 +66,7 @@ class JaxSwitch:
     def __init__(self) -> None:
         self._found: _Found | None = None
         self._client: Any = None
+        self._outcome: _Outcome | None = None
 
     @property
     def active(self) -> bool:
@@ -88,7 +92,11 @@ class JaxSwitch:
           SessionError: The proxy does not answer, or this version of JAX cannot be switched; nothing was changed.
         """
         bridge = _bridge()
-        client = _make_client(target, timeout)
+        self._outcome = queue.SimpleQueue()
+        try:
+            client = _make_client(target, timeout, self._outcome)
+        finally:
+            self._outcome = None
         found = self._found or _look(bridge)
         variables = namespace or {}
         switched = Switched(
@@ -104,6 +112,12 @@ class JaxSwitch:
             raise
         self._client, self._found = client, found
         return switched
+
+    def give_up(self, reason: str) -> None:
+        """Makes an :meth:`activate` that waits for the proxy's answer fail; may be called on any thread."""
+        outcome = self._outcome
+        if outcome is not None:
+            outcome.put((None, reason))
 
     def deactivate(self, namespace: Mapping[str, Any] | None = None) -> Switched:
         """Puts JAX back as it was found.
@@ -190,7 +204,7 @@ def _point(bridge: Any, client: Any, found: _Found, target: str, timeout: float)
 
     def factory() -> Any:
         # Whoever calls clear_backends() afterwards gets a fresh client of the same proxy.
-        return first.pop() if first else _make_client(target, timeout)
+        return first.pop() if first else _make_client(target, timeout, queue.SimpleQueue())
 
     jax.config.update("jax_platforms", ",".join([PLATFORM, *(found.clients or ("cpu",))]))
     jax.config.update("jax_backend_target", target)
@@ -231,13 +245,12 @@ def _clear() -> None:
         jax.extend.backend.clear_backends()
 
 
-def _make_client(target: str, timeout: float) -> Any:
+def _make_client(target: str, timeout: float, outcome: _Outcome) -> Any:
     """A client of the proxy at `target`, made on another thread: Interrupt cannot reach this one inside C++."""
     from jax.extend.backend import ifrt_proxy
 
     options = ifrt_proxy.ClientConnectionOptions()
     options.connection_timeout_in_seconds = max(1, int(timeout))
-    outcome: queue.SimpleQueue[tuple[Any, str]] = queue.SimpleQueue()
 
     def make() -> None:
         try:

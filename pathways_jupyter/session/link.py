@@ -24,10 +24,14 @@ from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.protocol import Answer, Method, Request
 
 _REMEMBERED = 10_000
+_UNUSABLE = frozenset({SessionState.LOST, SessionState.CLOSING, SessionState.CLOSED, SessionState.FAILED})
 
 
 class Link:
     """The connection of a kernel to the supervisor of its session.
+
+    Attributes:
+      on_lost: Called on the reading thread, with the reason, when the proxy cannot be used any more.
 
     Args:
       connection: A connected socket; the link owns it from now on.
@@ -46,6 +50,7 @@ class Link:
         orphaned: Callable[[], str] | None = None,
     ) -> None:
         self.session = session
+        self.on_lost: Callable[[str], None] | None = None
         self._socket = connection
         self._process = process
         self._orphaned = orphaned
@@ -204,6 +209,8 @@ class Link:
                     self._state = SessionState(message.data["state"])
                 self._generation = message.data.get("generation", self._generation)
             self._changed.notify_all()
+        if isinstance(message, Event) and message.data.get("state") in _UNUSABLE and self.on_lost is not None:
+            self.on_lost(message.message)
 
 
 _links: weakref.WeakSet[Link] = weakref.WeakSet()

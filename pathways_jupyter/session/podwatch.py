@@ -28,6 +28,18 @@ _HOPELESS = {
 """Reasons for which a container waits and that waiting does not mend."""
 
 
+class PodEnded(ServiceError):
+    """A pod ended, or was deleted, before it was ready.
+
+    Attributes:
+      pod: Its name.
+    """
+
+    def __init__(self, pod: str, reason: str) -> None:
+        super().__init__(f"The proxy did not start. {reason}", hint="Try again; %pathways doctor looks for a cause.")
+        self.pod = pod
+
+
 class PodWatch:
     """Follows the first pod of a proxy Job; another one, made because that was deleted, has nothing of the first.
 
@@ -67,7 +79,8 @@ class PodWatch:
                     if change.object and not self._is_ours(change.object):
                         continue
                     if change.type is ChangeType.DELETED:
-                        self._is_lost(f"Pod {change.object['metadata']['name']} was deleted.")
+                        name = change.object["metadata"]["name"]
+                        self._is_lost(name, f"Pod {name} was deleted.")
                     elif change.type in {ChangeType.ADDED, ChangeType.MODIFIED}:
                         self._look(change.object)
                     elif change.error is not None:
@@ -84,9 +97,9 @@ class PodWatch:
     def _look(self, pod: Mapping[str, Any]) -> None:
         name, status = pod["metadata"]["name"], pod.get("status") or {}
         if status.get("phase") in {"Failed", "Succeeded"}:
-            self._is_lost(f"Pod {name} ended: {_why_ended(status)}.")
+            self._is_lost(name, f"Pod {name} ended: {_why_ended(status)}.")
         elif pod["metadata"].get("deletionTimestamp"):
-            self._is_lost(f"Pod {name} is being deleted.")
+            self._is_lost(name, f"Pod {name} is being deleted.")
         elif _condition(status, "Ready").get("status") == "True":
             self._told = f"Pod {name} is ready."
             if not self.ready.done():
@@ -121,11 +134,9 @@ class PodWatch:
             self._told = words
             self._progress(words)
 
-    def _is_lost(self, reason: str) -> None:
+    def _is_lost(self, name: str, reason: str) -> None:
         self._told = reason
-        self._fail(
-            ServiceError(f"The proxy did not start. {reason}", hint="%pathways logs supervisor shows more; try again.")
-        )
+        self._fail(PodEnded(name, reason))
         if not self.lost.done():
             self.lost.set_result(reason)
 

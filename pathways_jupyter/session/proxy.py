@@ -28,7 +28,7 @@ from pathways_jupyter.service import discovery, leases, names, proxy, status
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.session import cleanup, sweep
-from pathways_jupyter.session.podwatch import PodWatch
+from pathways_jupyter.session.podwatch import PodEnded, PodWatch
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.supervisor import Supervisor
@@ -41,6 +41,8 @@ CAPACITY_REFRESH_SECONDS = 5.0
 SILENT_PLACEMENT_SECONDS = 20.0
 """A proxy that does not say that its slices are placed, though they are free, is tried all the same after this."""
 _REFUSALS = frozenset({400, 401, 403, 404, 422})
+_DETAIL_SECONDS = 1.0
+"""How long an explanation may take when the bad news itself is known."""
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
 
@@ -104,7 +106,9 @@ class Proxy:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
                     await asyncio.shield(self._watch.lost)
-        return self._watch.lost.result() if self._watch.lost.done() else self._lost.result()
+        if self._watch.lost.done():
+            return await self._why_gone(self._watch.lost.result())
+        return self._lost.result()
 
     async def close(self) -> None:
         """Ends everything on this side."""
@@ -188,11 +192,43 @@ class Proxy:
         try:
             async with asyncio.timeout(self._config.timeout):
                 return await self._watch.ready
+        except PodEnded as error:
+            words = await self._last_words(error.pod)
+            raise ServiceError(f"{error} {words}".rstrip(), hint=error.hint) from error
         except TimeoutError as error:
             raise ServiceError(
                 f"The proxy did not start within {self._config.timeout:.0f} s: {self._watch.last_seen}",
                 hint="Check that a node has room for it, or raise --timeout.",
             ) from error
+
+    async def _last_words(self, pod: str) -> str:
+        """What a pod's log ends with, as a sentence; empty where it cannot be read."""
+        namespace, said = self._supervisor.record.namespace, ""
+        with contextlib.suppress(ClusterError, TimeoutError):
+            async with asyncio.timeout(_DETAIL_SECONDS):
+                async for line in logs(self._client, pod, namespace=namespace, container=names.PROXY_CONTAINER, tail=1):
+                    said = line.strip()
+        return f"Its last words: {said}" if said else ""
+
+    async def _ended(self) -> ServiceError:
+        """The error for a proxy that ended before it could be used."""
+        assert self._watch is not None
+        words = await self._last_words(self._supervisor.record.pod)
+        return ServiceError(
+            f"The proxy ended before it could be used. {self._watch.lost.result()} {words}".rstrip(),
+            hint="Older services end a proxy when their slices are taken: %pathways slices shows who holds them.",
+        )
+
+    async def _why_gone(self, reason: str) -> str:
+        """`reason`, and what the Job has to say to it."""
+        record = self._supervisor.record
+        with contextlib.suppress(ClusterError, TimeoutError):
+            async with asyncio.timeout(_DETAIL_SECONDS):
+                job = await objects.find(self._client, JOBS, record.job, namespace=record.namespace)
+                for each in ((job or {}).get("status") or {}).get("conditions") or ():
+                    if each.get("type") in {"Failed", "FailureTarget"} and each.get("status") == "True":
+                        return f"{reason} {each.get('reason')}: {each.get('message')}".rstrip(".") + "."
+        return reason
 
     # The way to it.
 
@@ -208,7 +244,7 @@ class Proxy:
             except (PortRefused, ConnectionLost, Unreachable) as error:
                 # A pod without a readiness probe is ready before its program listens; and API servers restart.
                 if self._watch is not None and self._watch.lost.done():
-                    raise ServiceError(f"The proxy ended. {self._watch.lost.result()}") from error
+                    raise await self._ended() from error
                 if time.monotonic() > deadline:
                     raise
             await asyncio.sleep(pause)
@@ -270,10 +306,7 @@ class Proxy:
         finally:
             placed.cancel()
         if self._watch.lost.done():
-            raise ServiceError(
-                f"The proxy ended while it waited for its slices. {self._watch.lost.result()}",
-                hint="Older services end a proxy when their slices are taken: %pathways slices shows who holds them.",
-            )
+            raise await self._ended()
         return self._all_placed.is_set()
 
     async def _read_log(self, pod: str, namespace: str) -> None:

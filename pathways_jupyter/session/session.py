@@ -180,7 +180,10 @@ class Session:
         """Points JAX at the proxy of `record`."""
         self._link, self._record = link, record
         self._quiet.start()
-        switched = self._switch.activate(record.target, timeout=self.config.timeout, namespace=variables)
+        link.on_lost = self._switch.give_up
+        if link.state is not SessionState.CONNECTED:
+            raise SessionError("The proxy was lost before JAX had connected to it.", hint="Try again.")
+        switched = self._switch.activate(record.target, namespace=variables)
         self._generation = record.generation
         return switched
 

@@ -23,6 +23,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import PathwaysError, SessionError
 from pathways_jupyter.events import TRANSITIONS, Event, EventKind, SessionState, Stage
@@ -376,7 +378,9 @@ def main(arguments: list[str]) -> int:
     """Runs the session named in `arguments`; standard input is the kernel's socket."""
     logging.basicConfig(level=logging.INFO, handlers=[_BoundedLog()])
     connection = socket.socket(fileno=0)
-    asyncio.run(serve(arguments[0], connection))
+    # All bytes between JAX and its devices pass through this loop.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(arguments[0], connection))
     return 0
 
 

@@ -101,11 +101,26 @@ def test_a_deleted_pod_is_told_and_reconnecting_gives_a_new_proxy(connected, clu
     assert jax.numpy.ones(4).sum() == 4
 
 
-def test_a_proxy_that_lived_too_long_is_told_as_that(config, gone):
-    with session.connect(config(1, max_lifetime=1.0)) as made:
+def test_a_proxy_that_lived_too_long_is_told_as_that(config, cluster, gone):
+    with session.connect(config(1)) as made:
+        patch = '{"spec": {"activeDeadlineSeconds": 1}}'
+        kubectl(cluster, "patch", "job", made.record.job, "--type=merge", "-p", patch)
         lost = next(event for event in made.follow() if event.kind is EventKind.PROXY_LOST)
         assert "DeadlineExceeded" in lost.message
     gone(made.id)
+
+
+def test_a_proxy_that_is_lost_before_jax_has_connected_is_told_at_once(config, cluster, gone):
+    connecting = session.start(config(1))
+    events = iter(connecting)
+    while next(events).data.get("state") != SessionState.CONNECTED:
+        pass
+    pod = registry.read(connecting._link.session).pod
+    kubectl(cluster, "delete", "pod", pod, "--wait=false")
+    with pytest.raises(SessionError, match=r"lost|could not connect"):
+        list(events)
+    gone(connecting._link.session)
+    assert session.current() is None
 
 
 def test_reconnecting_works_when_nothing_is_wrong(connected):
@@ -217,7 +232,7 @@ def test_what_cannot_work_is_refused_at_once_and_leaves_nothing(config, gone, ch
 
 def test_a_proxy_that_ends_while_starting_is_an_error_and_not_a_timeout(config, gone):
     connecting = session.start(config(1, proxy_options=("--num_elastic_slices=many",)))
-    with pytest.raises(ServiceError, match=r"ended: .*exit code 2.*last words: .*num_elastic_slices"):
+    with pytest.raises(ServiceError, match=r"exit code 2.*last words: .*num_elastic_slices"):
         list(connecting)
     gone(connecting._link.session)
 
