@@ -1,0 +1,83 @@
+"""Who gets which slice."""
+
+from __future__ import annotations
+
+from pathways_jupyter import tpu
+from pathways_jupyter.local.pathways.inventory import Host, Request, Slices
+
+SMALL, LARGE = (tpu.parse_instance_type(each) for each in ("tpuv6e:2x2", "tpuv6e:2x4"))
+
+
+def _ready(*kinds) -> Slices:
+    slices = Slices(kinds)
+    for index, kind in enumerate(kinds):
+        for host in range(kind.hosts):
+            slices.add(Host(index, host, f"worker-{index}", f"pod-{index}-{host}"))
+    return slices
+
+
+def _placed(slices: Slices) -> list[str]:
+    return [each.name for each in slices.place()]
+
+
+def test_a_request_is_met_as_a_whole_or_not_at_all():
+    slices = _ready(SMALL, SMALL, LARGE)
+    first, both = Request("first", [SMALL]), Request("both", [SMALL, SMALL])
+    for each in (first, both):
+        slices.enqueue(each)
+    assert _placed(slices) == ["first"]
+    assert both.granted == []
+    slices.release(first)
+    assert _placed(slices) == ["both"]
+    assert [each.index for each in both.granted] == [0, 1]
+
+
+def test_nobody_overtakes_for_the_same_type_and_others_are_not_kept_back():
+    slices = _ready(SMALL, SMALL, LARGE)
+    for name, wanted in (("first", [SMALL]), ("both", [SMALL, SMALL]), ("late", [SMALL]), ("other", [LARGE])):
+        slices.enqueue(Request(name, wanted))
+    assert _placed(slices) == ["first", "other"]
+
+
+def test_a_slice_that_is_not_ready_is_given_to_nobody():
+    slices = Slices([LARGE])
+    slices.add(Host(0, 1, "worker-0", "pod"))
+    request = Request("proxy", [LARGE])
+    slices.enqueue(request)
+    assert _placed(slices) == []
+    assert slices.why_waiting(request) == "slice 0 is not ready"
+    slices.add(Host(0, 0, "worker-0", "pod"))
+    assert _placed(slices) == ["proxy"]
+
+
+def test_a_worker_that_was_replaced_takes_nothing_with_it_when_it_is_missed():
+    slices = Slices([SMALL])
+    old, new = (Host(0, 0, "worker-0", pod) for pod in ("old", "new"))
+    slices.add(old)
+    slices.add(new)
+    assert slices.remove(old) is None
+    assert slices.ready == 1
+    assert slices.remove(new) is slices.slices[0]
+    assert slices.ready == 0
+
+
+def test_a_proxy_takes_back_what_it_had_and_nothing_else():
+    slices = Slices([SMALL, SMALL])
+    returning = Request("returning", [SMALL], held=(1,))
+    slices.enqueue(returning)
+    assert _placed(slices) == ["returning"]
+    assert [each.index for each in returning.granted] == [1]
+    assert not returning.granted[0].ready
+
+
+def test_what_can_never_be_met_is_known_at_once():
+    slices = Slices([SMALL, LARGE])
+    assert "2 slices of tpuv6e:2x2 are wanted" in slices.impossible(Request("proxy", [SMALL, SMALL]))
+    assert slices.impossible(Request("proxy", [SMALL, LARGE])) == ""
+
+
+def test_workers_that_do_not_belong_are_refused():
+    slices = Slices([LARGE])
+    assert "no slice 1" in slices.refusal(Host(1, 0, "job", "pod"))
+    assert "no host 2" in slices.refusal(Host(0, 2, "job", "pod"))
+    assert slices.refusal(Host(0, 1, "job", "pod")) == ""
