@@ -20,7 +20,7 @@ describe('words', () => {
   it('counts slices by state and holder', () => {
     const holder = { session: 's', user: 'u', since: 0, mine: true };
     expect(slicesSentence(english, [slice(), slice({ health: 'down', holder })])).toBe(
-      '2 slices, 1 ready, 0 starting, 1 down, 1 mine, 1 free'
+      '2 slices, 1 ready, 1 down, 1 mine, 1 free'
     );
   });
 

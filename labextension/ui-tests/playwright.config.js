@@ -22,7 +22,7 @@ const server = (port, what) => ({
 
 module.exports = {
   ...base,
-  timeout: 400_000,
+  timeout: 240_000,
   expect: { timeout: 60_000 },
   retries: 0,
   workers: 1,

@@ -46,12 +46,12 @@ def main(port: str, kind: str = "") -> int:
             instance = os.environ.get("PATHWAYS_UI_TYPE", "tpuv6e:2x2")
             running = cluster.up({instance: slices}, hollow=kind == "bench", wait=kind != "bench")
             # The tests break and mend things with kubectl.
-            (HERE / ".kubeconfig").write_text(running.kubeconfig.read_text(encoding="utf-8"), encoding="utf-8")
+            (HERE / f".kubeconfig{port}").write_text(running.kubeconfig.read_text(encoding="utf-8"), encoding="utf-8")
         server = subprocess.Popen(
             [sys.executable, "-m", "jupyterlab", "--config", str(HERE / "jupyter_server_config.py")]
         )
         if kind != "without":
-            (HERE / ".server-pid").write_text(str(server.pid), encoding="utf-8")
+            (HERE / f".server-pid{port}").write_text(str(server.pid), encoding="utf-8")
         signal.signal(signal.SIGTERM, lambda *_: server.terminate())
         signal.signal(signal.SIGINT, lambda *_: server.terminate())
         try:

@@ -13,6 +13,7 @@ from pathways_jupyter import tpu
 from pathways_jupyter.config import runtime_dir
 from pathways_jupyter.errors import ConfigError, PathwaysError
 from pathways_jupyter.server import scope
+from pathways_jupyter.service import discovery
 from pathways_jupyter.session import client, registry
 from pathways_jupyter.session.registry import SessionRecord
 
@@ -124,7 +125,7 @@ def row(record: SessionRecord, alive: bool) -> dict[str, Any]:
         "notebook": record.notebook,
         "user": record.user,
         "namespace": record.namespace,
-        "service": record.service,
+        "service": discovery.name_of(record.service)[0] or record.service,
         "instances": dict(record.instances),
         "devices": sum(count * _chips(name) for name, count in record.instances.items()),
         "job": record.job,

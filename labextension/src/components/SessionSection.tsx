@@ -47,7 +47,7 @@ function Session(props: { session: ISession; actions: IActions; trans: ITrans })
       </p>
       <dl>
         <dt>{trans.__('Service')}</dt>
-        <dd>{session.service.split(':')[0] || '–'}</dd>
+        <dd>{session.service || '–'}</dd>
         <dt>{trans.__('Slices')}</dt>
         <dd>{instancesWord(session.instances) || '–'}</dd>
         <dt>{trans.__('Devices')}</dt>

@@ -73,14 +73,16 @@ export function instancesWord(instances: { readonly [type: string]: number }): s
 
 /** One sentence for all slices, e.g. for a screen reader. */
 export function slicesSentence(trans: ITrans, slices: readonly ISlice[]): string {
-  const count = (health: Health) => slices.filter(slice => slice.health === health).length;
+  const count = (fits: (slice: ISlice) => boolean) => slices.filter(fits).length;
+  const starting = count(slice => slice.health === 'starting');
+  const down = count(slice => slice.health === 'down');
   const parts = [
     trans._n('%1 slice', '%1 slices', slices.length),
-    trans.__('%1 ready', count('ready')),
-    trans.__('%1 starting', count('starting')),
-    trans.__('%1 down', count('down')),
-    trans.__('%1 mine', slices.filter(slice => slice.holder?.mine).length),
-    trans.__('%1 free', slices.filter(slice => !slice.holder).length)
+    trans.__('%1 ready', count(slice => slice.health === 'ready')),
+    starting && trans.__('%1 starting', starting),
+    down && trans.__('%1 down', down),
+    trans.__('%1 mine', count(slice => !!slice.holder?.mine)),
+    trans.__('%1 free', count(slice => !slice.holder))
   ];
-  return parts.join(', ');
+  return parts.filter(Boolean).join(', ');
 }

@@ -39,7 +39,10 @@ for (const theme of ['JupyterLab Light', 'JupyterLab Dark', 'JupyterLab Dark Hig
 test('the keyboard alone reaches everything in the panel', async ({ page }) => {
   await page.notebook.createNew();
   await page.keyboard.press('Control+Shift+c');
+  const palette = page.locator('#modal-command-palette');
+  await expect(palette.locator('input')).toBeFocused();
   await page.keyboard.type('Show Pathways');
+  await expect(palette.locator('.lm-CommandPalette-item.lm-mod-active')).toContainText('Show Pathways');
   await page.keyboard.press('Enter');
   const panel = page.locator('#pathways-jupyter-panel');
   await expect(panel).toBeVisible();

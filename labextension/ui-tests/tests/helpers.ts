@@ -15,8 +15,10 @@ export const LOCAL = { ...galata.DEFAULT_SETTINGS, 'pathways-jupyter:plugin': { 
 /** Looks at the embedded cluster, as a user who has set so would. */
 export const test = base.extend({ mockSettings: LOCAL });
 
+const PORT = process.env.PATHWAYS_UI_PORT || '8931';
+
 export function kubectl(...words: string[]): string {
-  const kubeconfig = path.join(__dirname, '..', '.kubeconfig');
+  const kubeconfig = path.join(__dirname, '..', `.kubeconfig${PORT}`);
   return execFileSync('kubectl', ['--kubeconfig', kubeconfig, ...words], { encoding: 'utf-8' });
 }
 
