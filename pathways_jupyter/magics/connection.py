@@ -90,7 +90,13 @@ class Connection:
         if self.session is session:
             what = "The session was reconnected from outside; JAX uses its new proxy."
             self.watch(session)
-        self.screen.show(arrays.notes([what, *lines]))
+        self.tell([what, *lines])
+
+    def tell(self, lines: Sequence[str]) -> None:
+        """Shows lines to be aware of; empty ones are left out."""
+        from pathways_jupyter.render import arrays
+
+        self.screen.show(arrays.notes([line for line in lines if line]))
 
     def flush(self) -> None:
         """After a cell: shows what happened meanwhile."""

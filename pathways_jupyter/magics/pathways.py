@@ -44,7 +44,12 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
     def before_cell(self, info: Any) -> None:
         """Takes note of what others did to the session, before the cell's code meets it."""
-        self._connection.settle()
+        try:
+            self._connection.settle()
+        except PathwaysError as error:
+            # Whatever it was, the cell is the user's own, and runs.
+            self._error = error
+            self._connection.tell([str(error), error.hint])
 
     def after_cell(self, result: Any) -> None:
         """Remembers the cell's error for ``traceback``, and shows what happened meanwhile."""

@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import json
-import re
 
 import pytest
+import yaml
 
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
@@ -33,10 +33,14 @@ def ask(kubeconfig, question):
 def kubeconfigs(cluster, machine):
     """Kubeconfigs that do not lead to a proxy, by what is wrong with them."""
     good = machine.cli("local", "kubeconfig").stdout.strip()
-    unreachable = machine.directory / "unreachable"
-    unreachable.write_text(re.sub(r"https://127\.0\.0\.1:\d+", "https://127.0.0.1:1", cluster.read_text()))
-    forged = machine.directory / "forged"
-    forged.write_text(re.sub(r"token: .+", "token: not-a-token", cluster.read_text()))
+    unreachable, forged = machine.directory / "unreachable", machine.directory / "forged"
+    content = yaml.safe_load(cluster.read_text())
+    true_server = content["clusters"][0]["cluster"]["server"]
+    content["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    unreachable.write_text(json.dumps(content))
+    content["clusters"][0]["cluster"]["server"] = true_server
+    content["users"][0]["user"] = {"token": "not-a-token"}
+    forged.write_text(json.dumps(content))
     ask(cluster, make_reader)
     forbidden = cluster.parent / "accounts" / "default.reader"
     yield {"good": good, "unreachable": str(unreachable), "forged": str(forged), "forbidden": str(forbidden)}

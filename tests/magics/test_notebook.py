@@ -142,3 +142,13 @@ def test_interrupting_a_connect_that_waits_leaves_nothing(connected, notebook, m
     other.wait_for("holds 2", since=seen)
     connected.run("%pathways disconnect")
     assert other.finish(request).status == "ok"
+
+
+def test_tab_completes_in_a_kernel(shared_notebook):
+    shared_notebook.run("%load_ext pathways_jupyter")
+    line = "%pathways connect --tpu tpuv6e:2x"
+    shared_notebook.client.complete(line, len(line))
+    answer = shared_notebook.client.get_shell_msg(timeout=60)
+    while answer["msg_type"] != "complete_reply":
+        answer = shared_notebook.client.get_shell_msg(timeout=60)
+    assert answer["content"]["matches"] == ["tpuv6e:2x2=", "tpuv6e:2x4="]
