@@ -295,8 +295,7 @@ def _keep_managers(obj: Object, old: Object | None) -> None:
 
 def _warned(response: web.Response, checked: Checked) -> web.Response:
     for warning in checked.warnings:
-        quoted = warning.replace("\\", "\\\\").replace('"', '\\"')
-        response.headers.add("Warning", f'299 - "{quoted}"')
+        response.headers.add("Warning", f"299 - {json.dumps(warning)}")
     return response
 
 

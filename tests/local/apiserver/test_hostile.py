@@ -223,3 +223,12 @@ async def test_verbs_that_a_place_does_not_have_are_told(bench) -> None:
         ("PUT", f"{PODS}/p/log"),
     ):
         assert (await bench.call(method, path, {}))[0] == 405
+
+
+async def test_a_warning_stays_one_header_whatever_the_field_is_called(bench) -> None:
+    body = {"metadata": {"name": "warned"}, 'x"\r\nSet-Cookie: y\u00e9': 1}
+    headers = {"Authorization": f"Bearer {bench.token}"}
+    async with bench.http.post(bench.server.url + MAPS, json=body, headers=headers) as response:
+        assert response.status == 201
+        assert "Set-Cookie" not in response.headers
+        assert len(response.headers.getall("Warning")) == 1
