@@ -11,6 +11,7 @@ import contextlib
 import hmac
 import logging
 import os
+import pwd
 import signal
 import socket
 import sys
@@ -38,6 +39,10 @@ def main(argv: Sequence[str]) -> int:
         # What user code prints belongs into the log as it is printed, whatever the log is.
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     os.environ.setdefault("MPLBACKEND", "Agg")
+    # A pod's home is new, and matplotlib would list the machine's fonts once more, which takes it many seconds.
+    fonts = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".cache" / "matplotlib"
+    if fonts.is_dir():
+        os.environ.setdefault("MPLCONFIGDIR", str(fonts))
     directory = os.environ.get(_SOCKETS_VARIABLE)
     if not directory:
         _log.error("%s is not set: a sidecar of this kind runs in the embedded cluster only", _SOCKETS_VARIABLE)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 
@@ -12,22 +13,26 @@ from pathways_jupyter.colocated.sidecar import build, resolve
 from pathways_jupyter.errors import ConfigError, PathwaysError
 
 
-@pytest.fixture
-def wanted(tmp_path):
-    path = tmp_path / "requirements.txt"
+@pytest.fixture(scope="module")
+def wanted(tmp_path_factory):
+    path = tmp_path_factory.mktemp("wanted") / "requirements.txt"
     path.write_text("six==1.17.0\n")
     return path
 
 
-def test_the_tag_carries_the_versions_of_python_and_jax(wanted, tmp_path) -> None:
-    planned = build.plan(wanted, "0.10.0", push="example.dev/images/", folder=tmp_path / "image")
+@pytest.fixture(scope="module")
+def planned(wanted, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("context") / "image"
+    return build.plan(wanted, "0.10.0", push="example.dev/images/", folder=folder)
+
+
+def test_the_tag_carries_the_versions_of_python_and_jax(planned) -> None:
     assert re.fullmatch(r"example\.dev/images/pathways-sidecar:\d{8}-python_3\.12-jax_0\.10\.0", planned.image)
     assert image_versions(planned.image) == image_versions(planned.base) == {"python": "3.12", "jax": "0.10.0"}
     assert [command[1] for command in planned.commands] == ["build", "push"]
 
 
-def test_the_build_context_installs_exact_versions_on_the_released_sidecar(wanted, tmp_path) -> None:
-    planned = build.plan(wanted, "0.10.0", folder=tmp_path / "image")
+def test_the_build_context_installs_exact_versions_on_the_released_sidecar(planned) -> None:
     written = {path.name: path.read_text() for path in build.write(planned)}
     assert written["requirements.lock"] == "six==1.17.0\n"
     assert written["Dockerfile"].startswith(f"FROM {planned.base}\n")
@@ -64,11 +69,9 @@ def test_a_base_image_of_another_jax_is_refused(wanted) -> None:
         build.plan(wanted, "0.10.0", base="example.dev/sidecar:2026-python_3.12-jax_0.9.1")
 
 
-def test_without_docker_and_podman_it_says_how(wanted, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    planned = build.plan(wanted, "0.10.0", folder=tmp_path / "image")
+def test_without_docker_and_podman_it_says_how(planned) -> None:
     with pytest.raises(PathwaysError, match="Neither docker nor podman") as caught:
-        build.build(planned)
+        build.build(dataclasses.replace(planned, runner=""))
     assert "docker build" in caught.value.hint
 
 
