@@ -126,6 +126,7 @@ def _qos(spec: Object) -> str:
 
 
 def _pod_update(pod: Object, old: Object) -> None:
+    default_pod_spec(pod.setdefault("spec", {}))
     new_spec, old_spec = _fixed_part(pod["spec"]), _fixed_part(old["spec"])
     if not old["spec"].get("nodeName"):
         new_spec.pop("nodeName", None)
@@ -199,10 +200,12 @@ def _job(job: Object) -> None:
 
 
 def _job_update(job: Object, old: Object) -> None:
+    spec = job.setdefault("spec", {})
+    default_pod_spec(spec.setdefault("template", {}).setdefault("spec", {}))
     causes = [
         (f"spec.{key}", "Invalid value: field is immutable")
         for key in ("selector", "template", "completionMode")
-        if job["spec"].get(key) != old["spec"].get(key) and not (key == "template" and old["spec"].get("suspend"))
+        if spec.get(key) != old["spec"].get(key) and not (key == "template" and old["spec"].get("suspend"))
     ]
     if causes:
         raise invalid(kinds.JOBS, job["metadata"]["name"], causes)

@@ -329,3 +329,14 @@ async def test_yaml_is_read_and_written(bench) -> None:
 
     assert response.status == 201
     assert "when: '2026-01-02'" in answer
+
+
+async def test_replacing_fills_in_what_creating_does(bench, pod_manifest) -> None:
+    await bench.call("POST", PODS, pod_manifest("p"))
+
+    code, pod = await bench.call("PUT", f"{PODS}/p", pod_manifest("p", a="b"))
+    assert (code, pod["metadata"]["labels"], pod["spec"]["dnsPolicy"]) == (200, {"a": "b"}, "ClusterFirst")
+    for place in (PODS, "/apis/batch/v1/namespaces/default/jobs"):
+        template = {"spec": {**pod_manifest("x")["spec"], "restartPolicy": "Never"}}
+        await bench.call("POST", place, {"metadata": {"name": "p"}, "spec": {"template": template}})
+        assert (await bench.call("PUT", f"{place}/p", {"metadata": {"name": "p"}}))[0] == 422
