@@ -6,6 +6,7 @@ not on the user's code, which travels in the request. So a cell costs one execut
 
 from __future__ import annotations
 
+import math
 import threading
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import jax
 
 ROW_BYTES = 16 * 1024
-FETCH_BYTES = 1 << 20
+FETCH_BYTES = (1 << 16, 1 << 18, 1 << 20)
 _SMALLEST_REQUEST = 4096
 
 
@@ -53,7 +54,7 @@ class Channel:
         self.everywhere = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec())
         self.by_device = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec("devices"))
         self._serve = self._program(Shipped("serve", ROW_BYTES), ROW_BYTES)
-        self._fetch = self._program(Shipped("fetch", FETCH_BYTES), FETCH_BYTES)
+        self._fetches: dict[int, Callable[..., Any]] = {}
         self._take: dict[Any, Callable[..., Any]] = {}
 
     def ask(
@@ -144,14 +145,33 @@ class Channel:
         return found
 
     def _rest(self, head: dict[str, Any], rows: list[bytes]) -> list[bytes]:
-        lengths = [codec.length(row) for row in rows]
+        """Fetches what did not fit into the first rows, from the hosts that have more."""
+        whole = {host: [row] for host, row in zip(self.hosts, rows, strict=True)}
+        lengths = {host: codec.length(row) for host, row in zip(self.hosts, rows, strict=True)}
         done = ROW_BYTES
-        while any(length > len(row) for length, row in zip(lengths, rows, strict=True)):
-            request = self.request({"call": head["call"], "skip": done}, ())
-            more = self._per_host(self._fetch(request), FETCH_BYTES)
-            rows = [row + part for row, part in zip(rows, more, strict=True)]
-            done += FETCH_BYTES
-        return rows
+        while missing := {
+            host: math.ceil(lengths[host] / count) - done
+            for host, count in zip(self.hosts, self._counts, strict=True)
+            if lengths[host] > done * count
+        }:
+            size = _row_size(max(missing.values()))
+            way = channel(list(missing), set(self.devices) & {cpu for host in missing for cpu in host.cpus})
+            for host, part in zip(missing, way.fetch(head["call"], done, size), strict=True):
+                whole[host].append(part)
+            done += size
+        return [b"".join(parts) for parts in whole.values()]
+
+    def fetch(self, call: str, skip: int, size: int) -> list[bytes]:
+        """The next `size` bytes a row of every host's answer to `call`, after `skip`."""
+        program = self._fetches.get(size)
+        if program is None:
+            program = self._fetches[size] = self._program(Shipped("fetch", size), size)
+        return self._per_host(program(self.request({"call": call, "skip": skip}, ())), size)
+
+
+def _row_size(wanted: int) -> int:
+    """One of few sizes, as each is a program of its own."""
+    return next((size for size in FETCH_BYTES if size >= wanted), FETCH_BYTES[-1])
 
 
 class _Channels:
@@ -199,10 +219,14 @@ def explain(error: Exception) -> ColocatedError:
             f"A slice went down while the call ran: {first}",
             hint="Its names and arrays are gone. %pathways slices shows the rest.",
         )
-    if any(code in text for code in ("UNAVAILABLE", "CANCELLED", "FAILED_PRECONDITION: session")):
+    if "sidecar" in first:
         return ColocatedError(
-            f"The connection or a sidecar was lost while the call ran: {first}",
-            hint="A sidecar restarts by itself: run the cell again. Otherwise: %pathways reconnect.",
+            f"A sidecar was lost while the call ran: {first}",
+            hint="It restarts by itself, without the names of earlier cells: run them again.",
+        )
+    if any(code in text for code in ("UNAVAILABLE", "CANCELLED")):
+        return ColocatedError(
+            f"The connection was lost while the call ran: {first}", hint="%pathways reconnect gets another."
         )
     return ColocatedError(
         f"The hosts could not run the call: {first}", hint="%pathways logs worker 0 shows the sidecar's side."
