@@ -218,6 +218,10 @@ class Connecting:
         self._began = time.monotonic()
         self._events = self._run()
 
+    def __del__(self) -> None:
+        if not self._done and self._session is None:
+            self._link.close()
+
     def __iter__(self) -> Iterator[Event]:
         """Yields what happens until connected.
 

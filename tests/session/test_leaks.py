@@ -22,7 +22,9 @@ from pathways_jupyter.session import registry
 
 DEADLINE = 90.0
 
+# Minimal, because a traceback through JAX's own frames takes IPython longer to draw than all of the rest.
 PRELUDE = """
+%xmode Minimal
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.session import session as sessions
 config = {config!r}
