@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Protocol
 from urllib.parse import quote
 
@@ -61,10 +62,7 @@ class Call:
     def finish(self, code: int = OK, message: str = "") -> None:
         """Ends the call; what was sent before still arrives before."""
         self.finished = True
-        fields = [(b"grpc-status", b"%d" % code)]
-        if message:
-            fields.append((b"grpc-message", quote(message, safe=" ").encode()))
-        block = headers.encode(fields)
+        block = _trailers(code, message)
         if self._head:
             block = _HEADERS + block
             self._head = b""
@@ -139,6 +137,14 @@ class Content:
                     self._prefix.clear()
                     self._begin(self._left)
             piece = piece[len(part) :]
+
+
+@lru_cache(maxsize=16)
+def _trailers(code: int, message: str) -> bytes:
+    fields = [(b"grpc-status", b"%d" % code)]
+    if message:
+        fields.append((b"grpc-message", quote(message, safe=" ").encode()))
+    return headers.encode(fields)
 
 
 def _length(prefix: bytearray | memoryview) -> int:

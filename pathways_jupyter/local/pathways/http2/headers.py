@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from pathways_jupyter.local.pathways.http2.frames import ProtocolError
 
@@ -91,8 +92,9 @@ def encode(fields: Iterable[Header]) -> bytes:
     return bytes(block)
 
 
-def decode(block: bytes) -> list[Header]:
-    """The fields of a header block.
+@lru_cache(maxsize=256)
+def decode(block: bytes) -> tuple[Header, ...]:
+    """The fields of a header block; remembered, because a client says nearly the same every time.
 
     Raises:
       ProtocolError: It is cut off, or uses what was not agreed on.
@@ -120,7 +122,7 @@ def decode(block: bytes) -> list[Header]:
                 fields.append((name, value[1:] if name.endswith(b"-bin") and value[:1] == b"\0" else value))
     except IndexError:
         raise ProtocolError("a header block ends early") from None
-    return fields
+    return tuple(fields)
 
 
 def _known(index: int) -> Header:
