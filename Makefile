@@ -4,8 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
+# Node comes in a wheel; the browser is the system's, and none is downloaded.
+WITH_NODE := PATH="$(CURDIR)/$(BIN):$$PATH" PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1
+
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test soak lint format bench clean
+.PHONY: help demo lab test ui soak lint format bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +22,10 @@ lab: $(VENV)/.installed ## Open JupyterLab with the sidebar on the embedded clus
 
 test: $(VENV)/.test ## Run the tests (under 15 minutes)
 	$(BIN)/pytest
+
+ui: $(VENV)/.ui ## Test the sidebar: its models, and the whole of it in a real browser (Chromium, kubectl)
+	cd labextension && $(WITH_NODE) jlpm install --immutable && $(WITH_NODE) jlpm test
+	cd labextension/ui-tests && $(WITH_NODE) jlpm install --immutable && $(WITH_NODE) jlpm test
 
 soak: $(VENV)/.test ## Run the tests that take longer
 	$(BIN)/pytest -m soak
