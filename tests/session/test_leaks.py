@@ -20,6 +20,8 @@ from jupyter_client import KernelManager
 from pathways_jupyter.local.cluster import Cluster
 from pathways_jupyter.session import registry
 
+pytestmark = pytest.mark.timeout(300)
+
 DEADLINE = 90.0
 
 # Minimal, because a traceback through JAX's own frames takes IPython longer to draw than all of the rest.
