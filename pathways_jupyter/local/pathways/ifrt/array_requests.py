@@ -170,16 +170,24 @@ def reshard(session: Session, message: Any, answer: Answer) -> None:
 
 def read_array(session: Session, message: Any, answer: Answer) -> None:
     """An array's bytes become a host buffer, which the client fetches over another stream."""
-    ready = session.array(message.array_handle).ready(session.machine.lanes.of)
+    array = session.array(message.array_handle)
+    ready = array.ready(session.machine.lanes.of)
     strides = tuple(message.byte_strides.strides) if message.HasField("byte_strides") else None
 
-    def done() -> None:
+    def read() -> None:
         try:
             session.buffers.put(message.host_buffer_handle, values.to_host(ready.get(), strides))
         except Exception as error:
             answer.fail(statuses.of(error))
         else:
             answer.send()
+
+    def done() -> None:
+        # To change the layout of a large array takes a while, and this may be the thread that takes the requests.
+        if ready.error is None and array.spec is not None and _size(array.spec) >= _LARGE:
+            session.machine.lanes.of(array.spec.sharding.device_ids).aside(read)
+        else:
+            read()
 
     ready.then(done)
 

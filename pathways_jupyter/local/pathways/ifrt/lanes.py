@@ -99,6 +99,10 @@ class Lane:
         """Like :meth:`launch`, for a job that takes its time even to start: never on the caller's thread."""
         self._launches.submit(lambda: self._start_with_room(job))
 
+    def aside(self, job: Callable[[], None]) -> None:
+        """Runs `job`, which takes its time, after what is waited for already; never on the caller's thread."""
+        self._waits.submit(job)
+
     def wait(self, value: Waitable, done: Callable[[BaseException | None], None]) -> None:
         """Calls `done` when `value` is ready, with the error if it failed."""
         self._waits.submit(lambda: done(outcome(value)))
