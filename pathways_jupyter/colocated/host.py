@@ -48,6 +48,9 @@ def hosts(devices: Sequence[jax.Device] | None = None) -> tuple[Host, ...]:
     from jax.experimental import colocated_python
 
     devices = jax.devices() if devices is None else devices
+    if all(device.platform == "cpu" for device in devices):
+        # JAX would run the function in this very process, and say nothing.
+        raise CheckError("JAX has no TPUs here, and so no hosts.", hint="Connect to some first: %pathways connect.")
     places: dict[tuple[int, int], list[Any]] = {}
     for device in devices:
         places.setdefault(_place(device), []).append(device)

@@ -29,7 +29,7 @@ class Display:
 
     Attributes:
       data: By MIME type; images as bytes.
-      left: What was too large to come along: MIME type to (size in bytes, file on the host).
+      left: What was too large to come along: MIME type to (size in bytes, its name on the host).
       value: Whether it is the value of the cell's last expression.
     """
 
@@ -46,7 +46,7 @@ class HostResult:
       host: The host.
       items: What it printed and displayed, in order.
       size: Bytes of text that it printed in all.
-      file: The file on the host with all of the text, when it is more than `items` hold; else empty.
+      file: What all of the text is called on the host, when it is more than `items` hold; else empty.
       tail: The end of the text then.
       pickled: The last expression's value, pickled; empty when there is none, or it could only be shown.
       failure: What it raised, or None.

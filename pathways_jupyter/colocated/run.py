@@ -234,18 +234,18 @@ def save(result: results.CallResult, folder: str | Path = ".") -> list[Path]:
       ColocatedError: A host does not have its part any more.
     """
     saved = []
-    for index, path in show.more(result):
-        to = Path(folder) / f"colocated-{result.call}-host{index}{Path(path).suffix}"
+    for index, name in show.more(result):
+        to = Path(folder) / f"colocated-{result.call}-host{index}{Path(name).suffix}"
         count = 1
         while to in saved:
             count += 1
-            to = to.with_name(f"colocated-{result.call}-host{index}-{count}{Path(path).suffix}")
-        download(index, path, to)
+            to = to.with_name(f"colocated-{result.call}-host{index}-{count}{Path(name).suffix}")
+        download(index, name, to)
         saved.append(to)
     return saved
 
 
-def download(host: int, path: str, to: Path) -> int:
+def download(host: int, name: str, to: Path) -> int:
     """Copies the output that a call left on a host to a file here; returns its size in bytes.
 
     Raises:
@@ -256,10 +256,10 @@ def download(host: int, path: str, to: Path) -> int:
     with open(to, "wb") as file:
         while True:
             try:
-                (answer,) = way.ask({"op": "read", "path": path, "offset": offset, "bytes": LIMIT})
+                (answer,) = way.ask({"op": "read", "name": name, "offset": offset, "bytes": LIMIT})
             except ColocatedError as error:
                 raise ColocatedError(
-                    f"Host {host} has no output {path} any more.", hint="Run the cell again."
+                    f"Host {host} has no output {name} any more.", hint="Run the cell again."
                 ) from error
             file.write(answer.parts[0])
             offset += len(answer.parts[0])

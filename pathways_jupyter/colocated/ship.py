@@ -15,6 +15,7 @@ from typing import Any
 # Modules of the remote package, each after those that it imports.
 _MODULES = (
     "codec",
+    "files",
     "transcript",
     "streams",
     "rich",

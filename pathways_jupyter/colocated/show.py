@@ -112,7 +112,7 @@ def output(
 
 
 def more(result: CallResult) -> list[tuple[int, str]]:
-    """Files that were too large to come along: host index and path there."""
+    """Outputs that were too large to come along: host index, and their names there."""
     found = []
     for each in result.hosts:
         if each.file:

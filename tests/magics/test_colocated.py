@@ -145,3 +145,11 @@ def test_options_and_commands_are_completed(connected) -> None:
 
     assert "--collapse" in completed("%%colocated --col")
     assert "who" in completed("%colocated w")
+
+
+def test_without_a_session_nothing_runs_anywhere(notebook) -> None:
+    notebook.run("%load_ext pathways_jupyter")
+    cell = notebook.run("%%colocated\nprint('here')")
+    assert cell.error == "CheckError"
+    assert "%pathways connect" in cell.shown
+    assert "here" not in cell.text

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -92,20 +90,6 @@ def _place(counts: list[int], mesh: Any) -> tuple[int, int]:
             return place, len(counts)
         first += count
     raise LookupError("This host is not one of the call's.")
-
-
-def read_file(path: str, offset: int, size: int) -> tuple[bytes, int]:
-    """A part of a file that a call left on this host, and the whole file's size.
-
-    Raises:
-      PermissionError: The file is not one that a call left.
-    """
-    folder, name = os.path.split(os.path.realpath(path))
-    if folder != os.path.realpath(tempfile.gettempdir()) or not name.startswith("colocated-"):
-        raise PermissionError(f"{path} is not the output of a call.")
-    with open(path, "rb") as file:
-        file.seek(offset)
-        return file.read(size), os.fstat(file.fileno()).st_size
 
 
 def _run(

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import arrays, calls, codec, facts, feeds, jobs, namespaces, objects
+from . import arrays, calls, codec, facts, feeds, files, jobs, namespaces, objects
 
 BOOT = uuid.uuid4().hex
 """Changes when the sidecar's process does; names that cells defined are gone then."""
@@ -84,7 +84,7 @@ def _answer(message: tuple[dict[str, Any], list[bytes]], inputs: tuple[jax.Array
         namespaces.reset(session)
         done = {}
     elif operation == "read":
-        part, size = calls.read_file(head["path"], head["offset"], head["bytes"])
+        part, size = files.read(head["name"], head["offset"], head["bytes"])
         done, parts = {"size": size}, [part]
     else:
         raise ValueError(f"This host does not know the request {operation!r}.")

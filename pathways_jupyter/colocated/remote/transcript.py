@@ -6,15 +6,22 @@ from where the notebook can download it, and only its end is kept besides.
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
 from collections import deque
 from typing import IO, Any
 
+from . import files
+
 LIVE_BYTES = 256 * 1024
 """How much of one call is repeated in the container's log, line by line."""
 TAIL_BYTES = 16 * 1024
+_SUFFIXES = {
+    "image/png": ".png",
+    "image/jpeg": ".jpg",
+    "image/svg+xml": ".svg",
+    "text/html": ".html",
+    "text/plain": ".txt",
+}
 
 
 class Transcript:
@@ -40,7 +47,7 @@ class Transcript:
         self._kept = 0
         self._tail: deque[str] = deque()
         self._tail_size = 0
-        self._spool: IO[str] | None = None
+        self._spool: IO[bytes] | None = None
         self._partial: dict[str, str] = {}
         self._closed = False
 
@@ -74,7 +81,7 @@ class Transcript:
             for kind, value in bundle.items():
                 blob = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
                 if self._kept + len(blob) > 4 * self.limit:
-                    data[kind] = {"size": len(blob), "file": self._save(blob)}
+                    data[kind] = {"size": len(blob), "file": self._save(blob, kind)}
                     continue
                 self._kept += len(blob)
                 data[kind] = {"blob": len(self._blobs), "text": not isinstance(value, bytes)}
@@ -86,7 +93,7 @@ class Transcript:
         with self._lock:
             self._closed = True
             if self._spool is not None:
-                self._spool.close()
+                self._spool.flush()
             for item in self._items:
                 if "parts" in item:
                     item["text"] = "".join(item.pop("parts"))
@@ -106,22 +113,21 @@ class Transcript:
 
     def _overflow(self, text: str) -> None:
         if self._spool is None:
-            descriptor, self.file = tempfile.mkstemp(prefix=f"colocated-{self.call}-", suffix=".txt")
-            self._spool = os.fdopen(descriptor, "w", encoding="utf-8", errors="replace")
+            self.file, self._spool = files.new(self.call, ".txt")
             for item in self._items:
-                self._spool.writelines(item.get("parts", ()))
-        self._spool.write(text)
+                self._spool.write("".join(item.get("parts", ())).encode("utf-8", "replace"))
+        self._spool.write(text.encode("utf-8", "replace"))
         text = text[-TAIL_BYTES:]
         self._tail.append(text)
         self._tail_size += len(text)
         while self._tail_size - len(self._tail[0]) >= TAIL_BYTES:
             self._tail_size -= len(self._tail.popleft())
 
-    def _save(self, blob: bytes) -> str:
-        descriptor, path = tempfile.mkstemp(prefix=f"colocated-{self.call}-", suffix=".bin")
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(blob)
-        return path
+    def _save(self, blob: bytes, kind: str) -> str:
+        name, file = files.new(self.call, _SUFFIXES.get(kind, ".bin"))
+        file.write(blob)
+        file.flush()
+        return name
 
     def _repeat(self, stream: str, text: str) -> None:
         if self._log is None:
