@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from aiohttp import web
+from multidict import CIMultiDict, MultiDict
 
 from pathways_jupyter.local.apiserver import bodies, status
 from pathways_jupyter.local.apiserver.columns import seconds_of
@@ -75,11 +76,25 @@ class Pods:
         if request.headers.get("Upgrade", "").lower() != "websocket":
             raise status.bad_request("unable to upgrade: this path needs a WebSocket or SPDY connection")
         if route.subresource == "portforward":
-            return await forward_over_websocket(request, self._runtime, pod)
+            if TUNNEL_PROTOCOL in request.headers.get("Sec-WebSocket-Protocol", ""):
+                return await forward_over_websocket(request, self._runtime, pod)
+            return await self._take_over(request, pod)
         target = self.target(request.query, pod)
         if route.subresource == "attach":
             return await attach_over_websocket(request, self._runtime, target.uid, target.container)
         return await exec_over_websocket(request, self._runtime, target.uid, target.container)
+
+    async def _take_over(self, request: web.BaseRequest, pod: Object) -> web.StreamResponse:
+        """Makes a tunnel of a connection that has served other requests before, and so is HTTP's already."""
+        transport = request.transport
+        if transport is None:
+            raise ConnectionResetError
+        head = Head(request.method, request.path, MultiDict(request.query), CIMultiDict(request.headers))
+        tunnel = open_tunnel(head, transport, b"", self._runtime, pod, before=request.protocol)
+        transport.pause_reading()
+        await tunnel.run()
+        # The connection is closed by now: this is for the HTTP server, and goes nowhere.
+        return web.Response()
 
     @staticmethod
     def takes_over(head: Head) -> bool:

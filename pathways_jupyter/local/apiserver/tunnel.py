@@ -77,11 +77,19 @@ class Tunnel(asyncio.Protocol):
     Args:
       transport: The connection, which is paused, and whose next bytes are frames.
       rest: Those that came already.
+      before: Whose connection it was, where it was somebody's; is told when it is lost.
     """
 
     def __init__(
-        self, transport: asyncio.Transport, rest: bytes, runtime: PodRuntime, pod: Object, ports: list[int]
+        self,
+        transport: asyncio.Transport,
+        rest: bytes,
+        runtime: PodRuntime,
+        pod: Object,
+        ports: list[int],
+        before: asyncio.Protocol | None,
     ) -> None:
+        self._before = before
         self._transport = transport
         self._rest = rest
         self._runtime = runtime
@@ -126,6 +134,8 @@ class Tunnel(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Ends everything."""
         self._leave()
+        if self._before is not None:
+            self._before.connection_lost(error)
 
     def pause_writing(self) -> None:
         """The client does not take more at the moment: the pod has to wait."""
@@ -200,7 +210,15 @@ class Tunnel(asyncio.Protocol):
                 await self._gone.wait()
 
 
-def open_tunnel(head: Head, transport: asyncio.Transport, rest: bytes, runtime: PodRuntime, pod: Object) -> Tunnel:
+def open_tunnel(
+    head: Head,
+    transport: asyncio.Transport,
+    rest: bytes,
+    runtime: PodRuntime,
+    pod: Object,
+    *,
+    before: asyncio.Protocol | None = None,
+) -> Tunnel:
     """Answers the handshake of a request for ports, and takes its connection over.
 
     Raises:
@@ -219,7 +237,7 @@ def open_tunnel(head: Head, transport: asyncio.Transport, rest: bytes, runtime: 
             f"Sec-WebSocket-Accept: {accept_key(key)}\r\nSec-WebSocket-Protocol: {PROTOCOL}\r\n\r\n"
         ).encode()
     )
-    tunnel = Tunnel(transport, rest, runtime, pod, ports)
+    tunnel = Tunnel(transport, rest, runtime, pod, ports, before)
     transport.set_protocol(tunnel)
     return tunnel
 

@@ -277,3 +277,25 @@ async def test_a_pod_that_reads_late_makes_the_client_wait_and_loses_nothing(ben
             await channels(socket)
 
     assert got == size
+
+
+@pytest.mark.parametrize("ending", ["client", "pod"])
+async def test_a_connection_that_was_used_before_can_become_a_tunnel(bench, echo, ending: str) -> None:
+    await bench.running_pod("p")
+    assert (await bench.call("GET", POD))[0] == 200
+    assert bench.server.connections == 1
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    port = echo if ending == "client" else server.sockets[0].getsockname()[1]
+    async with websocket(bench, f"{POD}/portforward?ports={port}", FORWARD) as socket:
+        assert bench.server.connections == 1
+        await socket.receive_bytes()
+        await socket.receive_bytes()
+        if ending == "client":
+            await socket.send_bytes(b"\x00again")
+            assert await asyncio.wait_for(socket.receive_bytes(), 30) == b"\x00again"
+        else:
+            assert await asyncio.wait_for(channels(socket), 30) == {}
+    server.close()
+
+    assert (await bench.call("GET", POD))[0] == 200
+    assert bench.server.connections == 1
