@@ -10,7 +10,9 @@ import os
 import signal
 import textwrap
 import threading
+import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -54,7 +56,11 @@ class Kernel:
     """A kernel, as a notebook has one."""
 
     def __init__(self) -> None:
-        self.manager = KernelManager(kernel_name="python3")
+        # As a Jupyter server names it, which is how a kernel learns its own id.
+        directory = Path(os.environ["JUPYTER_RUNTIME_DIR"])
+        self.manager = KernelManager(
+            kernel_name="python3", connection_file=str(directory / f"kernel-{uuid.uuid4()}.json")
+        )
         self.manager.start_kernel()
         self.client = self.manager.blocking_client()
         self.client.start_channels()
@@ -278,4 +284,24 @@ def test_when_kernel_and_supervisor_die_together_the_lease_ends_the_proxy(kernel
     # As if the machine had died with them, and its files were another's.
     psutil.wait_procs([psutil.Process(pid) for pid in (kernel.pid, record.pid) if psutil.pid_exists(pid)], DEADLINE)
     registry.remove(record)
+    gone(session)
+
+
+def test_a_restarted_kernel_takes_over_what_lingers_and_nothing_is_left_after(kernel, config, gone):
+    lingering = PRELUDE.format(config=config(2, linger=DEADLINE))
+    kernel.ok(lingering)
+    session = kernel.connect()
+    kernel.manager.restart_kernel()
+    kernel.client.wait_for_ready(timeout=DEADLINE)
+    kernel.text = ""
+    kernel.ok(lingering)
+    assert kernel.connect() == session
+    disconnect(kernel, None)
+    gone(session)
+
+
+def test_nothing_is_left_when_nobody_takes_over_what_lingers(kernel, config, gone):
+    kernel.ok(PRELUDE.format(config=config(2, linger=0.5)))
+    session = kernel.connect()
+    os.kill(kernel.pid, signal.SIGKILL)
     gone(session)
