@@ -6,6 +6,7 @@ not on the user's code, which travels in the request. So a cell costs one execut
 
 from __future__ import annotations
 
+import gc
 import math
 import threading
 import uuid
@@ -197,7 +198,11 @@ class _Channels:
     def cache_clear(self) -> None:
         """What JAX calls."""
         with self._lock:
-            self._found.clear()
+            dropped, self._found = self._found, {}
+        if dropped:
+            # JAX's callables are cycles: collected only after the connection is gone, each would log an error.
+            dropped.clear()
+            gc.collect()
 
 
 _CHANNELS = _Channels()
