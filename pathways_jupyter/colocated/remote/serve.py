@@ -109,16 +109,14 @@ def _spread(payload: bytes, skip: int, counts: list[int], row_bytes: int, mesh: 
     """Lays `payload` over the rows of each host that this process is, `skip` rows of earlier parts left out."""
     local = set(mesh.local_devices)
     devices = list(mesh.devices.flat)
-    shards = []
+    rows: dict[int, np.ndarray] = {}
     first = 0
     for count in counts:
-        here = devices[first : first + count]
+        if devices[first] in local:
+            part = payload[skip * count : (skip + row_bytes) * count]
+            padded = np.zeros((count, row_bytes), np.uint8)
+            padded.reshape(-1)[: len(part)] = np.frombuffer(part, np.uint8)
+            rows.update({first + place: padded[place : place + 1] for place in range(count)})
         first += count
-        if here[0] not in local:
-            continue
-        part = payload[skip * count : (skip + row_bytes) * count]
-        padded = np.zeros((count, row_bytes), np.uint8)
-        padded.reshape(-1)[: len(part)] = np.frombuffer(part, np.uint8)
-        shards += [jax.device_put(row[None], device) for row, device in zip(padded, here, strict=True)]
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*mesh.axis_names))
-    return jax.make_array_from_single_device_arrays((mesh.size, row_bytes), sharding, shards)
+    return jax.make_array_from_callback((mesh.size, row_bytes), sharding, lambda index: rows[index[0].start or 0])
