@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from pathways_jupyter import tpu
 from pathways_jupyter.errors import LocalClusterError
@@ -203,15 +203,16 @@ def _start(place: ClusterDirectory, settings: Mapping[str, Any]) -> None:
     finally:
         os.close(theirs)
         os.close(alive)
-    # This is only the daemon's parent, which ends at once: who starts a cluster must not have to bury it.
-    starter.wait()
-    _await_start(ready, place)
-
-
-def _await_start(ready: int, place: ClusterDirectory) -> None:
+    # Closed when this is interrupted, too: that is how the daemon learns that nobody wants it any more.
     with open(ready, encoding="utf-8") as pipe:
-        answered, _, _ = select.select([pipe], [], [], _START_SECONDS)
-        line = pipe.readline() if answered else json.dumps({"error": "The local cluster does not start."})
+        # This is only the daemon's parent, which ends at once: who starts a cluster must not have to bury it.
+        starter.wait()
+        _await_start(pipe, place)
+
+
+def _await_start(pipe: TextIO, place: ClusterDirectory) -> None:
+    answered, _, _ = select.select([pipe], [], [], _START_SECONDS)
+    line = pipe.readline() if answered else json.dumps({"error": "The local cluster does not start."})
     if not answered:
         place.kill()
     answer: dict[str, Any] = json.loads(line) if line else {}

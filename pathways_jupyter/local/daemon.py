@@ -206,8 +206,13 @@ def main(argv: list[str]) -> int:
             line: dict[str, Any] = {"port": answer.port}
         else:
             line = {"error": str(answer), "hint": answer.hint}
-        with contextlib.suppress(OSError), open(int(ready), "w", encoding="utf-8") as pipe:
-            pipe.write(json.dumps(line) + "\n")
+        try:
+            with open(int(ready), "w", encoding="utf-8") as pipe:
+                pipe.write(json.dumps(line) + "\n")
+        except OSError:
+            # Who started this has given up meanwhile, and nobody else knows of it.
+            if isinstance(answer, Record):
+                signal.raise_signal(signal.SIGTERM)
 
     async def run() -> None:
         await Daemon(place, Shape(**settings), idle_seconds=idle_seconds).run(tell)
