@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathways_jupyter.session.session import Session
 
 INSTANCES = {"tpuv6e:2x2": 2}
+_NAME = "demo"
 _RUNTIME = "JUPYTER_RUNTIME_DIR"
 _PATIENCE = 60.0
 _ENDING = 10.0
@@ -107,8 +108,8 @@ class _Story:
         if self._session is not None:
             with contextlib.suppress(PathwaysError):
                 self._session.disconnect()
-        if self._cluster is not None:
-            self._down()
+        # Also one that was just being started.
+        _down()
 
     @contextlib.contextmanager
     def _step(self, title: str) -> Iterator[list[str]]:
@@ -132,7 +133,7 @@ class _Story:
         from pathways_jupyter.local import cluster
 
         with self._step("Start the embedded cluster") as told:
-            self._cluster = cluster.up(INSTANCES, name="demo", idle_seconds=_IDLE)
+            self._cluster = cluster.up(INSTANCES, name=_NAME, idle_seconds=_IDLE)
             self._config = dataclasses.replace(
                 self._config, kubeconfig=str(self._cluster.kubeconfig), context=self._cluster.context
             )
@@ -234,16 +235,16 @@ class _Story:
 
     def _cluster_down(self) -> None:
         with self._step("End the embedded cluster") as told:
-            self._down()
+            _down()
             left = processes.wait_for(self._processes, timeout=_ENDING)
             told.append(f"{len(left) or 'none'} of {words.count(len(self._processes), 'process', 'processes')} left")
             _claim(not left, f"processes left: {sorted(left)}")
 
-    def _down(self) -> None:
-        from pathways_jupyter.local import cluster
 
-        name, self._cluster = self._cluster.name, None
-        cluster.down(name=name)
+def _down() -> None:
+    from pathways_jupyter.local import cluster
+
+    cluster.down(name=_NAME)
 
 
 def _claim(holds: bool, otherwise: str) -> None:
