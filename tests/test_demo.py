@@ -1,6 +1,11 @@
 """The demo, as a stranger runs it."""
 
 import re
+import signal
+import subprocess
+import sys
+
+import psutil
 
 STEPS = [
     "Start the embedded cluster",
@@ -25,3 +30,31 @@ def test_every_step_of_the_demo_holds_and_is_timed(machine):
     assert "0 Jobs, 0 pods, 0 Leases, 0 sockets, 0 session files, 0 supervisors" in demo.stdout
     assert "none of" in demo.stdout
     assert "\x1b" not in demo.stdout
+
+
+def test_interrupting_the_demo_leaves_nothing(machine):
+    place = machine.directory / "tmp"
+    place.mkdir()
+    demo = subprocess.Popen(
+        [sys.executable, "-u", "-m", "pathways_jupyter", "demo"],
+        env={**machine.environ, "TMPDIR": str(place)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert "Pathways on this machine" in demo.stdout.readline()
+    demo.send_signal(signal.SIGINT)
+    told, _ = demo.communicate(timeout=100)
+    assert demo.returncode == 1
+    assert "Traceback" not in told
+    assert list(place.iterdir()) == []
+    left = [process for process in psutil.process_iter() if str(place) in runtime_of(process)]
+    _, alive = psutil.wait_procs(left, timeout=20)
+    assert not alive
+
+
+def runtime_of(process):
+    try:
+        return process.environ().get("JUPYTER_RUNTIME_DIR", "")
+    except psutil.Error:
+        return ""
