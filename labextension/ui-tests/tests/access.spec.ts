@@ -36,18 +36,35 @@ for (const theme of ['JupyterLab Light', 'JupyterLab Dark', 'JupyterLab Dark Hig
   });
 }
 
+/** Presses a key until `there`, but not for ever. */
+async function walk(page: IJupyterLabPageFixture, key: string, there: () => Promise<boolean>): Promise<void> {
+  for (let step = 0; step < 60; step++) {
+    if (await there()) {
+      return;
+    }
+    await page.keyboard.press(key);
+  }
+  throw new Error(`${key} does not lead there.`);
+}
+
 test('the keyboard alone reaches everything in the panel', async ({ page }) => {
   await page.notebook.createNew();
-  await page.keyboard.press('Control+Shift+c');
-  const palette = page.locator('#modal-command-palette');
-  await expect(palette.locator('input')).toBeFocused();
-  await page.keyboard.type('Show Pathways');
-  await expect(palette.locator('.lm-CommandPalette-item.lm-mod-active')).toContainText('Show Pathways');
+  // From the top of the page, as somebody without a mouse comes: along the sidebar's tabs to ours.
+  await page.evaluate(() => (document.activeElement as HTMLElement).blur());
+  const focused = () =>
+    page.evaluate(() => {
+      const active = document.activeElement!;
+      return `${active.closest('.jp-SideBar') ? 'sidebar' : ''} ${active.getAttribute('title') ?? ''}`;
+    });
+  await walk(page, 'Tab', async () => (await focused()).startsWith('sidebar'));
+  await walk(page, 'ArrowDown', async () => (await focused()).includes('Pathways'));
   await page.keyboard.press('Enter');
   const panel = page.locator('#pathways-jupyter-panel');
   await expect(panel).toBeVisible();
   await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
-  await page.evaluate(() => window.jupyterapp.commands.execute('pathways-jupyter:show-panel'));
+  await walk(page, 'Tab', () =>
+    page.evaluate(() => !!document.activeElement!.closest('#pathways-jupyter-panel'))
+  );
 
   const wanted = await panel.getByRole('button').evaluateAll(all => all.filter(each => !(each as HTMLButtonElement).disabled).length);
   const reached = new Set<string>();

@@ -53,7 +53,7 @@ test('a session outlives a page that is loaded again, and ends with its kernelâ€
   await expect(panel).toBeVisible();
   await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected');
   await page.evaluate(() => void window.jupyterapp.commands.execute('kernelmenu:restart'));
-  await page.getByRole('dialog').getByRole('button', { name: 'Restart' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Confirm Kernel Restart' }).click();
   await expect(panel.locator('.pw-session')).toHaveCount(0, { timeout: 60_000 });
   await expect.poll(() => kubectl('get', 'jobs', '-l', 'pathways-jupyter/session', '-o', 'name')).toBe('');
   await expect(slice(panel, 0)).toHaveClass(/pw-free/);
