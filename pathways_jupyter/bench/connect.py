@@ -13,6 +13,7 @@ from typing import Any
 from pathways_jupyter.bench import peer
 from pathways_jupyter.bench.measure import Row, Table, in_process, median
 from pathways_jupyter.events import EventKind, Stage
+from pathways_jupyter.session import spawn
 
 _ROUNDS = 5
 _OURS = "pathways_jupyter.bench.connect"
@@ -20,23 +21,28 @@ _OURS = "pathways_jupyter.bench.connect"
 
 def run(kubeconfig: str, context: str) -> list[Table]:
     """Connects with both in turn, each time in a fresh process that has imported JAX already."""
-    ours: list[dict[str, float]] = []
+    notebook: list[dict[str, float]] = []
+    script: list[dict[str, float]] = []
     theirs: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory(prefix="pw-") as directory:
         environ = {**os.environ, "KUBECONFIG": str(_renamed(kubeconfig, Path(directory) / "kubeconfig"))}
         for _ in range(_ROUNDS):
-            ours.append(in_process(_OURS, kubeconfig, context))
+            notebook.append(in_process(_OURS, kubeconfig, context, "notebook"))
+            script.append(in_process(_OURS, kubeconfig, context, "script"))
             theirs.append(in_process("pathways_jupyter.bench.peer", environ=environ))
-    return [_table(_medians(ours), _medians(theirs))]
+    return [_table(_medians(notebook), _medians(script), _medians(theirs))]
 
 
 def main(arguments: list[str]) -> int:
     """One connection of ours, timed by stage; prints one line of JSON."""
+    kubeconfig, context, kind = arguments
+    if kind == "notebook":
+        # What loading the extension does: a supervisor stands by while the user is still importing and typing.
+        spawn.prepare()
     import jax
 
     import pathways_jupyter
 
-    kubeconfig, context = arguments
     began, began_at = time.perf_counter(), time.time()
     session = pathways_jupyter.connect(
         kubeconfig=kubeconfig,
@@ -66,26 +72,27 @@ def _stages(session: Any, began: float, ended: float) -> dict[str, float]:
     }
 
 
-def _table(ours: dict[str, float], theirs: dict[str, float]) -> Table:
-    rows = [
-        Row("connect, in all", {"ours": 1e3 * ours["connect"], "isc_pathways.connect": 1e3 * theirs["connect"]}),
-        *(
-            Row(f"of which {stage}", {"ours": 1e3 * ours[stage], "isc_pathways.connect": None})
-            for stage in ("before", *Stage)
-            if stage in ours
-        ),
-        Row("until the first result", {"ours": 1e3 * ours["result"], "isc_pathways.connect": 1e3 * theirs["result"]}),
-        Row("disconnect", {"ours": 1e3 * ours["disconnect"], "isc_pathways.connect": 1e3 * theirs["disconnect"]}),
-    ]
-    pod = ours.get(Stage.START, 0.0)
+def _table(notebook: dict[str, float], script: dict[str, float], theirs: dict[str, float]) -> Table:
+    def row(name: str, key: str) -> Row:
+        columns = {"in a notebook": notebook, "in a script": script, "isc_pathways.connect": theirs}
+        return Row(name, {column: 1e3 * run[key] if key in run else None for column, run in columns.items()})
+
+    stages = [stage for stage in ("before", *Stage) if stage in notebook]
+    pod = notebook.get(Stage.START, 0.0)
     return Table(
         "Connect",
         "ms",
-        rows,
+        [
+            row("connect, in all", "connect"),
+            *(row(f"of which {stage}", stage) for stage in stages),
+            row("until the first result", "result"),
+            row("disconnect", "disconnect"),
+        ],
         goal="beyond the proxy pod's own start <= 300 ms; the pod's own start <= 1,000 ms",
-        verdict=f"beyond the start {1e3 * (ours['connect'] - pod):.0f} ms, the pod's own start {1e3 * pod:.0f} ms",
+        verdict=f"beyond the start {1e3 * (notebook['connect'] - pod):.0f} ms, the pod's own start {1e3 * pod:.0f} ms",
         notes=[
             "Warm cluster, JAX imported before, a fresh process each time, medians of interleaved rounds.",
+            "In a notebook a supervisor stands by from the moment the extension is loaded; a script starts one.",
             "pathwaysutils tells no stages; it returns before the slices are placed.",
         ],
     )
