@@ -37,7 +37,6 @@ class ResourceManager:
 
     def __init__(self, instances: Sequence[InstanceType]) -> None:
         self._slices = Slices(instances)
-        self._workers: dict[Host, Link] = {}
         self._proxies: dict[Request, Link] = {}
 
     async def serve(self, port: int) -> None:
@@ -74,7 +73,6 @@ class ResourceManager:
         if refusal := self._slices.refusal(host):
             raise ValueError(refusal)
         joined = self._slices.add(host)
-        self._workers[host] = link
         _log.info("Host %d of slice %d registered: %s", host.index, joined.index, host.pod)
         link.send("welcome", slices=len(self._slices.slices))
         if joined.ready:
@@ -85,7 +83,6 @@ class ResourceManager:
         except LinkError as error:
             reason = str(error)
         finally:
-            del self._workers[host]
             left = self._slices.remove(host)
         if left is not None:
             self._slice_lost(left, host, reason)

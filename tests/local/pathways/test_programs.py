@@ -119,3 +119,18 @@ def test_a_new_resource_manager_finds_everybody_where_they_were(fresh):
     manager.log.wait(r"Placed proxy first on slices \[1\]")
     manager.log.wait(r"Placed proxy second on slices \[0\]")
     manager.log.wait("2/2 Pathways Slices Now Ready")
+
+
+def test_a_worker_that_comes_again_takes_its_own_place(fresh):
+    first = fresh.worker(0)
+    fresh.worker(1)
+    line = fresh.resource_manager.log.wait("2/2 Pathways Slices Now Ready")
+    first.process.send_signal(signal.SIGSTOP)
+    second = fresh.worker(0)
+    line = fresh.resource_manager.log.wait("Host 0 of slice 0 registered", after=line)
+    first.kill()
+    fresh.proxy("proxy").log.wait("All 2 slices are placed")
+    second.kill()
+    fresh.resource_manager.log.wait("Slice 0 .* is down", after=line)
+    fresh.worker(0)
+    fresh.resource_manager.log.wait(r"Slice 0 .* is healed", after=line)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from pathways_jupyter.local.pathways.ifrt import arrays, attributes, dtypes, statuses, values, wire
 from pathways_jupyter.local.pathways.ifrt.arrays import Array
 from pathways_jupyter.local.pathways.ifrt.cells import Cell
-from pathways_jupyter.local.pathways.ifrt.devices import Devices
+from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS, Devices
 from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
 from pathways_jupyter.local.pathways.ifrt.programs import read_program
 from pathways_jupyter.local.pathways.ifrt.shardings import Sharding, Shardings
@@ -144,7 +144,7 @@ class XlaExecutable:
             layouts.SetInParent()
             for layout in getattr(executable, f"get_{name}_layouts")():
                 layouts.layouts.add().minor_to_major.extend(layout._xla_layout().minor_to_major())
-        for kinds in executable.get_output_memory_kinds():
+        for kinds in self._memory_kinds():
             response.output_memory_kinds.memory_kind_lists.add().memory_kinds.extend(kinds)
         response.donated_input_indices.SetInParent()
         response.donated_input_indices.donated_input_indices.extend(self._donated)
@@ -177,6 +177,15 @@ class XlaExecutable:
         placed = [each.spec.sharding.device_ids for each in inputs if each.spec is not None]
         return placed[0] if placed else self.device_ids
 
+    def _memory_kinds(self) -> list[list[str]]:
+        """The memory of each result, for the one program that there is."""
+        try:
+            found = self._executable.get_output_memory_kinds()
+        except RuntimeError:
+            # Before jaxlib 0.10 XLA could not tell for CPUs, where all memory is a device's.
+            found = []
+        return found or [[MEMORY_KINDS[0]] * len(self._results)]
+
     def _read_output_shardings(self) -> list[bytes | None]:
         found = self._executable.get_output_shardings()
         if len(self.device_ids) == 1:
@@ -194,8 +203,7 @@ class XlaExecutable:
     def _make_handlers(self, where: tuple[int, ...]) -> list[tuple[Spec, Any]]:
         from jax._src.lib import xla_client as xc
 
-        memory_kinds = self._executable.get_output_memory_kinds()
-        kinds = memory_kinds[0] if memory_kinds else [None] * len(self._results)
+        (kinds,) = self._memory_kinds()
         made = []
         for (kind, shape), partitioning, memory_kind in zip(self._results, self._output_shardings, kinds, strict=True):
             sharding = self._output_sharding(where, partitioning, memory_kind)

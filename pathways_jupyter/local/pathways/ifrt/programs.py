@@ -21,13 +21,13 @@ class Program:
     """A program that is ready to be compiled.
 
     Attributes:
-      code: What `compile_and_load` takes: the client's own bytes, or a module when something had to be replaced.
+      code: What `compile_and_load` takes: the client's own bytes, or MLIR's text when something had to be replaced.
       results: Element type and global shape of each result.
       donated: Indices of the arguments whose memory the program may reuse.
     """
 
     name: str
-    code: Any
+    code: bytes | str
     results: tuple[tuple[int, tuple[int, ...]], ...]
     donated: tuple[int, ...]
 
@@ -40,21 +40,31 @@ def read_program(artifact: bytes) -> Program:
       Exception: What MLIR raises for bytes that are no such artifact.
     """
     from jax._src.interpreters import mlir
-    from jax._src.lib import xla_client as xc
     from jaxlib.mlir import ir
 
     with mlir.make_ir_context() as context:
-        module = xc._xla.mlir.deserialize_portable_artifact(artifact, context)
+        module = _read(artifact, context)
         replaced = _replace_tpu_calls(module)
         _ready_lapack(module)
         main = next(each for each in _functions(module) if _name(each) == "main")
         signature = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
         return Program(
             name=_name(module.operation, "main"),
-            code=module if replaced else artifact,
+            code=str(module) if replaced else artifact,
             results=tuple(_result(each) for each in signature.results),
             donated=_donated(main),
         )
+
+
+def _read(artifact: bytes, context: Any) -> Any:
+    from jax._src.lib import xla_client as xc
+    from jaxlib.mlir import ir
+
+    try:
+        return xc._xla.mlir.deserialize_portable_artifact(artifact, context)
+    except TypeError:
+        # Before jaxlib 0.10 it takes no context, and gives the module's text.
+        return ir.Module.parse(xc._xla.mlir.deserialize_portable_artifact(artifact))
 
 
 def _ready_lapack(module: Any) -> None:
