@@ -19,9 +19,13 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from pathways_jupyter.service import names
 from pathways_jupyter.service.sidecar_wire import Connection, WireError
+
+if TYPE_CHECKING:
+    from pathways_jupyter.colocated.sidecar.runner import Runner
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +58,9 @@ def main(argv: Sequence[str]) -> int:
 
 def _serve(path: Path) -> None:
     # Imported before any fork, so that a new process has it at once. Nothing here may start a thread.
-    import jax  # noqa: F401
+    import jax.experimental.colocated_python  # noqa: F401
+
+    from pathways_jupyter.colocated.sidecar.runner import Runner
 
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
@@ -73,11 +79,11 @@ def _serve(path: Path) -> None:
                 os.close(held)
                 listener.close()
                 _end_with(life)
-                _run(peer)
+                _run(peer, Runner)
             peer.close()
 
 
-def _run(peer: socket.socket) -> None:
+def _run(peer: socket.socket, runner: type[Runner]) -> None:
     """Serves one proxy, in a process of its own, and ends that process."""
     code = 1
     try:
@@ -86,9 +92,7 @@ def _run(peer: socket.socket) -> None:
         if not hmac.compare_digest(str(hello.get("secret", "")), os.environ.get(_SECRET_VARIABLE, "")):
             connection.send({"refused": "the secret is wrong"})
         else:
-            from pathways_jupyter.colocated.sidecar.runner import Runner
-
-            Runner(connection, hello).serve()
+            runner(connection, hello).serve()
         code = 0
     except WireError as error:
         _log.info("A connection ended: %s", error)
