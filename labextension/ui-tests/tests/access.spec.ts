@@ -44,7 +44,8 @@ async function walk(page: IJupyterLabPageFixture, key: string, there: () => Prom
     }
     await page.keyboard.press(key);
   }
-  throw new Error(`${key} does not lead there.`);
+  const where = await page.evaluate(() => document.activeElement!.outerHTML.slice(0, 300));
+  throw new Error(`${key} does not lead there, but to ${where}`);
 }
 
 test('the keyboard alone reaches everything in the panel', async ({ page }) => {
@@ -54,10 +55,10 @@ test('the keyboard alone reaches everything in the panel', async ({ page }) => {
   const focused = () =>
     page.evaluate(() => {
       const active = document.activeElement!;
-      return `${active.closest('.jp-SideBar') ? 'sidebar' : ''} ${active.getAttribute('title') ?? ''}`;
+      return `${active.closest('.jp-SideBar.jp-mod-left') ? 'sidebar' : ''} ${active.getAttribute('data-id') ?? ''}`;
     });
   await walk(page, 'Tab', async () => (await focused()).startsWith('sidebar'));
-  await walk(page, 'ArrowDown', async () => (await focused()).includes('Pathways'));
+  await walk(page, 'ArrowDown', async () => (await focused()).includes('pathways-jupyter-panel'));
   await page.keyboard.press('Enter');
   const panel = page.locator('#pathways-jupyter-panel');
   await expect(panel).toBeVisible();
@@ -85,7 +86,8 @@ test('the keyboard alone reaches everything in the panel', async ({ page }) => {
   await page.keyboard.press('Enter');
   const dialog = page.getByRole('dialog');
   await expect(dialog).toBeVisible();
-  await page.keyboard.press('Escape');
+  await walk(page, 'Tab', () => page.evaluate(() => document.activeElement!.textContent === 'Cancel'));
+  await page.keyboard.press('Enter');
   await expect(dialog).toHaveCount(0);
 });
 
