@@ -43,7 +43,6 @@ _COMMAND = Program()
 COLD_MODULES = ("pathways_jupyter.local.pathways.resource_manager", "pathways_jupyter.local.pathways.worker")
 """What the fork server of light programs imports beforehand."""
 WARM_MODULES = (
-    "grpc",
     "jax",
     "jax.experimental.colocated_python",
     "jaxlib.mlir.dialects.func",
