@@ -9,7 +9,7 @@ INSTANCES = {"tpuv6e:2x4": 2}
 """Two slices of two hosts with four chips each."""
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def local_cluster(tmp_path_factory):
     # Short: the path of a unix socket has 108 characters at most.
     runtime = tmp_path_factory.mktemp("rt")
@@ -19,7 +19,7 @@ def local_cluster(tmp_path_factory):
         cluster.down()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def connection(local_cluster):
     with pathways_jupyter.connect(local=True, expected_tpu_instances=INSTANCES) as session:
         yield session
