@@ -23,4 +23,5 @@ def _side_by_side(title: str, unit: str, direct: dict[str, float], proxy: dict[s
         for name, value in direct.items()
         if name.endswith(f"({unit})")
     ]
-    return Table(title, unit, rows)
+    notes = ["Reading an array of plain CPU JAX copies nothing, so its device-to-host numbers are not a speed."] if unit == "MB/s" else []
+    return Table(title, unit, rows, notes=notes)

@@ -29,7 +29,7 @@ _POD = "bench-sink"
 _NAMESPACE = "default"
 _PORT = 9000
 _MEGABYTES = 256
-_ROUNDS = 5
+_ROUNDS = 3
 _TRIPS = 300
 
 Dial = Callable[[], socket.socket]
