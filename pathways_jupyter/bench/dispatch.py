@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathways_jupyter.bench.measure import Row, Table, in_process
 
 _WORKLOAD = "pathways_jupyter.bench.workload"
+_NO_COPY = "Reading an array of plain CPU JAX copies nothing, so its device-to-host numbers are not a speed."
 
 
 def run(kubeconfig: str, context: str) -> list[Table]:
@@ -23,5 +24,5 @@ def _side_by_side(title: str, unit: str, direct: dict[str, float], proxy: dict[s
         for name, value in direct.items()
         if name.endswith(f"({unit})")
     ]
-    notes = ["Reading an array of plain CPU JAX copies nothing, so its device-to-host numbers are not a speed."] if unit == "MB/s" else []
+    notes = [_NO_COPY] if unit == "MB/s" else []
     return Table(title, unit, rows, notes=notes)
