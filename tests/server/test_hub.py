@@ -53,6 +53,11 @@ def all_ready(slices):
     return len(slices) == 2 and all(row["health"] == "ready" for row in slices.values())
 
 
+async def cordon(client, node, *, on):
+    """Lets a node take no new pods, or take them again."""
+    await objects.patch(client, objects.NODES, node, {"spec": {"unschedulable": on}})
+
+
 async def test_two_pages_share_one_watch_and_the_last_one_ends_it(hub, scope):
     one, other = Page(), Page()
     watch = await hub.watch(scope)
@@ -73,10 +78,13 @@ async def test_a_worker_that_dies_is_seen_to_go_and_to_come_back(hub, scope):
     watch = await hub.watch(scope)
     watch.add(page)
     await page.until(all_ready)
-    pod = page.slices[1]["hosts"][0]["pod"]
+    pod, node = (page.slices[1]["hosts"][0][key] for key in ("pod", "node"))
     async with Client(watch.cluster) as client:
+        # A new worker could be ready before pages are told of the old one's end: the node takes none until they are.
+        await cordon(client, node, on=True)
         await objects.delete(client, objects.PODS, pod, namespace="default")
-    await page.until(lambda slices: slices[1]["health"] != "ready")
+        await page.until(lambda slices: slices[1]["health"] != "ready")
+        await cordon(client, node, on=False)
     await page.until(lambda slices: all_ready(slices) and slices[1]["hosts"][0]["pod"] != pod)
 
 
