@@ -16,10 +16,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-Header = dict[str, Any]
+from pathways_jupyter.service.aligned import aligned
 
-_ALIGNMENT = 64
-"""XLA takes memory so aligned as it is, and copies any other."""
+Header = dict[str, Any]
 
 _LONGEST_LINE = 64 << 20
 
@@ -86,12 +85,3 @@ class Connection:
                 raise WireError("the connection was closed in the middle of a message")
             position += count
         return part
-
-
-def aligned(size: int) -> memoryview:
-    """Fresh memory that XLA can use without a copy."""
-    import numpy as np
-
-    space = np.empty(size + _ALIGNMENT, np.uint8)
-    skip = -space.ctypes.data % _ALIGNMENT
-    return space.data[skip : skip + size]

@@ -6,12 +6,9 @@ XLA then uses as it is.
 
 from __future__ import annotations
 
-import numpy as np
-
 from pathways_jupyter.local.pathways.ifrt import statuses
+from pathways_jupyter.service.aligned import aligned
 
-_ALIGNMENT = 64
-"""XLA takes memory so aligned as it is, and copies any other."""
 _LARGEST = 1 << 40
 _DATA_TAG = 1 << 3 | 2  # field 1, length-delimited
 
@@ -67,13 +64,6 @@ class Upload:
         if self._position != len(self._data):
             raise statuses.invalid(f"{self._position} of {len(self._data)} bytes were sent")
         return self._data
-
-
-def aligned(size: int) -> memoryview:
-    """Fresh memory that XLA can use without a copy."""
-    space = np.empty(size + _ALIGNMENT, np.uint8)
-    skip = -space.ctypes.data % _ALIGNMENT
-    return space.data[skip : skip + size]
 
 
 def chunk_head(length: int) -> bytes:
