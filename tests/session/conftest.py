@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
+import tempfile
+import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ import pytest
 from pathways_jupyter.config import ConnectConfig, runtime_dir
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, list_
+from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, Object, list_
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.local import cluster as local
 from pathways_jupyter.service.names import SESSION_LABEL
@@ -26,6 +29,8 @@ from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.session import Session
 
 DEADLINE = 60.0
+LEAK_SECONDS = 5.0
+"""However a session ends, this much later nothing of it is left."""
 TYPE = "tpuv6e:2x2"
 
 
@@ -94,53 +99,56 @@ def hold(config) -> Iterator[Callable[..., Link]]:
 
 
 @pytest.fixture
-def processes_of() -> Callable[[str], list[psutil.Process]]:
-    """Gives every process whose command line names a session."""
-    return _processes_of
+def counted(cluster, runtime) -> Callable[[str], dict[str, int]]:
+    """Counts what a session has, in the cluster and on this machine, by kind; it remembers the pods that it saw."""
+    pods: dict[str, set[str]] = {}
+
+    def count(session: str) -> dict[str, int]:
+        in_cluster = asyncio.run(_in_cluster(cluster, session))
+        known = pods.setdefault(session, set())
+        known.update(pod["metadata"]["uid"] for pod in in_cluster["pods"])
+        return {
+            **{kind: len(items) for kind, items in in_cluster.items()},
+            "processes": len(_processes_of(session, known)),
+            "sockets": len(_sockets_of(session)),
+            "files": len([path for path in runtime.iterdir() if session in path.name and not path.is_socket()]),
+        }
+
+    return count
 
 
 @pytest.fixture
-def nothing_left(runtime) -> Callable[[str], None]:
-    """Waits until a session has neither processes nor files on this machine."""
+def nothing_left(runtime) -> Callable[..., None]:
+    """Waits until a session has neither processes nor files on this machine; five seconds at most."""
 
-    def wait(session: str) -> None:
+    def wait(session: str, *, deadline: float = 0.0) -> None:
+        deadline = deadline or time.monotonic() + LEAK_SECONDS
         while processes := _processes_of(session):
-            _, alive = psutil.wait_procs(processes, timeout=DEADLINE)
-            assert not alive
+            for process in processes:
+                assert _ends(process, deadline), process
         assert [path.name for path in runtime.iterdir() if session in path.name] == []
 
     return wait
 
 
 @pytest.fixture
-def nothing_in_cluster(cluster) -> Callable[[str], None]:
-    """Waits until a session has no Job, no pod and no Lease."""
+def gone(cluster, counted, nothing_left) -> Callable[..., None]:
+    """Waits until nothing of a session is left anywhere.
 
-    def wait(session: str) -> None:
-        asyncio.run(_gone(cluster, session))
+    Within `seconds` after the moment `since`, which is now when left out.
+    """
+
+    def wait(session: str, *, since: float | None = None, seconds: float = LEAK_SECONDS) -> None:
+        began = time.monotonic() if since is None else since
+        asyncio.run(_until_gone(cluster, session, began + seconds))
+        nothing_left(session, deadline=began + seconds)
+        took = time.monotonic() - began
+        left = {kind: number for kind, number in counted(session).items() if number}
+        assert not left
+        print(f"all of session {session} was gone after {took:.2f} s")
+        assert took <= seconds
 
     return wait
-
-
-@pytest.fixture
-def gone(nothing_left, nothing_in_cluster) -> Callable[[str], None]:
-    """Waits until nothing of a session is left anywhere."""
-
-    def wait(session: str) -> None:
-        nothing_left(session)
-        nothing_in_cluster(session)
-
-    return wait
-
-
-@pytest.fixture
-def made_by(cluster) -> Callable[[str], dict[str, int]]:
-    """Counts what a session has in the cluster, by kind."""
-
-    def count(session: str) -> dict[str, int]:
-        return asyncio.run(_count(cluster, session))
-
-    return count
 
 
 @pytest.fixture
@@ -154,17 +162,42 @@ def unreachable(tmp_path) -> Path:
     return path
 
 
-def _processes_of(session: str) -> list[psutil.Process]:
+def _processes_of(session: str, pods: Collection[str] = ()) -> list[psutil.Process]:
+    """Every process whose command line names a session, or that runs in the place of one of `pods`."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if session in process.cmdline() and process.pid != os.getpid():
+            if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            if session in process.cmdline() or any(uid in process.cwd() for uid in pods):
                 found.append(process)
     return found
 
 
-async def _gone(cluster: local.Cluster, session: str) -> None:
-    async with Client(load(str(cluster.kubeconfig))) as client, asyncio.timeout(DEADLINE):
+def _ends(process: psutil.Process, deadline: float) -> bool:
+    """Waits for a process of whomever; one that has ended and that nobody has buried yet counts as gone."""
+    if not hasattr(os, "pidfd_open"):
+        return not psutil.wait_procs([process], timeout=deadline - time.monotonic())[1]
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0])
+    finally:
+        os.close(descriptor)
+
+
+def _sockets_of(session: str) -> set[str]:
+    """Unix sockets named after a session: those that a process has, and those that are files."""
+    held = {each.laddr for each in psutil.net_connections("unix") if session in each.laddr}
+    directories = [runtime_dir(), *Path(tempfile.gettempdir()).glob("pathways-*")]
+    files = {str(path) for directory in directories if directory.is_dir() for path in directory.glob(f"{session}.*")}
+    return held | {path for path in files if Path(path).is_socket()}
+
+
+async def _until_gone(cluster: local.Cluster, session: str, deadline: float) -> None:
+    async with Client(load(str(cluster.kubeconfig))) as client, asyncio.timeout(deadline - time.monotonic()):
         for resource in (JOBS, LEASES, PODS):
             left: set[str] = set()
             changes = watch(client, resource, namespace="default", labels=f"{SESSION_LABEL}={session}")
@@ -178,10 +211,10 @@ async def _gone(cluster: local.Cluster, session: str) -> None:
                         break
 
 
-async def _count(cluster: local.Cluster, session: str) -> dict[str, int]:
+async def _in_cluster(cluster: local.Cluster, session: str) -> dict[str, list[Object]]:
     async with Client(load(str(cluster.kubeconfig))) as client:
         selector = f"{SESSION_LABEL}={session}"
         return {
-            resource.plural: len((await list_(client, resource, namespace="default", labels=selector)).items)
+            resource.plural: (await list_(client, resource, namespace="default", labels=selector)).items
             for resource in (JOBS, LEASES, PODS)
         }

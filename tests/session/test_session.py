@@ -44,7 +44,7 @@ async def heard(record: registry.SessionRecord, word: str) -> None:
 
 
 def test_connecting_tells_each_stage_and_gives_devices_by_slice_and_disconnecting_takes_them_away(
-    config, made_by, gone
+    config, counted, gone
 ):
     import jax
 
@@ -61,7 +61,7 @@ def test_connecting_tells_each_stage_and_gives_devices_by_slice_and_disconnectin
     assert {index: len(devices) for index, devices in made.slices.items()} == {0: 4, 1: 4}
     assert jax.devices() == list(made.devices)
     assert jax.numpy.arange(8.0).sum() == 28
-    assert made_by(made.id) == {"jobs": 1, "leases": 1, "pods": 1}
+    assert counted(made.id) == {"jobs": 1, "leases": 1, "pods": 1, "processes": 2, "sockets": 2, "files": 2}
     record = registry.read(made.id)
     assert (record.state, record.kernel_pid, record.instances) == ("connected", os.getpid(), {TYPE: 2})
     assert made.status() == record
