@@ -1,7 +1,8 @@
 """One cluster, watched once for all pages that look at it.
 
 Each kind of object is listed and watched once, whatever the number of pages; changes are collected for a moment and
-told as differences. Logs of proxies are followed as well, because only they tell which slices a proxy holds.
+told as differences. Logs of proxies are followed as well, because only they tell which slices a proxy holds. Pods are
+the many; until all of them are known, what the Jobs say is drawn.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import discovery, names, status
 from pathways_jupyter.service.naming import current_user, label_value
+from pathways_jupyter.service.outline import outline
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podstate import State, pod_state
 from pathways_jupyter.service.tables import EMPTY, Tables, difference, tables
@@ -58,6 +60,7 @@ class ClusterWatch:
         self._synced: set[Resource] = set()
         self._placements: dict[str, Placement] = {}
         self._following: dict[str, asyncio.Task[None]] = {}
+        self._drawn: status.Drawn = {}
         self._tables: Tables = EMPTY
         self._hearing: dict[str, Any] = {}
         self._hear("loading", None)
@@ -76,7 +79,7 @@ class ClusterWatch:
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"watch {self.cluster.name}")
         listener(self._hearing)
-        if self._ready.is_set():
+        if self._tables is not EMPTY:
             listener(self._whole())
 
     def remove(self, listener: Listener) -> None:
@@ -156,6 +159,9 @@ class ClusterWatch:
             await asyncio.sleep(COLLECT_SECONDS)
             self._dirty.clear()
             if len(self._synced) < len(RESOURCES):
+                if self._tables is EMPTY and self._synced >= {JOBS, JOBSETS}:
+                    self._tables = self._outline()
+                    self._tell(self._whole())
                 continue
             before, self._tables = self._tables, self._picture(client)
             first = not self._ready.is_set() or self._hearing["hearing"] != "live"
@@ -168,12 +174,20 @@ class ClusterWatch:
             if put or drop:
                 self._tell({"type": "tables", "reset": False, "put": put, "drop": drop})
 
+    def _outline(self) -> Tables:
+        jobs = list(self._objects[JOBS].values())
+        infos = discovery.of_jobsets(list(self._objects[JOBSETS].values()))
+        return tables([(info, outline(info, jobs)) for info in infos], heads={}, me=self._me, jobs=())
+
     def _picture(self, client: Client) -> Tables:
         pods = list(self._objects[PODS].values())
         jobs = list(self._objects[JOBS].values())
         jobsets = list(self._objects[JOBSETS].values())
         infos = discovery.of_jobsets(jobsets)
-        drawn = [(info, status.picture(info, pods=pods, jobs=jobs, placements=self._placements)) for info in infos]
+        drawn = [
+            (info, status.picture(info, pods=pods, jobs=jobs, placements=self._placements, drawn=self._drawn))
+            for info in infos
+        ]
         self._follow_proxies(client, [service for _, service in drawn])
         proxies = {holder.job for _, service in drawn for holder in service.holders}
         shown = [*self._objects[PATHWAYS_JOBS].values(), *jobsets]
@@ -187,9 +201,9 @@ class ClusterWatch:
         gone = set(self._placements) - set(wanted.values())
         for job in gone:
             del self._placements[job]
-        ready = {_key(pod) for pod in self._objects[PODS].values() if pod_state(pod)[0] is State.READY}
+        known = self._objects[PODS]
         for pod, job in wanted.items():
-            if pod not in self._following and pod in ready:
+            if pod not in self._following and pod in known and pod_state(known[pod])[0] is State.READY:
                 self._following[pod] = asyncio.create_task(self._follow_log(client, pod, job))
 
     async def _follow_log(self, client: Client, pod: str, job: str) -> None:

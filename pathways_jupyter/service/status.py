@@ -128,12 +128,17 @@ class Service:
         return max(0, usable - held)
 
 
+Drawn = dict[str, tuple[object, Slice]]
+"""Slices as they were last drawn, by the name of their worker Job, with what each was drawn from."""
+
+
 def picture(
     service: ServiceInfo,
     *,
     pods: Iterable[Object],
     jobs: Iterable[Object],
     placements: Mapping[str, Placement] | None = None,
+    drawn: Drawn | None = None,
 ) -> Service:
     """Works out the picture of a service.
 
@@ -141,6 +146,8 @@ def picture(
       pods: Pods of its namespace; others are ignored.
       jobs: Jobs of its namespace; those that are no proxies of this service are ignored.
       placements: What the logs of proxies tell, by the name of the proxy's Job; what is missing is not known.
+      drawn: Kept by a caller who draws the same namespace again and again: a slice whose pods are still the same
+        objects, and whose holder is equal, is not worked out again.
     """
     read = placements or {}
     listed = list(pods)
@@ -155,13 +162,14 @@ def picture(
     head = [pod for pod in own if _labels(pod).get(names.REPLICATED_JOB_LABEL) == names.HEAD_JOB]
     states = [pod_state(pod) for pod in head]
     workers = _workers(service, own)
+    memory: Drawn = {} if drawn is None else drawn
     return Service(
         name=service.name,
         namespace=service.namespace,
         address=service.address,
         instance_type=service.instance_type,
         ready=any(state is State.READY for state, _ in states),
-        slices=tuple(_slice(service, index, workers, by_worker_job) for index in range(service.slices)),
+        slices=tuple(_slice(service, index, workers, by_worker_job, memory) for index in range(service.slices)),
         holders=holders,
         certain=all(_is_certain(holder, read.get(holder.job)) for holder in holders),
         reason=next((reason for state, reason in states if state is not State.READY), "" if states else "no pod"),
@@ -267,13 +275,25 @@ def _workers(service: ServiceInfo, pods: Iterable[Object]) -> dict[tuple[int, in
 
 
 def _slice(
-    service: ServiceInfo, index: int, workers: Mapping[tuple[int, int], Object], holders: Mapping[str, Holder]
+    service: ServiceInfo,
+    index: int,
+    workers: Mapping[tuple[int, int], Object],
+    holders: Mapping[str, Holder],
+    drawn: Drawn,
 ) -> Slice:
     worker_job = f"{service.name}-{service.worker_job}-{index}"
-    hosts = tuple(_host(service, host, workers.get((index, host))) for host in range(service.hosts_per_slice))
+    pods = tuple(workers.get((index, host)) for host in range(service.hosts_per_slice))
+    source = (service.started, pods, holders.get(worker_job))
+    before = drawn.get(worker_job)
+    # Pods are replaced, never changed, so that equal ones are nearly always the same ones: this costs next to nothing.
+    if before is not None and before[0] == source:
+        return before[1]
+    hosts = tuple(_host(service, host, pod) for host, pod in enumerate(pods))
     states = {host.state for host in hosts}
     state = next(each for each in (State.DOWN, State.STARTING, State.READY) if each in states)
-    return Slice(index, state, hosts, worker_job, holders.get(worker_job))
+    made = Slice(index, state, hosts, worker_job, holders.get(worker_job))
+    drawn[worker_job] = source, made
+    return made
 
 
 def _host(service: ServiceInfo, index: int, pod: Object | None) -> Host:

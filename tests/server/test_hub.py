@@ -11,6 +11,9 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.server import hub as hubs
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.scope import Scope
+from pathways_jupyter.service import discovery
+from pathways_jupyter.service.outline import outline
+from pathways_jupyter.service.podstate import State
 
 DEADLINE = 60
 
@@ -148,3 +151,21 @@ def dead_session(machine, scope, *, kernel_id, session="deadbeef00"):
         encoding="utf-8",
     )
     return path
+
+
+async def test_before_its_pods_are_known_a_service_is_drawn_as_its_jobs_tell_it(hub, scope):
+    page = Page()
+    watch = await hub.watch(scope)
+    watch.add(page)
+    await page.until(all_ready)
+    async with Client(watch.cluster) as client:
+        jobs = (await objects.list_(client, objects.JOBS, namespace="default")).items
+        jobsets = (await objects.list_(client, objects.JOBSETS, namespace="default")).items
+    (info,) = discovery.of_jobsets(jobsets)
+    drawn = outline(info, jobs)
+    assert drawn.ready
+    assert [(each.index, each.state) for each in drawn.slices] == [(0, State.READY), (1, State.READY)]
+    assert [len(each.hosts) for each in drawn.slices] == [len(page.slices[index]["hosts"]) for index in (0, 1)]
+    # A Job none of whose pods is ready any more is no ready slice.
+    failing = [{**job, "status": {}} if job["metadata"]["name"].endswith("-worker-1") else job for job in jobs]
+    assert [each.state for each in outline(info, failing).slices] == [State.READY, State.STARTING]

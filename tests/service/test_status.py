@@ -214,3 +214,13 @@ def test_a_hopeless_pod_says_why():
     assert pod_state(broken) == (State.DOWN, "ErrImagePull")
     assert trouble(broken) == "ErrImagePull: no such tag"
     assert trouble(pod("worker", 0, ready=False)) == ""
+
+
+def test_only_a_slice_that_changed_is_worked_out_again():
+    drawn, pods = {}, cluster_pods()
+    before = status.picture(made(), pods=pods, jobs=(), drawn=drawn)
+    pods = [*pods[:2], pod("worker", 1, ready=False)]
+    now = status.picture(made(), pods=pods, jobs=(), drawn=drawn)
+    assert now.slices[0] is before.slices[0]
+    assert now.slices[1].state is State.STARTING
+    assert now == status.picture(made(), pods=pods, jobs=())
