@@ -1,5 +1,5 @@
-import { Cluster } from '../src/models/cluster';
-import { slice } from './rows';
+import { Cluster, looksLike } from '../src/models/cluster';
+import { host, slice } from './rows';
 
 const SCOPE = { context: '', namespace: '', kubeconfig: '', gke: '', local: true };
 const tables = (some: object) => ({ type: 'tables' as const, scope: SCOPE, reset: false, put: {}, drop: {}, ...some });
@@ -27,5 +27,16 @@ describe('Cluster', () => {
     expect(cluster.rows('slices').map(each => each.id)).toEqual(['s/1']);
     cluster.apply(tables({ reset: true }));
     expect(cluster.rows('slices')).toEqual([]);
+  });
+});
+
+describe('looksLike', () => {
+  it('leaves out what is not drawn, and nothing else', () => {
+    expect(looksLike(slice(), slice({ hosts: [host({ pod: 'other', node: 'other' })] }))).toBe(true);
+    expect(looksLike(slice(), slice({ health: 'down' }))).toBe(false);
+    expect(looksLike(slice(), slice({ hosts: [host({ health: 'down' })] }))).toBe(false);
+    const mine = { session: 's', user: 'u', since: 0, mine: true };
+    expect(looksLike(slice(), slice({ holder: mine }))).toBe(false);
+    expect(looksLike(slice({ holder: mine }), slice({ holder: { ...mine, session: 't' } }))).toBe(false);
   });
 });

@@ -66,4 +66,41 @@ describe('Model', () => {
     made.apply({ type: 'tables', scope: other, reset: true, put: { slices: [slice({ id: 's/0' })] }, drop: {} });
     expect(made.cluster?.rows('slices')).toEqual([]);
   });
+
+  it('calls a session by what its notebook is called now', () => {
+    const made = model();
+    const told: string[] = [];
+    made.changed.connect((_, facet) => void told.push(facet));
+    made.apply({ type: 'sessions', sessions: [session({ id: 'a', kernel_id: 'k', notebook: 'old.ipynb' })] });
+    made.setNotebooks(new Map([['k', 'new.ipynb']]));
+    made.setNotebooks(new Map([['k', 'new.ipynb']]));
+    expect(made.sessions[0].notebook).toBe('new.ipynb');
+    expect(told).toEqual(['sessions', 'sessions']);
+    made.apply({ type: 'sessions', sessions: [session({ id: 'a', kernel_id: 'k', notebook: 'old.ipynb', state: 'lost' })] });
+    expect(made.sessions[0]).toMatchObject({ notebook: 'new.ipynb', state: 'lost' });
+  });
+
+  it('tells of a cluster no more often than it is asked to, and forgets nothing', () => {
+    jest.useFakeTimers();
+    try {
+      const made = model();
+      made.refresh = 2;
+      let told = 0;
+      made.changed.connect(() => void told++);
+      const put = (health: 'ready' | 'down') =>
+        made.apply({ type: 'tables', scope: SCOPE, reset: false, put: { slices: [slice({ health })] }, drop: {} });
+      put('ready');
+      put('down');
+      put('ready');
+      put('down');
+      expect(told).toBe(1);
+      jest.advanceTimersByTime(2000);
+      expect(told).toBe(2);
+      expect(made.cluster!.rows('slices')[0].health).toBe('down');
+      jest.advanceTimersByTime(10_000);
+      expect(told).toBe(2);
+    } finally {
+      jest.useRealTimers();
+    }
+  });
 });

@@ -13,7 +13,7 @@ import { Toned } from './Toned';
 
 export function ServicesSection(props: { model: Model; actions: IActions; trans: ITrans }): JSX.Element {
   const { model, actions, trans } = props;
-  useModel(model, 'cluster');
+  useModel(model, 'cluster', 'sessions');
   const now = useNow(30);
   const services = model.cluster?.rows('services') ?? [];
   const proxies = model.cluster?.rows('proxies') ?? [];
@@ -29,7 +29,15 @@ export function ServicesSection(props: { model: Model; actions: IActions; trans:
       {proxies.length === 0 && <p className="pw-muted">{trans.__('Nobody is connected.')}</p>}
       <ul className="pw-list">
         {proxies.map(proxy => (
-          <Proxy key={proxy.id} proxy={proxy} actions={actions} trans={trans} now={now} />
+          <Proxy
+            key={proxy.id}
+            proxy={proxy}
+            // A session knows what its notebook is called now; its Job, what it was called then.
+            notebook={model.sessions.find(each => each.id === proxy.session)?.notebook ?? proxy.notebook}
+            actions={actions}
+            trans={trans}
+            now={now}
+          />
         ))}
       </ul>
       <div className="pw-buttons">
@@ -66,15 +74,15 @@ function Service(props: { service: IService; actions: IActions; trans: ITrans })
   );
 }
 
-function Proxy(props: { proxy: IProxy; actions: IActions; trans: ITrans; now: number }): JSX.Element {
-  const { proxy, actions, trans, now } = props;
+function Proxy(props: { proxy: IProxy; notebook: string; actions: IActions; trans: ITrans; now: number }): JSX.Element {
+  const { proxy, notebook, actions, trans, now } = props;
   const who = proxy.mine ? trans.__('%1 (you)', proxy.user) : proxy.user || trans.__('somebody');
   return (
     <li className={proxy.mine ? 'pw-is-mine' : ''}>
       <b>{who}</b> <Toned tone={HEALTH_TONES[proxy.health]}>{healthWord(trans, proxy.health)}</Toned>
       <div className="pw-muted">
         {[
-          proxy.notebook && baseName(proxy.notebook),
+          notebook && baseName(notebook),
           proxy.service,
           proxy.slices.length > 0 && trans.__('slices %1', proxy.slices.join(', ')),
           trans.__('for %1', age(trans, proxy.created, now))

@@ -1,6 +1,7 @@
 /** The slice map: one picture in which one sees what is ready, starting, down, mine and someone else's. */
 import * as React from 'react';
 
+import { looksLike } from '../models/cluster';
 import { chipsPath, hostPlaces, hostSize, IPlace, IShape, layout, sliceSize } from '../models/layout';
 import { ITrans } from '../models/trans';
 import { healthWord, holderWord, slicesSentence } from '../models/words';
@@ -31,14 +32,14 @@ export function SliceMap({ slices, trans, width }: ISliceMapProps): JSX.Element 
   );
 }
 
-/** Drawn again only when its slice or its place changed: there may be a thousand beside it. */
+/** Drawn again only when its looks or its place changed: there may be a thousand beside it. */
 const SlicePicture = React.memo(function SlicePicture({
   slice,
   x,
   y,
   shape,
   trans
-}: IPlace & { shape: IShape; trans: ITrans }): JSX.Element {
+}: IPictureProps): JSX.Element {
   const size = sliceSize(slice, shape);
   const holder = slice.holder ? (slice.holder.mine ? 'pw-mine' : 'pw-held') : 'pw-free';
   return (
@@ -62,7 +63,13 @@ const SlicePicture = React.memo(function SlicePicture({
       <Hosts slice={slice} shape={shape} />
     </g>
   );
-});
+}, samePicture);
+
+type IPictureProps = IPlace & { shape: IShape; trans: ITrans };
+
+function samePicture(one: IPictureProps, other: IPictureProps): boolean {
+  return one.x === other.x && one.y === other.y && one.shape === other.shape && one.trans === other.trans && looksLike(one.slice, other.slice);
+}
 
 function Hosts({ slice, shape }: { slice: ISlice; shape: IShape }): JSX.Element {
   const places = hostPlaces(slice, shape);

@@ -1,5 +1,5 @@
 /** One cluster as this page knows it: four tables, kept up to date by the server's messages. */
-import { Hearing, IProblem, IScope, ITables, Message, TableName } from './wire';
+import { Hearing, IProblem, IScope, ISlice, ITables, Message, TableName } from './wire';
 
 const TABLES: readonly TableName[] = ['slices', 'services', 'proxies', 'jobs'];
 
@@ -63,6 +63,22 @@ export function sameScope(one: IScope | null, other: IScope | null): boolean {
       one.namespace === other.namespace &&
       one.kubeconfig === other.kubeconfig &&
       one.gke === other.gke)
+  );
+}
+
+/** Whether two rows make the same picture: names of pods and nodes are not drawn. */
+export function looksLike(one: ISlice, other: ISlice): boolean {
+  return (
+    one === other ||
+    (one.id === other.id &&
+      one.index === other.index &&
+      one.instance_type === other.instance_type &&
+      one.health === other.health &&
+      one.holder?.session === other.holder?.session &&
+      one.holder?.user === other.holder?.user &&
+      one.holder?.mine === other.holder?.mine &&
+      one.hosts.length === other.hosts.length &&
+      one.hosts.every((host, index) => host.health === other.hosts[index].health && host.chips === other.hosts[index].chips))
   );
 }
 

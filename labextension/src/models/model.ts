@@ -47,6 +47,8 @@ export class Model {
   user = '';
   sessions: readonly ISession[] = [];
   cluster: Cluster | null = null;
+  /** Seconds between two tellings of a cluster's changes, at least. */
+  refresh = 0;
   front: IFront | null = null;
 
   /** The session of the notebook in front. */
@@ -64,6 +66,16 @@ export class Model {
 
   events(session: string): readonly IEvent[] {
     return this._events.get(session) ?? NOTHING;
+  }
+
+  /** Says which notebook each kernel belongs to, by kernel id: a notebook may be renamed while it is connected. */
+  setNotebooks(notebooks: ReadonlyMap<string, string>): void {
+    this._notebooks = notebooks;
+    const renamed = this.sessions.map(session => this._named(session));
+    if (renamed.some((session, index) => session !== this.sessions[index])) {
+      this.sessions = renamed;
+      this._changed.emit('sessions');
+    }
   }
 
   setLink(link: Link): void {
@@ -113,14 +125,32 @@ export class Model {
       case 'tables':
         if (this.cluster && sameScope(message.scope, this.cluster.scope)) {
           this.cluster.apply(message);
-          this._changed.emit('cluster');
+          this._tellCluster(message.reset);
         }
         break;
     }
   }
 
+  /** At once when there is something new altogether, else no sooner than `refresh` allows. */
+  private _tellCluster(now: boolean): void {
+    const wait = this._told + this.refresh * 1000 - Date.now();
+    if (now || wait <= 0) {
+      clearTimeout(this._telling);
+      this._telling = undefined;
+      this._told = Date.now();
+      this._changed.emit('cluster');
+    } else {
+      this._telling ??= setTimeout(() => this._tellCluster(true), wait);
+    }
+  }
+
+  private _named(session: ISession): ISession {
+    const notebook = this._notebooks.get(session.kernel_id);
+    return notebook && notebook !== session.notebook ? { ...session, notebook } : session;
+  }
+
   private _setSessions(sessions: readonly ISession[]): void {
-    this.sessions = sessions;
+    this.sessions = sessions.map(session => this._named(session));
     const known = new Set(sessions.map(session => session.id));
     for (const id of this._events.keys()) {
       if (!known.has(id)) {
@@ -140,6 +170,9 @@ export class Model {
     }
   }
 
+  private _notebooks: ReadonlyMap<string, string> = new Map();
+  private _told = 0;
+  private _telling: ReturnType<typeof setTimeout> | undefined;
   private readonly _events = new Map<string, readonly IEvent[]>();
   private readonly _changed = new Signal<this, Facet>(this);
   private readonly _happened = new Signal<this, { session: ISession; event: IEvent }>(this);

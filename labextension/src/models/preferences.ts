@@ -6,11 +6,13 @@ export interface IPreferences {
   readonly namespace: string;
   /** Prefer the embedded cluster where no context is set. */
   readonly local: boolean;
+  /** Seconds between two drawings of the cluster, at least. */
+  readonly refresh: number;
   readonly notifications: boolean;
   readonly statusBar: boolean;
 }
 
-export const DEFAULTS: IPreferences = { context: '', namespace: '', local: false, notifications: true, statusBar: true };
+export const DEFAULTS: IPreferences = { context: '', namespace: '', local: false, refresh: 0, notifications: true, statusBar: true };
 
 /** Values of the wrong type count as not set: a schema keeps them out, an overrides file may not. */
 export function preferences(values: { readonly [name: string]: unknown }): IPreferences {
@@ -21,6 +23,7 @@ export function preferences(values: { readonly [name: string]: unknown }): IPref
     context: text('context'),
     namespace: text('namespace'),
     local: flag('local'),
+    refresh: typeof values.refresh === 'number' && values.refresh > 0 ? values.refresh : DEFAULTS.refresh,
     notifications: flag('notifications'),
     statusBar: flag('statusBar')
   };

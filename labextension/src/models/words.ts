@@ -82,7 +82,7 @@ export function slicesSentence(trans: ITrans, slices: readonly ISlice[]): string
     starting && trans.__('%1 starting', starting),
     down && trans.__('%1 down', down),
     trans.__('%1 mine', count(slice => !!slice.holder?.mine)),
-    trans.__('%1 free', count(slice => !slice.holder))
+    trans.__('%1 free', count(slice => !slice.holder && slice.health === 'ready'))
   ];
   return parts.filter(Boolean).join(', ');
 }

@@ -1,6 +1,7 @@
 /** Makes the page's one model, and keeps it up to date: the only plugin that talks to the server by itself. */
 import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import { Session } from '@jupyterlab/services';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
 import { version } from '../../package.json';
@@ -37,9 +38,11 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
       }
     });
     followNotebook(model, notebooks, shell);
+    followNames(model, app.serviceManager.sessions);
     void registry?.load(SETTINGS).then(settings => {
       const read = () => {
         wanted = preferences(settings.composite);
+        model.refresh = wanted.refresh;
         look();
       };
       settings.changed.connect(read);
@@ -60,6 +63,16 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
     };
   }
 };
+
+/** What the notebooks of all kernels are called now. */
+function followNames(model: Model, running: Session.IManager): void {
+  const tell = () => {
+    const named = [...running.running()].filter(each => each.kernel);
+    model.setNotebooks(new Map(named.map(each => [each.kernel!.id, each.path])));
+  };
+  running.runningChanged.connect(tell);
+  tell();
+}
 
 /** The notebook in front, and its kernel, which may come later and change. */
 function followNotebook(model: Model, notebooks: INotebookTracker, shell: ILabShell | null): void {
