@@ -9,7 +9,7 @@ import click
 
 from pathways_jupyter import tpu
 from pathways_jupyter.cli.options import show_json
-from pathways_jupyter.errors import ConfigError, LocalClusterError
+from pathways_jupyter.errors import ConfigError
 
 NOT_RUNNING = 3
 """Exit code of ``local status`` when there is no cluster, as init scripts have it."""
@@ -66,7 +66,8 @@ def status(name: str, as_json: bool) -> None:
 
     running = cluster.find(name)
     if running is None:
-        click.echo("null" if as_json else "The embedded cluster is not running. Start it: pathways-jupyter local up")
+        why = cluster.absence(name)
+        click.echo("null" if as_json else f"{why}\n  {why.hint}")
         sys.exit(NOT_RUNNING)
     _print(running, as_json)
 
@@ -91,7 +92,7 @@ def _running(name: str) -> Any:
 
     running = cluster.find(name)
     if running is None:
-        raise LocalClusterError("The embedded cluster is not running.", hint="Start it: pathways-jupyter local up")
+        raise cluster.absence(name)
     return running
 
 

@@ -132,7 +132,7 @@ def up(
         raise LocalClusterError(
             f"The local cluster has {tpu.format_instances(cluster.instances)}, too few for "
             f"{tpu.format_instances(short)}.",
-            hint="End it first, with what runs in it: pathways-jupyter local down",
+            hint=f"End it first, with what runs in it: pathways-jupyter local down{_named(name)}",
         )
     if wait:
         cluster.wait()
@@ -148,10 +148,23 @@ def ensure(instances: Mapping[str, int] = DEFAULT_INSTANCES, *, name: str = "loc
 
 
 def find(name: str = "local") -> Cluster | None:
-    """The cluster of that name, or None when it does not run."""
+    """The cluster of that name; None when there is none that can be used, see :func:`absence`."""
     place = ClusterDirectory(name)
     record = place.read() if place.alive() else None
     return None if record is None else _cluster(place, record)
+
+
+def absence(name: str = "local") -> LocalClusterError:
+    """Why :func:`find` finds no cluster, and what to do."""
+    place = ClusterDirectory(name)
+    if place.alive() and place.written():
+        return LocalClusterError(
+            f"The local cluster {name!r} was started by a version of pathways_jupyter that this one cannot talk to.",
+            hint=f"End it, with what runs in it: pathways-jupyter local down{_named(name)}",
+        )
+    return LocalClusterError(
+        f"The local cluster {name!r} is not running.", hint=f"Start it: pathways-jupyter local up{_named(name)}"
+    )
 
 
 def status(name: str = "local") -> dict[str, Any] | None:
@@ -232,10 +245,12 @@ def _running(name: str) -> Record:
     place = ClusterDirectory(name)
     record = place.read() if place.alive() else None
     if record is None:
-        raise LocalClusterError(
-            f"The local cluster {name!r} is not running.", hint="Start it: pathways-jupyter local up"
-        )
+        raise absence(name)
     return record
+
+
+def _named(name: str) -> str:
+    return "" if name == "local" else f" --name {name}"
 
 
 def _cluster(place: ClusterDirectory, record: Record) -> Cluster:

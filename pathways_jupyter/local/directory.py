@@ -1,8 +1,8 @@
 """Where a cluster lives on disk, and how one tells a running cluster from what a crash left behind.
 
-Beside each cluster's directory lies the file ``<name>.lock``: whoever starts or ends the cluster holds it. Inside, the
-daemon holds ``alive`` locked for as long as it lives, however it ends; the kernel of the operating system keeps that
-promise, so a process id from a file is never trusted.
+Beside each cluster's directory lies the file ``<name>.lock`` while somebody starts or ends the cluster, who holds it.
+Inside, the daemon holds ``alive`` locked for as long as it lives, however it ends; the kernel of the operating system
+keeps that promise, so a process id from a file is never trusted.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class Record:
-    """What a running daemon wrote down about itself.
+    """What a running daemon wrote down about itself, which may be of another version than who reads it.
 
     Attributes:
       port: Where its API listens on 127.0.0.1.
@@ -40,9 +40,26 @@ class Record:
     pid: int
     port: int
     control: str
-    instances: dict[str, int]
-    sidecar: bool
+    instances: dict[str, int] = field(default_factory=dict)
+    sidecar: bool = False
     elsewhere: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Record:
+        """The inverse of ``asdict``; what only another version knows is dropped.
+
+        Raises:
+          KeyError: What every version needs is missing.
+          TypeError, ValueError: It is there, and is not what it should be.
+        """
+        return cls(
+            pid=int(values["pid"]),
+            port=int(values["port"]),
+            control=str(values["control"]),
+            instances={str(kind): int(count) for kind, count in dict(values.get("instances") or {}).items()},
+            sidecar=bool(values.get("sidecar")),
+            elsewhere=tuple(str(each) for each in values.get("elsewhere") or ()),
+        )
 
 
 class ClusterDirectory:
@@ -65,6 +82,7 @@ class ClusterDirectory:
         self._base = runtime_dir() / "local"
         self._base.mkdir(mode=0o700, exist_ok=True)
         self.path = self._base / name
+        self._record = self.path / "cluster.json"
 
     @property
     def kubeconfig(self) -> Path:
@@ -74,11 +92,13 @@ class ClusterDirectory:
     @contextlib.contextmanager
     def exclusively(self) -> Iterator[None]:
         """Waits until nobody else starts or ends this cluster, and keeps it so."""
-        lock = os.open(self._base / f"{self.name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path = self._base / f"{self.name}.lock"
+        lock = _lock(path)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:
+            # Only who holds it removes it; who waited for this very file sees that it is gone, and takes a new one.
+            path.unlink(missing_ok=True)
             os.close(lock)
 
     def make(self) -> int:
@@ -120,16 +140,19 @@ class ClusterDirectory:
                 os.close(file)
 
     def read(self) -> Record | None:
-        """What the daemon wrote down; None when it has not come that far."""
+        """What the daemon wrote down; None when it has not come that far, or when this version cannot read it."""
         try:
-            values: dict[str, Any] = json.loads((self.path / "cluster.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            return Record.from_json(json.loads(self._record.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
-        return Record(**{**values, "elsewhere": tuple(values["elsewhere"])})
+
+    def written(self) -> bool:
+        """Whether a daemon has written anything down, whatever it may be."""
+        return self._record.exists()
 
     def write(self, record: Record) -> None:
         """Writes down what is true of the running daemon."""
-        write_private(self.path / "cluster.json", json.dumps(asdict(record)))
+        write_private(self._record, json.dumps(asdict(record)))
 
     def remove(self) -> None:
         """Removes everything of a cluster that does not run."""
@@ -137,6 +160,21 @@ class ClusterDirectory:
             for each in record.elsewhere:
                 shutil.rmtree(each, ignore_errors=True)
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _lock(path: Path) -> int:
+    """Waits for the lock that is the file `path`, and returns the descriptor that holds it."""
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(lock), os.stat(path)):
+                    return lock
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)
 
 
 def write_private(path: Path, text: str) -> None:

@@ -29,7 +29,7 @@ def runtime(tmp_path_factory):
         path = tmp_path_factory.mktemp("runtime")
         patch.setenv("JUPYTER_RUNTIME_DIR", str(path))
         yield path
-    assert not [each for each in (path / "pathways" / "local").glob("*") if not each.name.endswith(".lock")]
+    assert list((path / "pathways" / "local").glob("*")) == []
 
 
 @pytest.fixture(scope="module")
@@ -306,6 +306,51 @@ def test_a_long_runtime_directory_is_no_obstacle(name, monkeypatch, tmp_path):
     assert elsewhere[0].exists()
     assert cluster.down(name)
     assert not elsewhere[0].exists()
+    assert not running.directory.exists()
+
+
+def test_the_lock_is_one_for_all_who_wait_and_is_gone_after_the_last(name):
+    place = ClusterDirectory(name)
+    lock, inside, rounds = place.path.with_name(f"{name}.lock"), [], []
+
+    def take() -> None:
+        for _ in range(200):
+            with place.exclusively():
+                inside.append(1)
+                rounds.append((len(inside), lock.exists()))
+                inside.pop()
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for each in [pool.submit(take) for _ in range(8)]:
+            each.result(DEADLINE)
+    assert (set(rounds), len(rounds)) == ({(1, True)}, 1600)
+    assert not lock.exists()
+
+
+def test_a_record_of_another_version_is_read_as_far_as_it_is_known(name):
+    running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=600, wait=False)
+    path = running.directory / "cluster.json"
+    known = json.loads(path.read_text())
+    path.write_text(json.dumps({**known, "invented_later": 1}))
+    assert cluster.find(name) == running
+    del known["elsewhere"], known["sidecar"]
+    path.write_text(json.dumps(known))
+    assert cluster.find(name) == running
+    assert cluster.up({"tpuv6e:2x2": 1}, name=name, wait=False) == running
+
+
+@pytest.mark.parametrize("text", ["{}", "[1]", '{"pid": 1, "port": null, "control": "x"}', "not JSON"])
+def test_a_record_that_cannot_be_read_is_told_and_down_ends_its_cluster_all_the_same(name, text):
+    running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=600, wait=False)
+    processes = family(running.pid)
+    (running.directory / "cluster.json").write_text(text)
+    assert cluster.find(name) is None
+    for use in (running.status, lambda: cluster.up({"tpuv6e:2x2": 1}, name=name)):
+        with pytest.raises(LocalClusterError, match="version of pathways_jupyter that this one cannot talk to") as told:
+            use()
+        assert f"local down --name {name}" in told.value.hint
+    assert cluster.down(name)
+    assert gone(processes)
     assert not running.directory.exists()
 
 
