@@ -19,7 +19,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pathways_jupyter.colocated.errors import CheckError, ColocatedError, HostError, Interrupted
+    from pathways_jupyter.colocated.errors import CheckError, ColocatedError, HostError, Interrupted, LostError
     from pathways_jupyter.colocated.feed import iterator
     from pathways_jupyter.colocated.functions import class_, function
     from pathways_jupyter.colocated.host import Host, hosts
@@ -31,6 +31,7 @@ __all__ = [
     "Host",
     "HostError",
     "Interrupted",
+    "LostError",
     "class_",
     "function",
     "hosts",
@@ -46,6 +47,7 @@ _WHERE = {
     "Host": "host",
     "HostError": "errors",
     "Interrupted": "errors",
+    "LostError": "errors",
     "class_": "functions",
     "function": "functions",
     "hosts": "host",

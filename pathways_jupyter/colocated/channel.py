@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import gc
 import math
+import re
 import threading
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.colocated.errors import ColocatedError
+from pathways_jupyter.colocated.errors import ColocatedError, LostError
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.remote import codec
 from pathways_jupyter.colocated.ship import Shipped
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 ROW_BYTES = 16 * 1024
 FETCH_BYTES = (1 << 16, 1 << 18, 1 << 20)
 _SMALLEST_REQUEST = 4096
+_CODE = re.compile(r"^[A-Z_]+: ")
 
 
 @dataclass(frozen=True)
@@ -220,19 +222,25 @@ def explain(error: Exception) -> ColocatedError:
     text = str(error).strip()
     first = text.splitlines()[0] if text else type(error).__name__
     if "DATA_LOSS" in text:
-        return ColocatedError(
-            f"A slice went down while the call ran: {first}",
-            hint="Its names and arrays are gone. %pathways slices shows the rest.",
+        return LostError(
+            f"A slice that the call needs is down: {_plain(first)}",
+            hint="Its arrays and its hosts' names are gone. %pathways slices shows the slices.",
         )
     if "sidecar" in first:
-        return ColocatedError(
-            f"A sidecar was lost while the call ran: {first}",
+        return LostError(
+            f"A sidecar was lost while the call ran: {_plain(first)}",
             hint="It restarts by itself, without the names of earlier cells: run them again.",
         )
     if any(code in text for code in ("UNAVAILABLE", "CANCELLED")):
-        return ColocatedError(
-            f"The connection was lost while the call ran: {first}", hint="%pathways reconnect gets another."
+        return LostError(
+            f"The connection was lost while the call ran: {_plain(first)}",
+            hint="%pathways reconnect gets another.",
         )
     return ColocatedError(
         f"The hosts could not run the call: {first}", hint="%pathways logs worker 0 shows the sidecar's side."
     )
+
+
+def _plain(text: str) -> str:
+    """A status's message without its code."""
+    return _CODE.sub("", text)

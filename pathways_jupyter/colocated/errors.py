@@ -37,6 +37,10 @@ class CheckError(ColocatedError):
     """A check before sending failed; nothing ran on any host."""
 
 
+class LostError(ColocatedError):
+    """What a call ran on went away meanwhile: a sidecar, a slice, or the session."""
+
+
 class HostError(ColocatedError):
     """Code raised on hosts.
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.colocated import checks, placement, results, run
-from pathways_jupyter.colocated.channel import ROW_BYTES, channel, explain
+from pathways_jupyter.colocated.channel import ROW_BYTES, Answer, channel, explain
 from pathways_jupyter.colocated.errors import CheckError, ColocatedError
 from pathways_jupyter.colocated.functions import finish, hosts_of, source_of
 from pathways_jupyter.colocated.memory import MEMORY
@@ -81,10 +81,16 @@ class Batches(Iterator[Any]):
 
         if self._over:
             raise StopIteration
-        while len(self._coming) <= self._ahead:
-            self._coming.append(self._step(self._request))
-        row, *batch = self._coming.popleft()
+        try:
+            while len(self._coming) <= self._ahead:
+                self._coming.append(self._step(self._request))
+        except Exception as error:
+            self.close()
+            raise explain(error) from error
+        row, *batch = self._coming[0]
         self._read(row)
+        # Only now, so that an interrupt loses none.
+        self._coming.popleft()
         if not self._on_cpu:
             batch = [placement.to_chips("batch", array, self._way.hosts) for array in batch]
         return jax.tree_util.tree_unflatten(self._tree, batch)
@@ -96,14 +102,19 @@ class Batches(Iterator[Any]):
         MEMORY.release(self._key)
 
     def _read(self, row: Any) -> None:
+        def read() -> tuple[Answer, ...]:
+            try:
+                return self._way.read(row)
+            except Exception as error:
+                raise explain(error) from error
+
         try:
-            waited = wait(lambda: self._way.read(row), lambda: None)
-        except Exception as error:
+            waited = wait(self._way.hosts, read)
+        except Exception:
             self.close()
-            raise explain(error) from error
-        if waited.interrupted:
+            raise
+        if waited.result is None:
             raise KeyboardInterrupt
-        assert waited.result is not None
         failed = [
             results.HostResult(answer.host, (), failure=results.failure(answer.host, answer.head["error"]))
             for answer in waited.result

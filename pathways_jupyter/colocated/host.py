@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pathways_jupyter.colocated import loss
 from pathways_jupyter.colocated.errors import CheckError
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def hosts(devices: Sequence[jax.Device] | None = None) -> tuple[Host, ...]:
     import jax
     from jax.experimental import colocated_python
 
+    loss.require_session()
     devices = jax.devices() if devices is None else devices
     if all(device.platform == "cpu" for device in devices):
         # JAX would run the function in this very process, and say nothing.

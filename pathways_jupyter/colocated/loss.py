@@ -1,59 +1,133 @@
-"""Ends a call when its session does: the session's supervisor hears of a lost proxy before JAX gives up on it."""
+"""Ends a call when what it runs on goes: the session's supervisor hears of it before JAX gives up, and knows why.
+
+A call that ends so tells the reason itself, as its error. Whoever shows the session's events asks :func:`tells`, so
+that a reader is not told twice.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pathways_jupyter.events import SessionState
+from pathways_jupyter.colocated.errors import CheckError, LostError
+from pathways_jupyter.events import Event, EventKind, SessionState
 
 if TYPE_CHECKING:
+    from pathways_jupyter.colocated.host import Host
     from pathways_jupyter.session.session import Session
 
-_OVER = {SessionState.LOST, SessionState.CLOSING, SessionState.CLOSED, SessionState.FAILED}
+Tell = Callable[[LostError], None]
 
-Tell = Callable[[str], None]
+_LOST = {SessionState.LOST, SessionState.FAILED}
+_ENDED = {SessionState.CLOSING, SessionState.CLOSED}
+_RECONNECT = (
+    "Arrays on TPUs and names on the hosts are gone. %pathways reconnect gets a new proxy with the same settings."
+)
+_CONNECT = "Arrays on TPUs and names on the hosts are gone. %pathways connect begins another session."
+
+
+class _Call:
+    def __init__(self, slices: frozenset[int], tell: Tell) -> None:
+        self.slices = slices
+        self.tell = tell
+
 
 _lock = threading.Lock()
-_waiting: dict[int, list[Tell]] = {}
-"""Who waits, by the identity of the session that is followed."""
+_calls: dict[int, list[_Call]] = {}
+"""The calls that run, by the identity of the session that is followed for them."""
+_told: deque[tuple[str, float]] = deque(maxlen=64)
+"""Events that ended calls."""
 
 
 @contextlib.contextmanager
-def told(tell: Tell) -> Iterator[None]:
-    """Calls `tell` with a reason, from another thread, if this process's session is lost inside the ``with`` block."""
+def told(to: Sequence[Host], tell: Tell) -> Iterator[bool]:
+    """Calls `tell`, from another thread, if this process's session or one of these hosts is lost inside the block.
+
+    Yields whether there is a session that could tell.
+    """
     from pathways_jupyter.session.session import current
 
     session = current()
     if session is None:
-        yield
+        yield False
         return
+    call = _Call(frozenset(host.slice for host in to), tell)
     with _lock:
-        follow = id(session) not in _waiting
-        waiting = _waiting.setdefault(id(session), [])
-        waiting.append(tell)
+        follow = id(session) not in _calls
+        calls = _calls.setdefault(id(session), [])
+        calls.append(call)
     if follow:
-        threading.Thread(target=_follow, args=(session, waiting), name="colocated-session", daemon=True).start()
+        since = session.event_count
+        threading.Thread(target=_follow, args=(session, since), name="colocated-session", daemon=True).start()
     try:
-        yield
+        yield True
     finally:
         with _lock:
-            waiting.remove(tell)
+            calls.remove(call)
 
 
-def _follow(session: Session, waiting: list[Tell]) -> None:
-    for event in session.follow(session.event_count):
-        if event.data.get("state") in _OVER:
-            _tell(waiting, event.message)
-    _tell(waiting, "the session ended")
+def require_session() -> None:
+    """Fails when this process's session has no proxy any more, and says why.
+
+    Raises:
+      CheckError: It was lost, and nobody has reconnected it.
+    """
+    from pathways_jupyter.session.session import current
+
+    session = current()
+    if session is None or session.state not in _LOST:
+        return
+    reasons = [event.message for event in session.events() if event.data.get("state") in _LOST]
+    raise CheckError(f"The session is lost: {reasons[-1] if reasons else 'its proxy is gone.'}", hint=_RECONNECT)
+
+
+def tells(event: Event) -> bool:
+    """Whether a call that runs, or has just run, ends with this event and tells it itself."""
     with _lock:
-        _waiting.pop(id(session), None)
+        running = any(_ending(event, call.slices) for calls in _calls.values() for call in calls)
+        return running or _key(event) in _told
 
 
-def _tell(waiting: list[Tell], reason: str) -> None:
+def _follow(session: Session, since: int) -> None:
+    for event in session.follow(since):
+        _end(session, event)
     with _lock:
-        everyone = list(waiting)
-    for tell in everyone:
-        tell(reason)
+        left = _calls.pop(id(session), [])
+    for call in left:
+        call.tell(LostError("The call ended because the session did.", hint=_CONNECT))
+
+
+def _end(session: Session, event: Event) -> None:
+    with _lock:
+        ending = [(call, error) for call in _calls[id(session)] if (error := _ending(event, call.slices))]
+        if ending:
+            _told.append(_key(event))
+    for call, error in ending:
+        call.tell(error)
+
+
+def _ending(event: Event, slices: frozenset[int]) -> LostError | None:
+    """What a call on these slices ends with when this happens; None when it goes on."""
+    state = event.data.get("state")
+    if event.kind is EventKind.SLICE_DOWN and event.data["slice"] in slices:
+        return LostError(
+            f"The call ended because slice {event.data['slice']} went down.",
+            hint="Its arrays and its hosts' names are gone; the other slices go on. A new worker heals it.",
+        )
+    if event.kind in {EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST} or state in _LOST:
+        return LostError(f"The call ended because the session was lost: {event.message}", hint=_RECONNECT)
+    if state in _ENDED:
+        return LostError("The call ended because the session was ended from outside.", hint=_CONNECT)
+    if state == SessionState.STARTING:
+        return LostError(
+            "The call ended because the session was reconnected from outside.",
+            hint="Arrays on TPUs and names on the hosts are gone: run the cells that made them again.",
+        )
+    return None
+
+
+def _key(event: Event) -> tuple[str, float]:
+    return event.kind, event.at

@@ -10,6 +10,7 @@ from typing import Any
 
 from pathways_jupyter.colocated.channel import channel
 from pathways_jupyter.colocated.host import Host
+from pathways_jupyter.colocated.waiting import ask
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class _Memory:
         self._register()
         unknown = [host for host in to if fresh or host.cpus not in self._facts]
         if unknown:
-            for answer in channel(unknown).ask({"op": "facts"}):
+            for answer in ask(channel(unknown), {"op": "facts"}):
                 head = answer.head
                 with self._lock:
                     self._facts[answer.host.cpus] = Facts(

@@ -10,12 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.colocated import checks, placement, results, show
+from pathways_jupyter.colocated import checks, placement, results, show, waiting
 from pathways_jupyter.colocated.channel import Answer, channel
-from pathways_jupyter.colocated.errors import CheckError, ColocatedError, Interrupted, name_hosts
+from pathways_jupyter.colocated.errors import CheckError, ColocatedError, Interrupted, LostError, name_hosts
 from pathways_jupyter.colocated.host import Host, choose, hosts
 from pathways_jupyter.colocated.memory import MEMORY
-from pathways_jupyter.colocated.waiting import wait
 
 if TYPE_CHECKING:
     import jax
@@ -142,7 +141,7 @@ def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes) -> None:
     wanted = {*imported, *(checks.modules_needed(data) if data else ())}
     suspects = sorted({name for facts in known.values() for name in wanted if name not in facts.packages})
     if suspects:
-        answers = channel(chosen).ask({"op": "missing", "names": suspects})
+        answers = waiting.ask(channel(chosen), {"op": "missing", "names": suspects})
         checks.require_packages({answer.host.index: answer.head["missing"] for answer in answers})
 
 
@@ -165,7 +164,7 @@ def ask(
         channel(way.hosts).ask({"op": "cancel", "target": head["call"]})
 
     try:
-        waited = wait(lambda: way.ask(head, blobs, prepared.inputs), stop)
+        waited = waiting.wait(way.hosts, lambda: way.ask(head, blobs, prepared.inputs), stop)
     finally:
         if following is not None:
             following.close()
@@ -211,12 +210,12 @@ def take(chosen: Sequence[Host], call: str, answers: Sequence[Answer], *, what: 
 
 def reset(**where: Any) -> None:
     """Forgets the names that cells of this session defined; `where` is ``slices`` and ``indices``, see `choose`."""
-    channel(choose(hosts(), **where)).ask({"op": "reset", "session": MEMORY.session})
+    waiting.ask(channel(choose(hosts(), **where)), {"op": "reset", "session": MEMORY.session})
 
 
 def who(**where: Any) -> dict[int, dict[str, str]]:
     """The names that cells of this session defined, each with its type, by host index."""
-    answers = channel(choose(hosts(), **where)).ask({"op": "who", "session": MEMORY.session})
+    answers = waiting.ask(channel(choose(hosts(), **where)), {"op": "who", "session": MEMORY.session})
     return {answer.host.index: answer.head["names"] for answer in answers}
 
 
@@ -256,7 +255,9 @@ def download(host: int, name: str, to: Path) -> int:
     with open(to, "wb") as file:
         while True:
             try:
-                (answer,) = way.ask({"op": "read", "name": name, "offset": offset, "bytes": LIMIT})
+                (answer,) = waiting.ask(way, {"op": "read", "name": name, "offset": offset, "bytes": LIMIT})
+            except LostError:
+                raise
             except ColocatedError as error:
                 raise ColocatedError(
                     f"Host {host} has no output {name} any more.", hint="Run the cell again."

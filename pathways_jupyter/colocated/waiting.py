@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pathways_jupyter.colocated import loss
-from pathways_jupyter.colocated.errors import ColocatedError
+from pathways_jupyter.colocated.errors import LostError
+from pathways_jupyter.colocated.host import Host
+
+if TYPE_CHECKING:
+    from pathways_jupyter.colocated.channel import Answer, Channel
 
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 5.0
 """How long hosts get to end what they were told to stop."""
+
+_WORD_SECONDS = 1.0
+"""How long a call that failed waits for the supervisor to say what was lost; a sidecar's loss it does not hear of."""
 
 
 @dataclass(frozen=True)
@@ -29,18 +36,24 @@ class Waited(Generic[T]):
     interrupted: bool
 
 
-def wait(work: Callable[[], T], stop: Callable[[], object]) -> Waited[T]:
+def wait(to: Sequence[Host], work: Callable[[], T], stop: Callable[[], object] | None = None) -> Waited[T]:
     """Runs `work` in a thread; on KeyboardInterrupt runs `stop` in another, and waits a little longer.
 
     A second KeyboardInterrupt ends the waiting at once.
 
+    Args:
+      to: The hosts that the work needs.
+      work: What to do.
+      stop: What ends it early; without it an interrupt does not wait for it.
+
     Raises:
-      ColocatedError: The session was lost meanwhile.
+      LostError: The session, or a host's slice, was lost meanwhile.
       Exception: Whatever `work` raised.
     """
-    finished = threading.Event()
+    finished, heard = threading.Event(), threading.Event()
     results: list[T] = []
     errors: list[BaseException] = []
+    losses: list[LostError] = []
 
     def run() -> None:
         try:
@@ -50,23 +63,38 @@ def wait(work: Callable[[], T], stop: Callable[[], object]) -> Waited[T]:
         finally:
             finished.set()
 
-    def lost(reason: str) -> None:
-        errors.append(
-            ColocatedError(
-                f"The session was lost while the call ran: {reason}", hint="%pathways reconnect gets another."
-            )
-        )
+    def lost(error: LostError) -> None:
+        losses.append(error)
+        heard.set()
         finished.set()
 
-    threading.Thread(target=run, name="colocated-call", daemon=True).start()
     interrupted = False
-    with loss.told(lost):
+    with loss.told(to, lost) as may_tell:
+        threading.Thread(target=run, name="colocated-call", daemon=True).start()
         try:
             finished.wait()
         except KeyboardInterrupt:
             interrupted = True
-            threading.Thread(target=stop, name="colocated-stop", daemon=True).start()
-            finished.wait(PATIENCE_SECONDS)
+            if stop is not None:
+                threading.Thread(target=stop, name="colocated-stop", daemon=True).start()
+                finished.wait(PATIENCE_SECONDS)
+        if may_tell and errors and isinstance(errors[0], LostError):
+            # JAX may be the first to fail, but the supervisor knows why.
+            heard.wait(_WORD_SECONDS)
+    if losses and not results:
+        raise losses[0]
     if errors and not interrupted:
         raise errors[0]
     return Waited(results[0] if results else None, interrupted)
+
+
+def ask(way: Channel, head: dict[str, Any]) -> tuple[Answer, ...]:
+    """Sends a short request, and waits for every host's answer so that Interrupt is heard.
+
+    Raises:
+      ColocatedError: The hosts could not be reached, or went away meanwhile.
+    """
+    waited = wait(way.hosts, lambda: way.ask(head))
+    if waited.result is None:
+        raise KeyboardInterrupt
+    return waited.result

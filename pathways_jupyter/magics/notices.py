@@ -7,6 +7,7 @@ terminal it would write into the line that is being typed, so there they are kep
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
@@ -57,7 +58,7 @@ class Notices:
         for event in self._events:
             if self._closed:
                 return
-            if event.kind in ADVICE:
+            if event.kind in ADVICE and not _told_by_a_call(event):
                 if self._screen.in_place:
                     self._show(event)
                 else:
@@ -69,3 +70,9 @@ class Notices:
         from pathways_jupyter.render import events
 
         self._screen.show(events.notice(event, ADVICE.get(event.kind, "")))
+
+
+def _told_by_a_call(event: Event) -> bool:
+    """Whether a cell on the hosts ends with this event: its error says the same."""
+    loss = sys.modules.get("pathways_jupyter.colocated.loss")
+    return loss is not None and loss.tells(event)
