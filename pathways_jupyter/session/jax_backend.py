@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.errors import SessionError
+from pathways_jupyter.session import quiet
 from pathways_jupyter.session.arrays import NamedArray, arrays_of
 
 PLATFORM = "proxy"
@@ -134,41 +135,6 @@ class JaxSwitch:
         return switched
 
 
-class QuietClient:
-    """Keeps JAX's C++ side from logging warnings and errors from :meth:`start` to :meth:`stop`.
-
-    Its proxy client logs a warning for plaintext credentials and, once a connection has ended, an error for everything
-    that it cannot destroy any more: lines that a notebook would show inside the user's cell. What they say, the
-    session's own events say, and what fails raises.
-    """
-
-    def __init__(self) -> None:
-        self._before: int | None = None
-
-    def start(self) -> None:
-        """Only what ends the process, from now on."""
-        import jax
-        from jaxlib import utils
-
-        if self._before is not None:
-            return
-        configured = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "")
-        started_with = int(configured) if configured.isdecimal() else _CPP_LEVELS["WARNING"]
-        self._before = _CPP_LEVELS.get(jax.config.jax_logging_level or "", started_with)
-        utils.absl_set_min_log_level(_CPP_LEVELS["FATAL"])
-
-    def stop(self) -> None:
-        """As it was."""
-        from jaxlib import utils
-
-        if self._before is not None:
-            utils.absl_set_min_log_level(self._before)
-            self._before = None
-
-
-_CPP_LEVELS = {"DEBUG": 0, "INFO": 0, "WARNING": 1, "WARN": 1, "ERROR": 2, "FATAL": 3, "CRITICAL": 3}
-
-
 def _bridge() -> Any:
     import jax
     import jax.extend.backend
@@ -258,12 +224,14 @@ def _make_client(target: str, timeout: float, outcome: _Outcome) -> Any:
         except Exception as error:
             outcome.put((None, str(error).strip().partition("\n")[0]))
 
-    with _insecure_credentials():
+    with _insecure_credentials(), quiet.meanwhile():
         threading.Thread(target=make, name="pathways-jax-client", daemon=True).start()
         try:
             client, problem = outcome.get(timeout=timeout)
         except queue.Empty:
             client, problem = None, f"no answer within {timeout:.0f} s"
+        if client is not None:
+            quiet.until_gone(client)
     if client is None:
         raise SessionError(
             f"JAX could not connect to the proxy: {problem}",

@@ -21,7 +21,7 @@ from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.events import Event, EventKind, SessionState, Stage
 from pathways_jupyter.session import client, kernel, protocol, registry, spawn
 from pathways_jupyter.session.arrays import NamedArray
-from pathways_jupyter.session.jax_backend import JaxSwitch, QuietClient, Switched
+from pathways_jupyter.session.jax_backend import JaxSwitch, Switched
 from pathways_jupyter.session.link import Link
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
@@ -57,7 +57,6 @@ class Session:
         self._record = record
         self._process = os.getpid()
         self._switch = JaxSwitch()
-        self._quiet = QuietClient()
         self._generation = 0
 
     def __repr__(self) -> str:
@@ -171,7 +170,6 @@ class Session:
     def _forget(self, variables: Variables | None) -> tuple[NamedArray, ...]:
         global _current
         unusable = self._switch.deactivate(variables).unusable
-        self._quiet.stop()
         if _current is self:
             _current = None
         return unusable
@@ -179,7 +177,6 @@ class Session:
     def _adopt(self, link: Link, record: SessionRecord, variables: Variables | None) -> Switched:
         """Points JAX at the proxy of `record`."""
         self._link, self._record = link, record
-        self._quiet.start()
         link.on_lost = self._switch.give_up
         if link.state is not SessionState.CONNECTED:
             raise SessionError("The proxy was lost before JAX had connected to it.", hint="Try again.")

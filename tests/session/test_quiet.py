@@ -1,0 +1,115 @@
+"""What JAX's C++ side writes to the standard error of a kernel or script that was connected: nothing."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+
+import pytest
+from jupyter_client import KernelManager
+
+from pathways_jupyter.session import quiet, session
+
+DEADLINE = 90.0
+
+CONNECT = """
+import gc, os, signal
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.session import session as sessions
+made = sessions.connect({config!r})
+import jax, jax.numpy as jnp
+"""
+COMPUTE = """
+x = jnp.arange(8.0)
+seen = x * 2
+print(float(seen.sum()))
+program = jax.jit(lambda x: jnp.tanh(x) @ x)
+compiled = program.lower(x).compile()
+print(float(compiled(x)) > 0)
+spread = jax.device_put(x, jax.devices()[-1])
+"""
+DROP = """
+print(float(jnp.ones(4).sum()))
+del x, seen, spread
+gc.collect()
+print(float(jnp.ones(5).sum()))
+del program, compiled
+gc.collect()
+print(float(jnp.ones(6).sum()))
+"""
+
+
+def parts(config) -> dict[str, str]:
+    connect = CONNECT.format(config=config(2))
+    return {
+        "what was computed is dropped after disconnecting": connect + COMPUTE + "made.disconnect()" + DROP,
+        "what was computed is there at the end": connect + COMPUTE + "made.disconnect()",
+        "still connected at the end": connect + COMPUTE,
+        "a new proxy": connect + COMPUTE + "made.reconnect().session" + COMPUTE + "made.disconnect()" + DROP,
+        "the proxy is lost": connect
+        + COMPUTE
+        + "os.kill(made.record.pid, signal.SIGKILL)\nlist(made.follow())\n"
+        + "made.disconnect()"
+        + DROP,
+    }
+
+
+@pytest.mark.parametrize("part", list(parts(lambda slices: None)))
+def test_a_script_that_was_connected_hears_nothing_of_it(config, part):
+    script = parts(config)[part]
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("56.0\nTrue\n")
+
+
+def test_a_kernel_that_was_connected_hears_nothing_of_it(config, tmp_path):
+    # Over TCP the kernel itself would warn that it is not encrypted.
+    manager = KernelManager(transport="ipc", ip=str(tmp_path / "k"))
+    with (tmp_path / "stderr").open("w+") as errors:
+        manager.start_kernel(stderr=errors)
+        client = manager.blocking_client()
+        client.start_channels()
+        try:
+            client.wait_for_ready(timeout=DEADLINE)
+            told = []
+
+            def output(message) -> None:
+                if message["msg_type"] == "stream":
+                    told.append((message["content"]["name"], message["content"]["text"]))
+
+            for cell in (CONNECT.format(config=config(2)), COMPUTE, "made.disconnect()", DROP):
+                answer = client.execute_interactive(cell, timeout=DEADLINE, output_hook=output)["content"]
+                assert answer["status"] == "ok", answer
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel()
+            manager.cleanup_resources()
+        errors.seek(0)
+        assert errors.read() == ""
+    assert {name for name, _ in told} == {"stdout"}
+    assert "".join(text for _, text in told).split() == ["56.0", "True", "4.0", "5.0", "6.0"]
+
+
+def test_the_log_speaks_again_once_the_last_array_of_a_proxy_is_gone(config, monkeypatch):
+    levels, spoke = [], threading.Event()
+
+    def noted(level: int, really=quiet._set) -> None:
+        levels.append(level)
+        really(level)
+        if level < 3:
+            spoke.set()
+
+    monkeypatch.setattr(quiet, "_set", noted)
+    with session.connect(config(1)) as made:
+        import jax
+
+        kept = jax.device_put(1.0, made.devices[0])
+        assert levels
+        assert set(levels) == {3}
+    assert not spoke.wait(2 * quiet._LAST_WORDS_SECONDS)
+    del kept
+    gc.collect()
+    assert spoke.wait(DEADLINE)
+    assert levels[-1] == 1
