@@ -10,42 +10,15 @@ import base64
 import os
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.kube import kubeconfig as kubeconfigs
+from pathways_jupyter.kube.cluster import REFETCH, Cluster, tls
 from pathways_jupyter.kube.credentials import Credentials, ExecPlugin, Fixed, TokenFile, basic, load_certificate
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-
-_REFETCH = "Fetch the credentials of the cluster again, e.g. gcloud container clusters get-credentials."
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """An API server, and what it takes to talk to it.
-
-    Attributes:
-      name: What people call it: the context's name, or ``in-cluster``.
-      server: Its base URL, without a trailing slash.
-      namespace: The namespace that the context prefers.
-      credentials: Where each request's ``Authorization`` comes from.
-      ssl: TLS settings; None when `server` is plain HTTP.
-      server_name: The name to expect in the server's certificate, where it is not the host's.
-      proxy: URL of an HTTP proxy to go through, or empty.
-      headers: Sent with every request (impersonation).
-    """
-
-    name: str
-    server: str
-    namespace: str
-    credentials: Credentials
-    ssl: ssl.SSLContext | None = None
-    server_name: str = ""
-    proxy: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def load(
@@ -122,28 +95,10 @@ def in_cluster(environ: Mapping[str, str] | None = None, *, directory: Path = SE
     )
 
 
-def tls(authority: bytes = b"", *, verify: bool = True) -> ssl.SSLContext:
-    """TLS settings that trust `authority` (PEM) alone, or the system's authorities when it is empty.
-
-    Raises:
-      ConfigError: `authority` is not a certificate.
-    """
-    try:
-        context = ssl.create_default_context(cadata=authority.decode("ascii") if authority else None)
-    except (ssl.SSLError, UnicodeDecodeError, ValueError) as error:
-        raise ConfigError("The cluster's certificate authority is not a PEM certificate.", hint=_REFETCH) from error
-    # Clusters make their own authorities, many of which lack extensions that newer Pythons insist on.
-    context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
-    if not verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
 def _from_context(context: kubeconfigs.Context, environ: Mapping[str, str]) -> Cluster:
     server = str(context.cluster["server"]).rstrip("/")
     if not server.startswith(("https://", "http://")):
-        raise ConfigError(f"Context {context.name!r}: {server!r} is not a URL.", hint=_REFETCH)
+        raise ConfigError(f"Context {context.name!r}: {server!r} is not a URL.", hint=REFETCH)
     secure = tls(
         _material(context.cluster, "certificate-authority"),
         verify=not context.cluster.get("insecure-skip-tls-verify", False),
@@ -165,7 +120,7 @@ def _credentials(context: kubeconfigs.Context, secure: ssl.SSLContext) -> Creden
     certificate, key = _material(user, "client-certificate"), _material(user, "client-key")
     if certificate and key:
         load_certificate(secure, certificate, key)
-    hint = f"The credentials of context {context.name} are wrong or have expired. {_REFETCH}"
+    hint = f"The credentials of context {context.name} are wrong or have expired. {REFETCH}"
     # The same order of precedence as kubectl's.
     if user.get("tokenFile"):
         return TokenFile(Path(str(user["tokenFile"])))
@@ -190,9 +145,9 @@ def _material(entry: Mapping[str, Any], name: str) -> bytes:
             return base64.b64decode(str(inline), validate=True)
         return Path(str(path)).read_bytes() if path else b""
     except ValueError as error:
-        raise ConfigError(f"The kubeconfig's {name}-data is not base64.", hint=_REFETCH) from error
+        raise ConfigError(f"The kubeconfig's {name}-data is not base64.", hint=REFETCH) from error
     except OSError as error:
-        raise ConfigError(f"The kubeconfig's {name} {path} cannot be read: {error.strerror}.", hint=_REFETCH) from error
+        raise ConfigError(f"The kubeconfig's {name} {path} cannot be read: {error.strerror}.", hint=REFETCH) from error
 
 
 def _impersonation(user: Mapping[str, Any]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
 from pathways_jupyter.kube.websocket import Receiver, Refused, WebSocket
 
 if TYPE_CHECKING:
-    from pathways_jupyter.kube.auth import Cluster
+    from pathways_jupyter.kube.cluster import Cluster
 
 Json = dict[str, Any]
 Query = Mapping[str, str]

@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable, unreachable
 
 if TYPE_CHECKING:
-    from pathways_jupyter.kube.auth import Cluster
+    from pathways_jupyter.kube.cluster import Cluster
 
 CONNECT_SECONDS = 10.0
 READ_BYTES = 256 * 1024

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pathways_jupyter.errors import ApiError, PathwaysError
-from pathways_jupyter.kube.auth import Cluster
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.cluster import Cluster
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, PODS, Object, Resource
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.watch import ChangeType, watch

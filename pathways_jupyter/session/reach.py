@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.kube.auth import Cluster, load
+from pathways_jupyter.kube.auth import load
+from pathways_jupyter.kube.cluster import Cluster
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.registry import SessionRecord
 

@@ -6,8 +6,10 @@ import sys
 import pytest
 
 from pathways_jupyter.errors import ApiError, ClusterError
-from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.cluster import Cluster
+from pathways_jupyter.kube.credentials import Fixed
 from pathways_jupyter.kube.objects import CONFIG_MAPS, JOBS, NAMESPACES, PODS
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
 
@@ -199,8 +201,8 @@ class Scripted:
     async def __aenter__(self):
         self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
-        credentials = auth.Fixed(hint="none")
-        self.client = Client(auth.Cluster("scripted", url, "default", credentials))
+        credentials = Fixed(hint="none")
+        self.client = Client(Cluster("scripted", url, "default", credentials))
         return self
 
     async def __aexit__(self, *_):

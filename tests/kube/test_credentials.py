@@ -10,6 +10,7 @@ import pytest
 
 from pathways_jupyter.errors import ClusterError, ConfigError
 from pathways_jupyter.kube import auth
+from pathways_jupyter.kube.cluster import tls
 from pathways_jupyter.kube.credentials import ExecPlugin, Renewable, TokenFile, parse_time
 
 V1 = "client.authentication.k8s.io/v1"
@@ -32,7 +33,7 @@ def runs(directory):
 def plugin(directory, body, **config):
     script = plugin_script(directory, body)
     entry = {"apiVersion": V1, "command": str(script), "interactiveMode": "IfAvailable", **config}
-    return ExecPlugin(entry, directory=directory, cluster={"server": "https://x"}, context=auth.tls())
+    return ExecPlugin(entry, directory=directory, cluster={"server": "https://x"}, context=tls())
 
 
 def prints(status):

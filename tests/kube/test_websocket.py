@@ -8,8 +8,10 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from pathways_jupyter.errors import ApiError, ClusterError
-from pathways_jupyter.kube import auth, websocket
+from pathways_jupyter.kube import websocket
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.cluster import Cluster
+from pathways_jupyter.kube.credentials import Fixed
 from pathways_jupyter.kube.problems import ConnectionLost
 
 DEADLINE = 60.0
@@ -24,7 +26,7 @@ async def server(handler):
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    client = Client(auth.Cluster("ws", url, "default", auth.Fixed(hint="none")))
+    client = Client(Cluster("ws", url, "default", Fixed(hint="none")))
     async with asyncio.timeout(DEADLINE):
         yield client
     client.close()
@@ -128,7 +130,7 @@ async def test_a_server_that_stops_answering_is_noticed(monkeypatch):
 
         async with await asyncio.start_server(mute, "127.0.0.1", 0) as relay:
             url = f"http://127.0.0.1:{relay.sockets[0].getsockname()[1]}"
-            client = Client(auth.Cluster("ws", url, "default", auth.Fixed(hint="none")))
+            client = Client(Cluster("ws", url, "default", Fixed(hint="none")))
             messages = await client.websocket("/ws", protocols=("v4.test",))
             with pytest.raises(ConnectionLost, match="stopped answering"):
                 await anext(aiter(messages))
@@ -200,6 +202,6 @@ async def test_an_answer_to_somebody_elses_upgrade_is_not_believed():
 
     async with await asyncio.start_server(forge, "127.0.0.1", 0) as forger:
         url = f"http://127.0.0.1:{forger.sockets[0].getsockname()[1]}"
-        client = Client(auth.Cluster("ws", url, "default", auth.Fixed(hint="none")), patience=0)
+        client = Client(Cluster("ws", url, "default", Fixed(hint="none")), patience=0)
         with pytest.raises(ConnectionLost, match="belongs to another request"):
             await client.websocket("/ws", protocols=("v4.test",))

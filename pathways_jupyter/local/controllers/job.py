@@ -17,6 +17,7 @@ from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch import Change, ChangeType
 from pathways_jupyter.local.controllers import timing
+from pathways_jupyter.local.controllers.expiry import expire
 from pathways_jupyter.local.controllers.indexes import format_indexes, parse_indexes
 from pathways_jupyter.local.controllers.reconciler import (
     Key,
@@ -76,7 +77,7 @@ class JobController:
         again = None
         if (over := _finished(status)) is not None:
             self._clear(pods)
-            again = self._expire(job, over)
+            again = expire(self._store, JOBS, job, over)
         else:
             again = self._advance(job, status, pods)
         if status != before:
@@ -262,17 +263,6 @@ class JobController:
     def _until_deadline(self, job: Object, status: Object) -> float | None:
         seconds, began = job["spec"].get("activeDeadlineSeconds"), status.get("startTime")
         return None if seconds is None or began is None else timing.until(began, seconds)
-
-    def _expire(self, job: Object, over: Object) -> float | None:
-        """Deletes a finished Job whose time has come; when to look again."""
-        seconds = job["spec"].get("ttlSecondsAfterFinished")
-        if seconds is None:
-            return None
-        if (left := timing.until(over["lastTransitionTime"], seconds)) > 0:
-            return left
-        metadata = job["metadata"]
-        self._store.delete(JOBS, metadata["namespace"], metadata["name"], propagation="Background", uid=metadata["uid"])
-        return None
 
 
 def _finished(status: Object) -> Object | None:

@@ -13,7 +13,7 @@ from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, SERVICES, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
-from pathways_jupyter.local.controllers import timing
+from pathways_jupyter.local.controllers.expiry import expire
 from pathways_jupyter.local.controllers.jobset_policy import Verdict, judge, startable, succeeded
 from pathways_jupyter.local.controllers.reconciler import (
     Key,
@@ -61,7 +61,7 @@ class JobSetController:
         again = None
         if (over := condition(status, "Completed") or condition(status, "Failed")) is not None:
             self._delete([job for job in owned(self._store, jobset, JOBS) if not _is_over(job)])
-            again = self._expire(jobset, over)
+            again = expire(self._store, JOBSETS, jobset, over)
         else:
             self._advance(jobset, status)
         status["replicatedJobsStatus"] = self._count(jobset, status)
@@ -169,18 +169,6 @@ class JobSetController:
                 self._store.delete(
                     JOBS, metadata["namespace"], metadata["name"], propagation="Foreground", uid=metadata["uid"]
                 )
-
-    def _expire(self, jobset: Object, over: Object) -> float | None:
-        seconds = jobset["spec"].get("ttlSecondsAfterFinished")
-        if seconds is None:
-            return None
-        if (left := timing.until(over["lastTransitionTime"], seconds)) > 0:
-            return left
-        metadata = jobset["metadata"]
-        self._store.delete(
-            JOBSETS, metadata["namespace"], metadata["name"], propagation="Background", uid=metadata["uid"]
-        )
-        return None
 
     def _count(self, jobset: Object, status: Object) -> list[Object]:
         jobs = [job for job in owned(self._store, jobset, JOBS) if _attempt(job) == status["restarts"]]
