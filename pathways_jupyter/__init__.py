@@ -31,6 +31,7 @@ def connect(
     max_lifetime: float | None = None,
     lease_seconds: float | None = None,
     timeout: float | None = None,
+    progress: bool | None = None,
     proxy_job_name: str | None = None,
     collect_service_metrics: bool = False,
 ) -> Session:
@@ -62,6 +63,8 @@ def connect(
       max_lifetime: Seconds after which the cluster ends the proxy by itself.
       lease_seconds: How long a proxy stays that nobody renews.
       timeout: Seconds until a proxy pod that does not start counts as failed.
+      progress: Show each stage, how long it takes and what it waits for: True, False, or where somebody looks: in a
+        notebook, and on the standard error of a script when that is a terminal.
       proxy_job_name: Not supported; accepted as None for pathwaysutils' sake.
       collect_service_metrics: Not supported; accepted as False for pathwaysutils' sake.
 
@@ -72,10 +75,10 @@ def connect(
       SessionError: The proxy did not come up; nothing is left of it.
     """
     asked = dict(locals())
-    from pathways_jupyter import entry
-    from pathways_jupyter.session import session
+    del asked["progress"]
+    from pathways_jupyter.magics import function
 
-    return session.connect(entry.resolve(asked))
+    return function.connect(asked, progress=progress)
 
 
 def load_ipython_extension(ipython: Any) -> None:

@@ -14,7 +14,7 @@ from pathways_jupyter import config as settings
 from pathways_jupyter import entry
 from pathways_jupyter.commands import CLUSTER, SERVICE
 from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import PathwaysError, SessionError
+from pathways_jupyter.errors import SessionError
 from pathways_jupyter.magics.connection import Connection
 from pathways_jupyter.magics.waiting import Waiting
 from pathways_jupyter.render import arrays
@@ -42,7 +42,7 @@ def connect(connection: Connection, values: Values) -> None:
 
     def begin() -> session.Connecting:
         if values.get("local"):
-            waiting.enter("start the embedded cluster")
+            waiting.embedded()
         return session.start(entry.resolve(values), connection.variables)
 
     with Waiting(connection.screen) as waiting:
@@ -147,21 +147,12 @@ def profiles(connection: Connection, values: Values) -> View:
 
 
 def _bring_up(connection: Connection, begin: Callable[[], session.Connecting], waiting: Waiting) -> None:
-    connecting = None
     try:
-        connecting = begin()
-        waiting.follow(connecting)
-        connected = connecting.session
+        connecting = waiting.through(begin)
     except KeyboardInterrupt:
-        if connecting is not None:
-            connecting.cancel()
-        waiting.stopped("interrupted")
         raise SessionError("Connecting was interrupted; nothing of it is left.") from None
-    except PathwaysError:
-        waiting.stopped("failed")
-        raise
     waiting.stop()
-    connection.watch(connected, waiting.place)
+    connection.watch(connecting.session, waiting.place)
     if waiting.place is None:
         connection.screen.line(connection.card().text)
     else:

@@ -73,10 +73,11 @@ def _prepare() -> None:
         spawn.prepare()
 
 
-def load(shell: Any) -> None:
+def load(shell: Any) -> _Extension:
     """Puts everything into `shell`; a second time changes nothing."""
     if shell not in _loaded:
         _loaded[shell] = _Extension(shell)
+    return _loaded[shell]
 
 
 def unload(shell: Any) -> None:

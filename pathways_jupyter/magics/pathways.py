@@ -27,7 +27,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
         self._screen = Screen(shell)
-        self._connection = Connection(shell, self._screen)
+        self.connection = Connection(shell, self._screen)
         self._error: BaseException | None = None
 
     @line_magic  # type: ignore[untyped-decorator]
@@ -40,23 +40,23 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
             return self._traceback()
         from pathways_jupyter.magics import actions
 
-        return actions.ACTIONS[call.command.name](self._connection, call.values)
+        return actions.ACTIONS[call.command.name](self.connection, call.values)
 
     def before_cell(self, info: Any) -> None:
         """Takes note of what others did to the session, before the cell's code meets it."""
         try:
-            self._connection.settle()
+            self.connection.settle()
         except PathwaysError as error:
             # Whatever it was, the cell is the user's own, and runs.
             self._error = error
-            self._connection.tell([str(error), error.hint])
+            self.connection.tell([str(error), error.hint])
 
     def after_cell(self, result: Any) -> None:
         """Remembers the cell's error for ``traceback``, and shows what happened meanwhile."""
         error = getattr(result, "error_in_exec", None)
         if isinstance(error, PathwaysError):
             self._error = error
-        self._connection.flush()
+        self.connection.flush()
 
     def _help(self, call: Call) -> Any:
         from pathways_jupyter.render import help as picture

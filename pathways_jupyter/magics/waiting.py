@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from pathways_jupyter.events import Event
+from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.magics.screen import Place, Screen
 from pathways_jupyter.render.progress import Progress
 from pathways_jupyter.render.view import View
+
+if TYPE_CHECKING:
+    from pathways_jupyter.session.session import Connecting
 
 _BLINK = 0.4
 _AGAIN = 0.5
@@ -38,22 +42,49 @@ class Waiting:
         self._said = ("", "")
         self._said_at = 0.0
 
-    def enter(self, title: str, message: str = "") -> None:
-        """Goes on to the stage `title`."""
+    def embedded(self) -> None:
+        """The first stage is to see that the embedded cluster runs."""
         with self._lock:
-            self._progress.enter(title, message)
+            self._progress.enter("start the embedded cluster")
 
-    def follow(self, events: Iterable[Event]) -> None:
-        """Takes in `events` until they end."""
-        for event in events:
-            with self._lock:
-                self._progress.add(event)
+    def through(self, begin: Callable[[], Connecting]) -> Connecting:
+        """Begins to connect, shows how far it is, and returns when it is connected.
+
+        Raises:
+          KeyboardInterrupt: Nothing of it is left.
+          PathwaysError: What keeps it from connecting.
+        """
+        connecting = None
+        try:
+            connecting = begin()
+            for event in connecting:
+                with self._lock:
+                    self._progress.add(event)
+        except KeyboardInterrupt:
+            if connecting is not None:
+                connecting.cancel()
+            self.stopped("interrupted")
+            raise
+        except PathwaysError:
+            self.stopped("failed")
+            raise
+        return connecting
 
     def stop(self) -> None:
         """Draws no more; the place is free for the result."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
+
+    def done(self) -> None:
+        """Draws or says, where something was drawn or said, that all of it is done."""
+        self.stop()
+        now = time.time()
+        if self.place is None:
+            if self._said_at:
+                self._screen.line(self._progress.done_line(now))
+        elif self.place.drawn:
+            self.place.draw(View(None, self._progress.text(now, done=True), self._progress.html(now, done=True)))
 
     def stopped(self, how: str) -> None:
         """Draws, where something was drawn, that it came to no good end."""

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from html import escape
 
-from pathways_jupyter.events import Event, EventKind, Stage
+from pathways_jupyter.events import Event, EventKind, SessionState, Stage
 from pathways_jupyter.render import html, words
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
@@ -50,6 +50,8 @@ class Progress:
         elif event.kind is EventKind.STAGE:
             title = TITLES.get(event.data.get("stage"), str(event.data.get("stage")))  # type: ignore[arg-type]
             self.enter(title, event.message, at=event.at)
+        elif event.data.get("state") == SessionState.WAITING:
+            self.enter(TITLES[Stage.PLACE], event.message, at=event.at)
         elif self.steps and event.kind in {EventKind.STATE, EventKind.SLICE_PLACED}:
             self.steps[-1].message = event.message
 
@@ -76,14 +78,24 @@ class Progress:
         why = stopped or step.message
         return f"{mark} {step.title} ({words.duration(step.seconds(now))}){f': {why}' if why else ''}"
 
-    def text(self, now: float, stopped: str = "") -> str:
-        """All stages, one a line; see :meth:`line`."""
-        done = [f"{Mark.OK} {step.title} ({words.duration(step.seconds(now))})" for step in self.steps[:-1]]
-        return "\n".join([*done, self.line(now, stopped)])
+    def done_line(self, now: float) -> str:
+        """That all stages are over, on one line."""
+        why = self.steps[-1].message if self.steps else ""
+        return f"{Mark.OK} connected ({words.duration(now - self.began)}){f': {why}' if why else ''}"
 
-    def html(self, now: float, stopped: str = "") -> str:
-        """All stages; the last one goes on, or is where it stopped."""
-        tone, mark = (Tone.FAIL, Mark.FAIL) if stopped else (Tone.WAIT, Mark.WAIT)
+    def text(self, now: float, stopped: str = "", *, done: bool = False) -> str:
+        """All stages, one a line; see :meth:`line`.
+
+        Args:
+          done: The last one is over, too.
+        """
+        over = self.steps if done else self.steps[:-1]
+        lines = [f"{Mark.OK} {step.title} ({words.duration(step.seconds(now))})" for step in over]
+        return "\n".join([*lines, self.done_line(now) if done else self.line(now, stopped)])
+
+    def html(self, now: float, stopped: str = "", *, done: bool = False) -> str:
+        """All stages; the last one goes on, or is where it stopped, or is over as well."""
+        tone, mark = (Tone.FAIL, Mark.FAIL) if stopped else (Tone.OK, Mark.OK) if done else (Tone.WAIT, Mark.WAIT)
         rows = []
         for step in self.steps:
             last = step is self.steps[-1]
@@ -91,6 +103,6 @@ class Progress:
             why = escape(stopped or step.message) if last else ""
             rows.append((sign, escape(step.title), html.muted(words.duration(step.seconds(now))), why))
         warned = [html.line(html.toned(Tone.WAIT, Mark.WARN), escape(each.message)) for each in self.warnings]
-        title = "Not connected" if stopped else "Connecting"
+        title = "Not connected" if stopped else "Connected" if done else "Connecting"
         head = html.head(title, html.muted(words.duration(now - self.began)))
         return html.page(html.card(tone, head, html.table((), rows), *warned))

@@ -233,7 +233,9 @@ def capacity_error(service: Service, instances: Mapping[str, int], *, now: float
 
 def _told(holder: Holder, now: float) -> str:
     minutes = max(0, int(now - holder.since)) // 60
-    since = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+    since = f"{minutes} min" if minutes else "less than a minute"
+    if minutes >= 60:
+        since = f"{minutes // 60} h {minutes % 60} min"
     count = holder.placed if holder.placed else sum(holder.instances.values())
     return f"{holder} holds {count} for {since}"
 

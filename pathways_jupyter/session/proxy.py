@@ -226,7 +226,9 @@ class Proxy:
             async with asyncio.timeout(_DETAIL_SECONDS):
                 job = await objects.find(self._client, JOBS, record.job, namespace=record.namespace)
                 for each in ((job or {}).get("status") or {}).get("conditions") or ():
-                    if each.get("type") in {"Failed", "FailureTarget"} and each.get("status") == "True":
+                    failed = each.get("type") in {"Failed", "FailureTarget"} and each.get("status") == "True"
+                    # That a Job gives up with its only pod says nothing that the pod does not.
+                    if failed and each.get("reason") != "BackoffLimitExceeded":
                         return f"{reason} {each.get('reason')}: {each.get('message')}".rstrip(".") + "."
         return reason
 

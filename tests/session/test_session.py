@@ -7,6 +7,7 @@ import contextlib
 import gc
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 
@@ -93,6 +94,8 @@ def test_a_deleted_pod_is_told_and_reconnecting_gives_a_new_proxy(connected, clu
     pod, since = connected.record.pod, connected.event_count
     kubectl(cluster, "delete", "pod", pod, "--wait=false")
     assert EventKind.PROXY_LOST in until(connected, SessionState.LOST, since)
+    told = next(event.message for event in connected.events(since) if event.kind is EventKind.PROXY_LOST)
+    assert re.fullmatch(rf"Pod {pod} (was|is being) deleted\.", told)
     connecting = connected.reconnect(variables)
     assert connecting.session is connected
     assert [(each.name, each.shape) for each in connecting.switched.unusable] == [("lost['w']", (8, 4))]

@@ -1,0 +1,64 @@
+"""``pathways_jupyter.connect(...)``: what the magic does, for code; it shows how far it is where somebody looks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pathways_jupyter import entry
+from pathways_jupyter.magics.screen import Screen
+from pathways_jupyter.magics.waiting import Waiting
+
+if TYPE_CHECKING:
+    from pathways_jupyter.session.session import Session
+
+
+class _Errors(Screen):
+    """A script's standard error: its standard output is the script's own."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def line(self, text: str) -> None:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+
+def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
+    """Connects as `asked`, see :func:`pathways_jupyter.connect`.
+
+    In a notebook this loads the magics, so that what happens to the session is told there, too.
+
+    Args:
+      progress: None shows it in a notebook and in a terminal, and nowhere else.
+    """
+    from pathways_jupyter.session import session
+
+    shell = _shell()
+    connection = None
+    if shell is not None:
+        from pathways_jupyter.magics import extension
+
+        connection = extension.load(shell).magics.connection
+    if progress is None:
+        progress = connection is not None or sys.stderr.isatty()
+    variables = connection.variables if connection is not None else None
+    if not progress:
+        made = session.connect(entry.resolve(asked), variables)
+    else:
+        screen = connection.screen if connection is not None else _Errors()
+        with Waiting(screen) as waiting:
+            if asked.get("local"):
+                waiting.embedded()
+            made = waiting.through(lambda: session.start(entry.resolve(asked), variables)).session
+            waiting.done()
+    if connection is not None:
+        connection.watch(made)
+    return made
+
+
+def _shell() -> Any:
+    """The shell that this runs in; None in a script."""
+    module = sys.modules.get("IPython")
+    return module.get_ipython() if module is not None else None

@@ -1,0 +1,124 @@
+"""pathways_jupyter.connect() in a notebook and in a terminal: what it shows meanwhile, and that it can be silent."""
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+CONNECT = """
+import pathways_jupyter
+session = pathways_jupyter.connect(kubeconfig={kubeconfig!r}, expected_tpu_instances={{"tpuv6e:2x2": 2}}{more})
+"""
+LET_GO = "session.disconnect()"
+DELETE_THE_PROXY = """
+from pathways_jupyter import entry
+from pathways_jupyter.kube import objects
+record = session.record
+entry.ask(record, lambda client, namespace: objects.delete(
+    client, objects.PODS, record.pod, namespace=namespace, grace_seconds=0))
+"""
+
+
+@pytest.fixture
+def code(cluster):
+    return lambda **more: CONNECT.format(
+        kubeconfig=str(cluster), more="".join(f", {name}={value!r}" for name, value in more.items())
+    )
+
+
+@pytest.fixture
+def taken(open_notebook, code):
+    """A notebook that holds both slices."""
+    holder = open_notebook()
+    assert holder.run(code()).status == "ok"
+    return holder
+
+
+def test_in_a_notebook_it_shows_why_it_waits_and_that_it_is_done(taken, notebook, code):
+    request = notebook.begin(code(wait=60))
+    notebook.wait_for("holds 2")
+    assert taken.run(LET_GO).status == "ok"
+    connected = notebook.finish(request)
+    assert connected.status == "ok", connected.shown
+    (drawn,) = notebook.displays.values()
+    assert "connected" in drawn["data"]["text/plain"]
+    assert "8 devices on 2 slices" in drawn["data"]["text/plain"]
+    assert "Connected" in drawn["data"]["text/html"]
+
+
+def test_in_a_notebook_a_lost_proxy_is_told_without_asking_and_the_magics_are_there(notebook, code):
+    assert notebook.run(code()).status == "ok"
+    notebook.run(DELETE_THE_PROXY)
+    assert "%pathways reconnect" in notebook.wait_for("All arrays on TPUs are lost")
+    assert notebook.run("%pathways reconnect").status == "ok"
+    assert notebook.run("import jax; print(len(jax.devices()))").text.strip() == "8"
+
+
+def test_in_a_notebook_it_can_be_silent(taken, notebook, code):
+    refused = notebook.run(code(progress=False, wait=2))
+    assert refused.error == "CapacityError"
+    assert notebook.displays == {}
+
+
+def test_an_interrupt_reaches_the_code_around_it(taken, notebook, code):
+    request = notebook.begin("try:\n" + code(wait=True).replace("\n", "\n    ") + "\nexcept Exception: print('hidden')")
+    notebook.wait_for("holds 2")
+    notebook.manager.interrupt_kernel()
+    cell = notebook.finish(request)
+    assert (cell.error, "hidden" in cell.text) == ("KeyboardInterrupt", False)
+
+
+def script(machine, code, **more):
+    """Runs a script whose standard error is a terminal; what it wrote there."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{code}\nprint(session.state)\n{LET_GO}"],
+        env=machine.environ,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+        **more,
+    ) as process:
+        os.close(theirs)
+        told = b""
+        while piece := _read(ours):
+            told += piece
+            if b"holds 2" in told:
+                yield told.decode()
+        yield told.decode()
+        assert process.stdout.read() == "connected\n"
+        assert process.wait(timeout=60) == 0
+    os.close(ours)
+
+
+def _read(terminal):
+    try:
+        return os.read(terminal, 4096)
+    except OSError:
+        # What a terminal says on Linux once nobody writes to it any more.
+        return b""
+
+
+def test_in_a_terminal_it_says_on_standard_error_what_it_waits_for(taken, machine, code):
+    telling = script(machine, code(wait=60))
+    assert "place the slices" in next(telling)
+    assert taken.run(LET_GO).status == "ok"
+    *_, all_told = telling
+    assert "✓ connected" in all_told
+
+
+@pytest.mark.parametrize("progress", [None, True])
+def test_in_a_pipe_it_is_silent_unless_asked_for(taken, machine, code, progress):
+    refused = subprocess.run(
+        [sys.executable, "-c", code(wait=3, progress=progress)],
+        env=machine.environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert refused.stdout == ""
+    assert "CapacityError" in refused.stderr
+    assert ("… place the slices" in refused.stderr) is bool(progress)
