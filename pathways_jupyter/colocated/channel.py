@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 ROW_BYTES = 16 * 1024
 FETCH_BYTES = (1 << 16, 1 << 18, 1 << 20)
 _SMALLEST_REQUEST = 4096
+_RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception)\b.*$", re.MULTILINE)
+_HOST = re.compile(r"\bhost \d+")
 _CODE = re.compile(r"^[A-Z_]+: ")
 
 
@@ -237,8 +239,15 @@ def explain(error: Exception) -> ColocatedError:
             hint="%pathways reconnect gets another.",
         )
     return ColocatedError(
-        f"The hosts could not run the call: {first}", hint="%pathways logs worker 0 shows the sidecar's side."
+        f"The hosts could not run the call: {_remote(text) or first}",
+        hint="%pathways logs worker 0 shows the sidecar's side.",
     )
+
+
+def _remote(text: str) -> str:
+    """What a host raised, without its traceback, after the host's name; empty where there is none."""
+    where, raised = _HOST.search(text), _RAISED.findall(text)
+    return f"{where.group(0)}: {raised[-1]}" if where and raised else ""
 
 
 def _plain(text: str) -> str:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -16,63 +14,6 @@ from pathways_jupyter.colocated.errors import CheckError, name_hosts
 
 _IMAGE_VERSIONS = re.compile(r"-python_(?P<python>[0-9.]+)-jax_(?P<jax>[0-9.]+)")
 _GUARDS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One component whose version is not the same here and on hosts.
-
-    Attributes:
-      component: ``python``, ``jax``, ``jaxlib``, ...
-      here: The version in this process.
-      there: The version on the hosts.
-      hosts: Their indices.
-      severe: Whether code cannot be sent between the two.
-    """
-
-    component: str
-    here: str
-    there: str
-    hosts: tuple[int, ...]
-    severe: bool
-
-    def __str__(self) -> str:
-        return f"{self.component} {self.there} on {name_hosts(self.hosts)}, {self.here} here"
-
-
-def differences(here: Mapping[str, str], there: Mapping[int, Mapping[str, str]]) -> list[Difference]:
-    """Compares versions component by component.
-
-    Args:
-      here: Version by component, ``python`` among them.
-      there: The same by host index; a component that a host does not name is not compared.
-
-    Returns:
-      Severe ones first: another minor version of Python, as functions travel as its byte code, and another minor
-      version of JAX, whose parts have no format that outlives one.
-    """
-    found: dict[tuple[str, str], list[int]] = {}
-    for index, versions in there.items():
-        for component, version in versions.items():
-            if component in here and version and version != here[component]:
-                found.setdefault((component, version), []).append(index)
-    listed = [
-        Difference(name, here[name], version, tuple(indices), _severe(name, here[name], version))
-        for (name, version), indices in found.items()
-    ]
-    return sorted(listed, key=lambda each: (not each.severe, each.component))
-
-
-@functools.cache
-def versions_here() -> dict[str, str]:
-    """Versions of what takes part in a colocated call, in this process."""
-    import platform
-    from importlib import metadata
-
-    found = {"python": platform.python_version()}
-    for name in ("jax", "jaxlib", "numpy", "cloudpickle"):
-        found[name] = metadata.version(name)
-    return found
 
 
 def image_versions(image: str) -> dict[str, str]:
@@ -214,10 +155,6 @@ def _captured(value: Any) -> dict[str, Any]:
     found = inspect.getclosurevars(function)
     captured = {**found.globals, **found.nonlocals}
     return {name: each for name, each in captured.items() if not isinstance(each, ModuleType)}
-
-
-def _severe(component: str, here: str, there: str) -> bool:
-    return component in {"python", "jax"} and here.split(".")[:2] != there.split(".")[:2]
 
 
 def _guarded(statement: ast.Try) -> bool:

@@ -58,7 +58,12 @@ class _Memory:
         return session.id if session is not None else self._process
 
     def facts(self, to: Sequence[Host], *, fresh: bool = False) -> dict[int, Facts]:
-        """What `to` are, by host index; hosts that are not known yet are asked, and all of them when `fresh`."""
+        """What `to` are, by host index; hosts that are not known yet are asked, and all of them when `fresh`.
+
+        Raises:
+          CheckError: A host's versions are such that it cannot be asked.
+          ColocatedError: The hosts could not be reached.
+        """
         self._register()
         unknown = [host for host in to if fresh or host.cpus not in self._facts]
         if unknown:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pathways_jupyter.colocated import checks, versions
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import Failure, HostError
 from pathways_jupyter.colocated.host import Host
@@ -135,7 +136,7 @@ def read(answer: Answer) -> HostResult:
         last = items[-1] if items else None
         if isinstance(last, Display) and head["value"]["shown"]:
             items[-1] = Display(last.data, last.left, value=True)
-        if head["value"]["pickle"] is not None:
+        if head["value"]["pickle"] is not None and _readable(answer.parts[0], head["value"].get("python", "")):
             value = answer.parts[0]
     return HostResult(
         host=answer.host,
@@ -168,6 +169,12 @@ def _item(item: dict[str, Any], blobs: Sequence[bytes]) -> Text | Display:
         else:
             left[kind] = (int(each["size"]), str(each["file"]))
     return Display(data, left)
+
+
+def _readable(data: bytes, python: str) -> bool:
+    """Whether a pickle of that Python version can be read here; another version's functions can end the process."""
+    different = versions.differences(versions.here(), {0: {"python": python}})
+    return not (different and versions.unreadable(different, checks.modules_needed(data)))
 
 
 def _unpickled(data: bytes) -> Any:

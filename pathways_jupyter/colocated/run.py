@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.colocated import checks, placement, results, show, waiting
+from pathways_jupyter.colocated import checks, placement, results, show, versions, waiting
 from pathways_jupyter.colocated.channel import Answer, channel
-from pathways_jupyter.colocated.errors import CheckError, ColocatedError, Interrupted, LostError, name_hosts
+from pathways_jupyter.colocated.errors import ColocatedError, Interrupted, LostError, name_hosts
 from pathways_jupyter.colocated.host import Host, choose, hosts
 from pathways_jupyter.colocated.memory import MEMORY
 
@@ -24,6 +24,13 @@ LIMIT = 2 << 20
 
 Follow = Callable[[str, Sequence[Host]], Any]
 """Starts showing a call's lines as they are printed; see :mod:`pathways_jupyter.colocated.live`."""
+
+Warn = Callable[[str], None]
+
+
+def _warn(line: str) -> None:
+    # Told of the line that calls `run_cell`.
+    warnings.warn(line, stacklevel=4)
 
 
 def run_cell(
@@ -37,6 +44,7 @@ def run_cell(
     on_cpu: bool = False,
     limit: int = LIMIT,
     follow: Follow | None = None,
+    warn: Warn = _warn,
 ) -> results.CallResult:
     """Runs Python source on hosts, in the namespace that this session has there.
 
@@ -52,6 +60,7 @@ def run_cell(
       on_cpu: Leave outputs on CPU devices; default: they go to the chips beside them.
       limit: Bytes of text that each host sends along, and four times as many of displays.
       follow: Called with the call's id and hosts when the call starts; what it returns is closed at the end.
+      warn: Called with a line to be aware of before the cell is sent.
 
     Returns:
       Every host's part; an exception on a host is in its part, and in ``result.error()``.
@@ -68,7 +77,7 @@ def run_cell(
     arrays, values = _split(inputs or {})
     chosen = choose_for(arrays, slices, indices, once)
     data = checks.pickled(values, names=values) if values else b""
-    check(chosen, checks.imported(source), data)
+    check(chosen, checks.imported(source), data, warn)
     prepared = placement.prepare(arrays, chosen)
     head = {
         "op": "cell",
@@ -114,31 +123,30 @@ def choose_for(
     return choose(everyone, slices=slices, indices=indices, once=once)
 
 
-def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes) -> None:
+def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes, warn: Warn = _warn) -> None:
     """Compares versions, and looks for the packages that a call needs.
 
     Args:
       chosen: The hosts of the call.
       imported: Modules that its source imports.
       data: What it sends pickled.
+      warn: Called with a line when versions differ and the call runs all the same; once for each host.
 
     Raises:
       CheckError: It would not run there.
     """
     known = MEMORY.facts(chosen)
-    different = checks.differences(checks.versions_here(), {index: facts.versions for index, facts in known.items()})
-    severe = [each for each in different if each.severe]
-    if severe and data:
-        raise CheckError(
-            f"What is made here does not run on the hosts: {'; '.join(map(str, severe))}. Nothing was run.",
-            hint=f"Use a sidecar with this JAX: pathways-jupyter sidecar build --jax-version {severe[0].here}"
-            if severe[0].component == "jax"
-            else f"Use a sidecar with Python {severe[0].here}, or a kernel with Python {severe[0].there}.",
-        )
-    for each in different:
-        if MEMORY.tell_once((each.component, each.there, each.hosts)):
-            warnings.warn(f"Versions differ: {each}.", stacklevel=4)
-    wanted = {*imported, *(checks.modules_needed(data) if data else ())}
+    modules = checks.modules_needed(data) if data else set()
+    there = {index: facts.versions for index, facts in known.items()}
+    different = versions.differences(versions.here(), there)
+    unreadable = versions.unreadable(different, modules)
+    if unreadable:
+        raise versions.refuse(different, unreadable)
+    if different:
+        new = [index for index, each in there.items() if MEMORY.tell_once(("versions", index, str(each)))]
+        if new:
+            warn(f"Versions differ: {'; '.join(map(str, different))}.")
+    wanted = {*imported, *modules}
     suspects = sorted({name for facts in known.values() for name in wanted if name not in facts.packages})
     if suspects:
         answers = waiting.ask(channel(chosen), {"op": "missing", "names": suspects})

@@ -51,6 +51,19 @@ def load(package, sources, entry):
     return getattr(sys.modules[package + ".serve"], entry)
 """
 
+VERSIONS_MARK = "pathways_jupyter versions"
+_TELL = f"""
+def tell():
+    import importlib.metadata, json, platform
+    found = {{"python": platform.python_version()}}
+    for name in ("jax", "jaxlib", "numpy", "cloudpickle"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    raise RuntimeError({VERSIONS_MARK!r} + " " + json.dumps(found))
+"""
+
 
 class Shipped:
     """A function of ``remote/serve.py`` that JAX can send to a host.
@@ -82,6 +95,22 @@ class _Source:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return eval, (_expression(self._entry),)
+
+
+class Versions:
+    """A function that cannot be loaded on any host: the error says the host's versions.
+
+    It is read before all else that JAX sends along, so also by a JAX that cannot read that.
+    """
+
+    __name__ = "pathways_jupyter_versions"
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Only here to be sent to a host."""
+        raise NotImplementedError
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return eval, (f"(lambda names: (exec({_TELL!r}, names), names['tell']()))({{}})",)
 
 
 @functools.cache

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pathways_jupyter.colocated import loss
-from pathways_jupyter.colocated.errors import LostError
+from pathways_jupyter.colocated import loss, versions
+from pathways_jupyter.colocated.errors import ColocatedError, LostError
 from pathways_jupyter.colocated.host import Host
 
 if TYPE_CHECKING:
@@ -92,9 +92,23 @@ def ask(way: Channel, head: dict[str, Any]) -> tuple[Answer, ...]:
     """Sends a short request, and waits for every host's answer so that Interrupt is heard.
 
     Raises:
+      CheckError: A host's versions are such that it cannot read the request.
       ColocatedError: The hosts could not be reached, or went away meanwhile.
     """
-    waited = wait(way.hosts, lambda: way.ask(head))
+    try:
+        return _uninterrupted(wait(way.hosts, lambda: way.ask(head)))
+    except LostError:
+        raise
+    except ColocatedError as error:
+        there = _uninterrupted(wait(way.hosts, lambda: versions.asked(way.hosts)))
+        different = versions.differences(versions.here(), there)
+        severe = [each for each in different if each.severe]
+        if severe:
+            raise versions.refuse(different, severe) from error
+        raise
+
+
+def _uninterrupted(waited: Waited[T]) -> T:
     if waited.result is None:
         raise KeyboardInterrupt
     return waited.result

@@ -54,6 +54,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
             once=bool(given.get("once")),
             on_cpu=bool(given.get("on_cpu")),
             follow=follower.start if follower else None,
+            warn=_warn,
         )
         shown = follower.shown if follower else {}
         for piece in show.output(result, shown=shown, quiet=quiet, collapse=bool(given.get("collapse"))):
@@ -169,6 +170,11 @@ def _cell_help() -> View:
 def _tell(line: str) -> None:
     sys.stdout.write(line)
     sys.stdout.flush()
+
+
+def _warn(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 def _names(given: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import platform
 from collections.abc import Callable
 from typing import Any
 
@@ -138,7 +139,7 @@ def _value(value: Any, transcript: Transcript, parts: list[bytes]) -> dict[str, 
     except Exception:
         # It is shown, which is what a cell's value is for; it stays on the host.
         return {"pickle": None, "shown": True}
-    return {"pickle": 0, "shown": True}
+    return {"pickle": 0, "shown": True, "python": platform.python_version()}
 
 
 def _pickled(value: Any) -> bytes:

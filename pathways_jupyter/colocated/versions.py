@@ -1,0 +1,124 @@
+"""Compares this process's versions with the hosts', component by component.
+
+Every host says its own (see ``remote/facts.py``). One whose JAX cannot even read a request is asked in another way: it
+is sent nothing but an error to raise, in which its versions stand.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pathways_jupyter.colocated.errors import CheckError, name_hosts
+from pathways_jupyter.colocated.host import Host
+from pathways_jupyter.colocated.ship import VERSIONS_MARK, Versions
+
+_COMPONENTS = ("jax", "jaxlib", "numpy", "cloudpickle")
+_TOLD = re.compile(re.escape(VERSIONS_MARK) + r" (\{[^{}]*\})")
+_NEEDED = {"python": {"cloudpickle"}, "jax": {"jax", "jaxlib"}}
+"""The modules that a pickle refers to when another minor version of a component cannot read it."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One component whose version is not the same here and on hosts.
+
+    Attributes:
+      component: ``python``, ``jax``, ``jaxlib``, ...
+      here: The version in this process.
+      there: The version on the hosts.
+      hosts: Their indices.
+      severe: Whether code cannot be sent between the two.
+    """
+
+    component: str
+    here: str
+    there: str
+    hosts: tuple[int, ...]
+    severe: bool
+
+    def __str__(self) -> str:
+        return f"{self.component} {self.there} on {name_hosts(self.hosts)}, {self.here} here"
+
+
+def differences(here: Mapping[str, str], there: Mapping[int, Mapping[str, str]]) -> list[Difference]:
+    """Compares versions component by component.
+
+    Args:
+      here: Version by component, ``python`` among them.
+      there: The same by host index; a component that a host does not name is not compared.
+
+    Returns:
+      Severe ones first: another minor version of Python, as functions travel as its byte code, and another minor
+      version of JAX, whose parts have no format that outlives one.
+    """
+    found: dict[tuple[str, str], list[int]] = {}
+    for index, versions in there.items():
+        for component, version in versions.items():
+            if component in here and version and version != here[component]:
+                found.setdefault((component, version), []).append(index)
+    listed = [
+        Difference(name, here[name], version, tuple(indices), _severe(name, here[name], version))
+        for (name, version), indices in found.items()
+    ]
+    return sorted(listed, key=lambda each: (not each.severe, each.component))
+
+
+@functools.cache
+def here() -> dict[str, str]:
+    """Versions of what takes part in a colocated call, in this process."""
+    import platform
+    from importlib import metadata
+
+    return {"python": platform.python_version(), **{name: metadata.version(name) for name in _COMPONENTS}}
+
+
+def unreadable(different: Iterable[Difference], modules: Collection[str]) -> list[Difference]:
+    """Those differences with which hosts cannot read a pickle that refers to these modules."""
+    return [each for each in different if each.severe and not _NEEDED[each.component].isdisjoint(modules)]
+
+
+def refuse(different: Sequence[Difference], because: Sequence[Difference]) -> CheckError:
+    """What a call ends with that hosts could not read.
+
+    Args:
+      different: All differences.
+      because: Those that are in the way.
+    """
+    needed = {
+        each.component: f"Python {_minor(each.there)}" if each.component == "python" else f"jax=={each.there}"
+        for each in because
+    }
+    kernel = " and ".join(needed.values())
+    return CheckError(
+        f"What is made here does not run on the hosts: {'; '.join(map(str, different))}. Nothing was run.",
+        hint=f"Use a kernel with {kernel}, or a sidecar made for this one: pathways-jupyter sidecar build --help",
+    )
+
+
+def asked(to: Sequence[Host]) -> dict[int, dict[str, str]]:
+    """What hosts say that understand no other request, by host index; those that say nothing are left out."""
+    from pathways_jupyter.colocated.channel import channel
+
+    found = {}
+    for host in to:
+        way = channel((host,))
+        spec = way.row_spec()
+        try:
+            way.compiled(Versions(), lambda request, spec=spec: spec)(way.request({}, ()))
+        except Exception as error:
+            told = _TOLD.search(str(error))
+            if told:
+                found[host.index] = json.loads(told.group(1))
+    return found
+
+
+def _severe(component: str, one: str, other: str) -> bool:
+    return component in _NEEDED and _minor(one) != _minor(other)
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])

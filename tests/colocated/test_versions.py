@@ -1,0 +1,115 @@
+"""Hosts whose sidecar has other versions than the kernel: another service, made of another environment."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import cloudpickle
+import pytest
+
+import pathways_jupyter
+from pathways_jupyter.colocated import function, results, run
+from pathways_jupyter.colocated.channel import Answer
+from pathways_jupyter.colocated.errors import CheckError
+from pathways_jupyter.colocated.host import Host
+from pathways_jupyter.colocated.versions import here
+from pathways_jupyter.local import cluster
+
+INSTANCES = {"tpuv6e:2x2": 2}
+SERVICE = "pathways-cluster"
+SIDECAR = "import sys; from pathways_jupyter.colocated.sidecar import server; sys.exit(server.main([]))"
+CLOUDPICKLE = "3.1.1" if here()["cloudpickle"] != "3.1.1" else "3.1.0"
+JAX = "0.9.2"
+
+
+@pytest.fixture(scope="module")
+def local_cluster(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        # Short: the path of a unix socket has 108 characters at most.
+        patch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path_factory.mktemp("rt")))
+        yield cluster.up(INSTANCES, sidecar=True)
+        cluster.down()
+
+
+def installed(folder, *packages: str) -> str:
+    """A folder with other versions of packages than this environment has."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), *packages]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        pytest.skip(f"pip cannot install {' '.join(packages)} here: {done.stderr.splitlines()[-1]}")
+    return str(folder)
+
+
+def kubectl(local_cluster, *arguments: str, given: str = "") -> str:
+    command = ["kubectl", "--kubeconfig", str(local_cluster.kubeconfig), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, input=given, timeout=60).stdout
+
+
+def deploy(local_cluster, path: str) -> None:
+    """Replaces the service by one whose sidecars find their packages in `path` first."""
+    jobset = json.loads(kubectl(local_cluster, "get", "jobset", SERVICE, "-o", "json"))
+    for job in jobset["spec"]["replicatedJobs"]:
+        for sidecar in job["template"]["spec"]["template"]["spec"].get("initContainers", ()):
+            sidecar["command"] = [sys.executable, "-c", SIDECAR]
+            others = [each for each in sidecar["env"] if each["name"] != "PYTHONPATH"]
+            sidecar["env"] = [*others, {"name": "PYTHONPATH", "value": path}]
+    again = {
+        "apiVersion": jobset["apiVersion"],
+        "kind": "JobSet",
+        "metadata": {key: jobset["metadata"][key] for key in ("name", "namespace", "labels")},
+        "spec": jobset["spec"],
+    }
+    pods = kubectl(local_cluster, "get", "pods", "-o", "name").split()
+    kubectl(local_cluster, "delete", "jobset", SERVICE)
+    kubectl(local_cluster, "wait", "--for=delete", "--timeout=60s", *pods)
+    kubectl(local_cluster, "create", "-f", "-", given=json.dumps(again))
+
+
+@pytest.fixture
+def connected(local_cluster, request, tmp_path):
+    """A connection to a service whose sidecars have the packages that the test asks for."""
+    deploy(local_cluster, installed(tmp_path, *request.param))
+    with pathways_jupyter.connect(local=True, expected_tpu_instances=INSTANCES) as session:
+        yield session
+
+
+@pytest.mark.parametrize("connected", [[f"cloudpickle=={CLOUDPICKLE}"]], indirect=True)
+def test_versions_that_get_along_are_told_once_component_by_component(connected) -> None:
+    told: list[str] = []
+    for _ in range(2):
+        result = run.run_cell("import cloudpickle\ncloudpickle.__version__", warn=told.append)
+        assert result.values == dict.fromkeys(range(2), CLOUDPICKLE)
+    run.run_cell("1", once=True, warn=told.append)
+    assert told == [f"Versions differ: cloudpickle {CLOUDPICKLE} on hosts 0, 1, {here()['cloudpickle']} here."]
+
+
+@pytest.mark.parametrize("connected", [[f"jax=={JAX}", f"jaxlib=={JAX}"]], indirect=True)
+def test_a_jax_that_cannot_read_requests_is_told_component_by_component_before_anything_runs(connected) -> None:
+    message = (
+        rf"jax {JAX} on hosts 0, 1, {here()['jax']} here; jaxlib {JAX} on hosts 0, 1, {here()['jaxlib']} here\."
+        r" Nothing was run\."
+    )
+    with pytest.raises(CheckError, match=message) as caught:
+        run.run_cell("1")
+    assert f"jax=={JAX}" in caught.value.hint
+    assert "pathways-jupyter sidecar build" in caught.value.hint
+    with pytest.raises(CheckError, match=message):
+        function(lambda: 1)()
+    with pytest.raises(CheckError, match=message):
+        run.who()
+
+
+def answer(value: object, python: str) -> Answer:
+    """A host's answer whose last expression has this value, pickled by this version of Python."""
+    shown = {"pickle": 0, "shown": False, "python": python}
+    transcript = {"items": [], "size": 0, "file": "", "tail": ""}
+    head = {"transcript": transcript, "displays": 1, "value": shown, "error": None, "boot": ""}
+    return Answer(Host(0, 0, 0, (), ()), head, [cloudpickle.dumps(value)])
+
+
+def test_a_function_of_another_python_is_not_unpickled_here() -> None:
+    assert results.read(answer(lambda: 1, "3.8.1")).value is None
+    assert results.read(answer({"a": 1}, "3.8.1")).value == {"a": 1}
+    assert results.read(answer(lambda: 1, here()["python"])).value() == 1
