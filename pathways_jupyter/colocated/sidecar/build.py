@@ -50,7 +50,8 @@ class Plan:
       files: What is written there, by name.
       locked: Exact versions that are installed.
       commands: What builds, and pushes, the image.
-      runner: ``docker`` or ``podman``; empty where there is neither.
+      runner: ``docker`` or ``podman``; empty where neither works.
+      problem: Why neither does, in one line.
     """
 
     image: str
@@ -60,6 +61,7 @@ class Plan:
     locked: tuple[str, ...]
     commands: tuple[tuple[str, ...], ...]
     runner: str
+    problem: str = ""
 
     def how(self) -> list[str]:
         """The commands as one would type them."""
@@ -107,7 +109,7 @@ def plan(
     locked = resolve.lock(wanted, needed, versions["python"])
     tag = f"{time.strftime('%Y%m%d')}-python_{versions['python']}-jax_{jax}"
     image = f"{push.rstrip('/')}/{_NAME}:{tag}" if push else f"{_NAME}:{tag}"
-    runner = next((name for name in RUNNERS if shutil.which(name)), "")
+    runner, problem = _runner()
     program = runner or RUNNERS[0]
     commands: list[tuple[str, ...]] = [(program, "build", "--platform", "linux/amd64", "--tag", image, str(folder))]
     if push:
@@ -117,7 +119,7 @@ def plan(
         "requirements.txt": "".join(f"{line}\n" for line in wanted),
         "requirements.lock": "".join(f"{line}\n" for line in locked),
     }
-    return Plan(image, base, folder, files, tuple(locked), tuple(commands), runner)
+    return Plan(image, base, folder, files, tuple(locked), tuple(commands), runner, problem)
 
 
 def write(planned: Plan) -> list[Path]:
@@ -135,12 +137,12 @@ def build(planned: Plan) -> None:
     """Builds the image, and pushes it if that was asked for; what the program says goes to this process's output.
 
     Raises:
-      PathwaysError: There is no program that builds images, or it failed.
+      PathwaysError: There is no program that builds images here, or it failed.
     """
     if not planned.runner:
         raise PathwaysError(
-            "Neither docker nor podman is installed here.",
-            hint=f"On a machine that has one, with the folder {planned.folder}: {' && '.join(planned.how())}",
+            f"The image was not built: {planned.problem}",
+            hint=f"Copy the folder {planned.folder} to a machine that can, and run: {' && '.join(planned.how())}",
         )
     for command in planned.commands:
         done = subprocess.run(command, check=False)
@@ -149,6 +151,20 @@ def build(planned: Plan) -> None:
                 f"{command[0]} {command[1]} failed with exit code {done.returncode}.",
                 hint=f"Its own output above says why. To try again: {shlex.join(command)}",
             )
+
+
+def _runner() -> tuple[str, str]:
+    """The program that builds images here; or none, and why."""
+    problems = []
+    for name in RUNNERS:
+        if shutil.which(name):
+            # The client alone can do nothing: docker builds in a daemon, on some machines podman in a virtual one.
+            asked = subprocess.run([name, "info"], capture_output=True, text=True, check=False)
+            if asked.returncode == 0:
+                return name, ""
+            said = asked.stderr.strip().splitlines() or [f"exit code {asked.returncode}"]
+            problems.append(f"{name} is installed here, but does not work: {said[-1].removeprefix('ERROR: ')}")
+    return "", " ".join(problems) or "neither docker nor podman is installed here."
 
 
 def _released(jax: str) -> str:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
-import dataclasses
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -69,10 +72,44 @@ def test_a_base_image_of_another_jax_is_refused(wanted) -> None:
         build.plan(wanted, "0.10.0", base="example.dev/sidecar:2026-python_3.12-jax_0.9.1")
 
 
-def test_without_docker_and_podman_it_says_how(planned) -> None:
-    with pytest.raises(PathwaysError, match="Neither docker nor podman") as caught:
-        build.build(dataclasses.replace(planned, runner=""))
-    assert "docker build" in caught.value.hint
+def build_on(path: str, wanted, folder) -> subprocess.CompletedProcess[str]:
+    """Runs the command with these directories to find programs in."""
+    command = [sys.executable, "-m", "pathways_jupyter", "sidecar", "build", "--jax-version", "0.10.0"]
+    return subprocess.run(
+        [*command, "--requirements", str(wanted), "--folder", str(folder)],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def assert_says_how_elsewhere(done: subprocess.CompletedProcess[str], folder, why: str) -> None:
+    """It ended with one line that says why, and one that says how to build on another machine."""
+    assert done.returncode == 1
+    assert done.stdout == ""
+    error, hint = done.stderr.splitlines()
+    assert re.match(rf"Error: The image was not built: {why}", error)
+    assert re.search(rf"docker build --platform linux/amd64 --tag pathways-sidecar:\S+ {folder}$", hint)
+    assert (folder / "Dockerfile").exists()
+
+
+def test_without_docker_and_podman_it_says_how(wanted, tmp_path) -> None:
+    done = build_on(str(tmp_path), wanted, tmp_path / "image")
+    assert_says_how_elsewhere(done, tmp_path / "image", "neither docker nor podman is installed here")
+
+
+def test_docker_without_its_daemon_is_named_and_it_says_how(wanted, tmp_path) -> None:
+    docker = shutil.which("docker")
+    if docker is None:
+        pytest.skip("needs the docker client")
+    if subprocess.run([docker, "info"], capture_output=True, check=False).returncode == 0:
+        pytest.skip("needs a machine where docker's daemon does not run")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "docker").symlink_to(docker)
+    done = build_on(str(tmp_path / "bin"), wanted, tmp_path / "image")
+    assert_says_how_elsewhere(done, tmp_path / "image", "docker is installed here, but does not work: .*daemon")
 
 
 def test_the_program_that_builds_is_run_with_the_context(wanted, tmp_path, monkeypatch) -> None:
@@ -84,7 +121,7 @@ def test_the_program_that_builds_is_run_with_the_context(wanted, tmp_path, monke
     monkeypatch.setenv("PATH", str(programs))
     planned = build.plan(wanted, "0.10.0", push="example.dev/images", folder=tmp_path / "image")
     build.build(planned)
-    first, second = (tmp_path / "ran").read_text().splitlines()
+    _, first, second = (tmp_path / "ran").read_text().splitlines()
     assert first.endswith(f"--tag {planned.image} {planned.folder}")
     assert second == f"push {planned.image}"
 
