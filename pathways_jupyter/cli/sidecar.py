@@ -75,7 +75,8 @@ def build(
         return
     click.echo(f"{'Would build' if dry_run else 'Built'} {planned.image}")
     click.echo(f"  on {planned.base}")
-    click.echo(f"  with {len(planned.locked)} package{'' if len(planned.locked) == 1 else 's'}, locked in {folder / 'requirements.lock'}")
+    packages = "1 package" if len(planned.locked) == 1 else f"{len(planned.locked)} packages"
+    click.echo(f"  with {packages}, locked in {folder / 'requirements.lock'}")
     if dry_run:
         click.echo("  by running:" if planned.runner else "  on a machine with docker or podman, by running:")
         for command in planned.how():
