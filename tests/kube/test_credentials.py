@@ -1,11 +1,11 @@
 import asyncio
 import base64
-import json
 import os
 import stat
 import sys
 import time
 
+import kubeconfigs
 import pytest
 
 from pathways_jupyter.errors import ClusterError, ConfigError
@@ -150,18 +150,7 @@ def test_timestamps_with_and_without_fractions_are_read():
 
 
 def kubeconfig(directory, user, cluster=None):
-    path = directory / "config"
-    path.write_text(
-        json.dumps(
-            {
-                "current-context": "x",
-                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-                "clusters": [{"name": "c", "cluster": {"server": "https://x.example/", **(cluster or {})}}],
-                "users": [{"name": "u", "user": user}],
-            }
-        )
-    )
-    return str(path)
+    return kubeconfigs.write(directory / "config", {"server": "https://x.example/", **(cluster or {})}, user)
 
 
 async def test_kinds_of_users_become_their_authorization(tmp_path):

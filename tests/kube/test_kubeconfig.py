@@ -1,7 +1,7 @@
-import json
 import os
 from pathlib import Path
 
+import kubeconfigs
 import pytest
 
 from pathways_jupyter.errors import ConfigError
@@ -67,16 +67,7 @@ def test_without_a_setting_the_file_in_the_home_directory_is_read(tmp_path):
 
 def test_a_kubeconfig_written_as_json_is_read_too(tmp_path):
     path = tmp_path / "config"
-    path.write_text(
-        json.dumps(
-            {
-                "current-context": "x",
-                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-                "clusters": [{"name": "c", "cluster": {"server": "https://x"}}],
-                "users": [{"name": "u", "user": {"token": "t"}}],
-            }
-        )
-    )
+    kubeconfigs.write(path, {"server": "https://x"}, {"token": "t"})
     assert kubeconfig.read((path,)).context().user["token"] == "t"
 
 

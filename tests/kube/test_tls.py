@@ -11,6 +11,7 @@ import stat
 import sys
 import time
 
+import kubeconfigs
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -90,19 +91,9 @@ async def server(authority, directory):
 
 
 def load(directory, url, authority, user):
-    path = directory / "config"
     data = base64.b64encode(authority.pem).decode()
-    path.write_text(
-        json.dumps(
-            {
-                "current-context": "x",
-                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-                "clusters": [{"name": "c", "cluster": {"server": url, "certificate-authority-data": data}}],
-                "users": [{"name": "u", "user": user}],
-            }
-        )
-    )
-    return Client(auth.load(str(path)))
+    cluster = {"server": url, "certificate-authority-data": data}
+    return Client(auth.load(kubeconfigs.write(directory / "config", cluster, user)))
 
 
 @pytest.mark.parametrize("inline", [True, False])
@@ -157,18 +148,7 @@ async def test_an_older_kind_of_login_goes_through_the_kubernetes_package(tmp_pa
     token = ".".join([*claims, "signature"])
     path = tmp_path / "config"
     provider = {"name": "oidc", "config": {"id-token": token, "idp-issuer-url": "https://issuer.example"}}
-    path.write_text(
-        json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": "x",
-                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-                "clusters": [{"name": "c", "cluster": {"server": "https://x.example"}}],
-                "users": [{"name": "u", "user": {"auth-provider": provider}}],
-            }
-        )
-    )
+    kubeconfigs.write(path, {"server": "https://x.example"}, {"auth-provider": provider})
     before = path.read_bytes()
     cluster = await asyncio.to_thread(auth.load, str(path))
     assert await cluster.credentials.authorization() == f"Bearer {token}"

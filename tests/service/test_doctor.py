@@ -72,7 +72,7 @@ async def test_no_kubeconfig_is_the_only_finding(bench, tmp_path, monkeypatch):
 
 
 async def test_an_unreachable_cluster_ends_the_checks(bench):
-    config = ConnectConfig(kubeconfig=bench.kubeconfig(server="https://127.0.0.1:1", name="away"))
+    config = ConnectConfig(kubeconfig=bench.kubeconfig(cluster={"server": "https://127.0.0.1:1"}, name="away"))
     found = await examine(bench, config=config)
     assert list(found) == ["cluster", "reachable"]
     assert found["reachable"].level is Level.FAIL

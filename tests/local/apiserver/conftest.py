@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
+import kubeconfigs
 import pytest
-import yaml
 
 from pathways_jupyter.local.apiserver.app import ApiServer
 from pathways_jupyter.local.apiserver.resources import PODS
@@ -191,7 +191,8 @@ async def make_bench(directory: Path) -> AsyncIterator[Bench]:
     await server.start()
     token = server.add_token("admin")
     kubeconfig = directory / "kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(kubeconfig_for(server, token)))
+    entry = {"server": server.url, "certificate-authority": str(server.ca)}
+    kubeconfigs.write(kubeconfig, entry, {"token": token}, namespace="default")
     kubeconfig.chmod(0o600)
     connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=server.ca))
     async with aiohttp.ClientSession(connector=connector) as http:
@@ -204,17 +205,6 @@ async def make_bench(directory: Path) -> AsyncIterator[Bench]:
             for process in runtime.processes:
                 process.kill()
                 await process.wait()
-
-
-def kubeconfig_for(server: ApiServer, token: str):
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": server.url, "certificate-authority": str(server.ca)}}],
-        "users": [{"name": "u", "user": {"token": token}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "default"}}],
-        "current-context": "x",
-    }
 
 
 @pytest.fixture

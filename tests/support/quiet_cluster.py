@@ -1,0 +1,94 @@
+"""A real API server over a real kubelet; no controllers, so that objects stay as tests make them."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import kubeconfigs
+
+from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.local.apiserver.app import ApiServer
+from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.kubelet import Kubelet
+from pathways_jupyter.local.network import Network
+from pathways_jupyter.local.recorder import Recorder
+from pathways_jupyter.local.spawner import Spawner
+
+DEADLINE = 60.0
+
+
+class QuietCluster:
+    """One cluster, in this process."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.network = Network(directory)
+        self.cold, self.warm = Spawner(log=directory / "cold.log"), Spawner(log=directory / "warm.log")
+        self.store = Store(directory / "store")
+        self.kubelet = Kubelet(directory, network=self.network, cold=self.cold, warm=self.warm, secret="s3cret")
+        self.server = ApiServer(self.store, self.kubelet, directory=directory)
+        self._clients: list[Client] = []
+
+    async def start(self) -> None:
+        self.cold.start()
+        self.kubelet.attach(self.store, Recorder(self.store))
+        await self.server.start()
+
+    async def stop(self) -> None:
+        for client in self._clients:
+            client.close()
+        await self.server.stop()
+        await asyncio.wait_for(self.kubelet.close(), DEADLINE)
+        await asyncio.wait_for(self.cold.close(), DEADLINE)
+        self.network.close()
+
+    async def restart(self, between: Callable[[], None] = lambda: None) -> None:
+        """Drops every connection, and comes back on the same port with the same objects."""
+        await self.server.stop()
+        between()
+        await self.server.start()
+
+    def kubeconfig(self, *, rules=None, user: dict | None = None, cluster: dict | None = None, name: str = "x") -> str:
+        """A kubeconfig for this server; `user` replaces the token."""
+        token = {"token": self.server.add_token(name, rules)}
+        entry = {"server": self.server.url, "certificate-authority": str(self.server.ca), **(cluster or {})}
+        path = self.directory / f"kubeconfig-{name}"
+        return kubeconfigs.write(path, entry, token if user is None else user, name=name)
+
+    def client(self, *, patience: float = 15.0, **options) -> Client:
+        client = Client(auth.load(self.kubeconfig(**options)), patience=patience)
+        self._clients.append(client)
+        return client
+
+    def of(self, resource: objects.Resource):
+        """The server's own name for a resource."""
+        return self.store.resources.of_kind(resource.api_version, resource.kind)
+
+    async def pod(self, client: Client, name: str, *command: str, **spec) -> dict:
+        """Runs a command in a pod, and returns the pod once its container runs."""
+        metadata = {"name": name, "labels": spec.pop("labels", {})}
+        return await self.running(client, {"metadata": metadata}, *command, **spec)
+
+    async def running(self, client: Client, manifest: dict, *command: str, **spec) -> dict:
+        """Runs a command in the container of `manifest`, and returns the pod once it has started."""
+        given = manifest.get("spec", {})
+        (container,) = given.get("containers", [{"name": "main"}])
+        container = {**container, "image": "python:3", "command": list(command)}
+        fixed = {"containers": [container], "nodeName": "n0", "restartPolicy": "Never"}
+        body = {"apiVersion": "v1", "kind": "Pod", **manifest, "spec": {**given, **fixed, **spec}}
+        name = (await objects.create(client, objects.PODS, body, namespace="default"))["metadata"]["name"]
+        return await self.until(client, name, lambda pod: pod and pod["status"].get("phase") not in {None, "Pending"})
+
+    async def until(self, client: Client, name: str, condition, resource=objects.PODS):
+        """Waits until an object (None while there is none) fulfils a condition."""
+        watch = self.store.watch(self.of(resource))
+        found = await objects.find(client, resource, name, namespace="default")
+        try:
+            async with asyncio.timeout(DEADLINE):
+                while not condition(found):
+                    await watch.batch()
+                    found = await objects.find(client, resource, name, namespace="default")
+        finally:
+            watch.close()
+        return found
