@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from pathways_jupyter import tpu
+from pathways_jupyter.local.apiserver.discovery import VERSION
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import NODES, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
@@ -190,8 +191,8 @@ def _node(name: str, pool: str, marks: Mapping[str, str], chips: Mapping[str, st
                 "operatingSystem": system,
                 "osImage": platform.platform(terse=True),
                 "kernelVersion": platform.release(),
-                "kubeletVersion": "v1.32.0-local",
-                "kubeProxyVersion": "v1.32.0-local",
+                "kubeletVersion": VERSION["gitVersion"],
+                "kubeProxyVersion": VERSION["gitVersion"],
                 "containerRuntimeVersion": "processes://1",
                 "machineID": name,
                 "systemUUID": name,
