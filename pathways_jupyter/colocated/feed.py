@@ -54,7 +54,7 @@ class Batches(Iterator[Any]):
             "limit": run.LIMIT,
             "live": True,
         }
-        answers = run.ask(placement.Prepared(self._way, (), {}), head, [data], None)
+        answers = run.ask(placement.Prepared(self._way), head, [data], None)
         finish(self._key, answers, quiet=False)
         self._tree = _tree(answers)
         self._targets = _targets(answers, on_cpus)

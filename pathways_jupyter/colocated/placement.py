@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.colocated.channel import Channel, channel
@@ -39,18 +39,20 @@ class Prepared:
       inputs: The arrays on CPU devices.
       wrapped: What those are that had to be wrapped, by place: JAX takes only arrays that are on all of a program's
         devices.
+      free: The places of those that were committed to no device, and are not there either.
     """
 
     way: Channel
-    inputs: tuple[jax.Array, ...]
-    wrapped: dict[str, str]
+    inputs: tuple[jax.Array, ...] = ()
+    wrapped: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    free: tuple[int, ...] = ()
 
 
 def prepare(arrays: Mapping[str, jax.Array], chosen: Sequence[Host]) -> Prepared:
     """Moves `arrays` to the CPU devices of `chosen`.
 
     Args:
-      arrays: By name; what is committed to no device is replicated.
+      arrays: By name; of what is committed to no device every host gets a copy of its own.
       chosen: The hosts of the call.
 
     Raises:
@@ -75,10 +77,10 @@ def prepare(arrays: Mapping[str, jax.Array], chosen: Sequence[Host]) -> Prepared
     for place, (name, array) in enumerate(arrays.items()):
         here = moved[name] if name in moved else jax.device_put(array, way.everywhere)
         if here.sharding.device_set != set(way.devices):
-            wrapped[str(place)] = _described(here)
-            here = _wrap(here, way)
+            here, wrapped[str(place)] = _wrap(here, way)
         inputs.append(here)
-    return Prepared(way, tuple(inputs), wrapped)
+    free = tuple(place for place, name in enumerate(arrays) if name not in moved)
+    return Prepared(way, tuple(inputs), wrapped, free)
 
 
 def _devices(moved: Sequence[jax.Array], chosen: Sequence[Host]) -> Collection[jax.Device]:
@@ -93,23 +95,33 @@ def _devices(moved: Sequence[jax.Array], chosen: Sequence[Host]) -> Collection[j
     return [cpu for host in chosen for cpu in host.cpus]
 
 
-def _wrap(array: jax.Array, way: Channel) -> jax.Array:
-    """An array on all devices of `way` that holds the shards of `array` where it has some, and zeros elsewhere."""
+def _wrap(array: jax.Array, way: Channel) -> tuple[jax.Array, dict[str, str]]:
+    """An array on all devices of `way` that holds the shards of `array` where it has some, and zeros elsewhere.
+
+    Returns:
+      That array, and what `array` was: its spec, and of PRNG keys, which travel as numbers, the implementation.
+    """
     import jax
     import numpy as np
 
-    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended) or isinstance(array.dtype, np.dtypes.StringDType):
-        raise CheckError(
-            f"An array of {array.dtype} has to lie on the same devices as the other arrays.",
-            hint="Move it first with jax.device_put.",
-        )
-    shards = {shard.device: shard.data[None] for shard in array.addressable_shards}
+    implementation = ""
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        implementation = str(jax.random.key_impl(array))
+        array = jax.random.key_data(array)
+    if isinstance(array.dtype, np.dtypes.StringDType):
+        # Nothing computes with strings but Python.
+        shards = {
+            each.device: jax.device_put(np.asarray(each.data)[None], each.device) for each in array.addressable_shards
+        }
+    else:
+        shards = {each.device: each.data[None] for each in array.addressable_shards}
     shape = next(iter(shards.values())).shape
     rows = [
         shards[device] if device in shards else jax.device_put(np.zeros(shape, array.dtype), device)
         for device in way.devices
     ]
-    return jax.make_array_from_single_device_arrays((len(rows), *shape[1:]), way.by_device, rows)
+    wrapped = jax.make_array_from_single_device_arrays((len(rows), *shape[1:]), way.by_device, rows)
+    return wrapped, {"spec": _described(array), "keys": implementation}
 
 
 def _described(array: jax.Array) -> str:
@@ -193,8 +205,18 @@ def _joined(spec: Mapping[str, Any], chosen: Sequence[Host]) -> Any:
     sharding = jax.sharding.NamedSharding(
         jax.sharding.Mesh(np.array(devices), ("hosts",)), jax.sharding.PartitionSpec("hosts")
     )
-    dtype = jax.dtypes.canonicalize_dtype(np.dtype(spec["dtype"]))
-    return jax.ShapeDtypeStruct((rows * len(chosen), *rest), dtype, sharding=sharding)
+    return jax.ShapeDtypeStruct((rows * len(chosen), *rest), _dtype(spec), sharding=sharding)
+
+
+def _dtype(spec: Mapping[str, Any]) -> Any:
+    import jax
+    import numpy as np
+
+    if spec["keys"]:
+        return jax.eval_shape(lambda: jax.random.key(0, impl=spec["keys"])).dtype
+    if spec["dtype"] == "string":
+        return np.dtypes.StringDType()
+    return jax.dtypes.canonicalize_dtype(np.dtype(spec["dtype"]))
 
 
 def _spec(spec: Mapping[str, Any]) -> Any:

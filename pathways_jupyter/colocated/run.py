@@ -165,6 +165,7 @@ def ask(
     way = prepared.way
     head["session"] = MEMORY.session
     head["wrapped"] = prepared.wrapped
+    head["free"] = prepared.free
     head["released"] = MEMORY.take_released()
     following = follow(head["call"], way.hosts) if follow else None
 

@@ -110,6 +110,80 @@ import jax, numpy as np
     assert values(source, inputs=inputs) == dict.fromkeys(range(4), expected)
 
 
+def test_what_lies_on_no_device_is_each_hosts_own_and_can_be_computed_with(x) -> None:
+    inputs = {"x": x, "scale": jax.numpy.float32(3), "key": jax.random.key(7)}
+    source = """
+import jax
+shards = [(shard.data * scale).tolist() for shard in x.addressable_shards]
+drawn = jax.random.uniform(key, (2,)).tolist()
+(shards, drawn)
+"""
+    found = values(source, inputs=inputs)
+    drawn = jax.random.uniform(jax.random.key(7), (2,)).tolist()
+    for host in range(4):
+        assert found[host] == ([[row] for row in (3 * np.asarray(x)).tolist()[4 * host : 4 * host + 4]], drawn)
+
+
+def test_keys_and_strings_may_lie_on_other_devices_than_the_other_inputs(x, mesh, cpu_mesh) -> None:
+    words = np.array([["a", "bb"], ["", "ü"]], np.dtypes.StringDType())
+    inputs = {
+        "x": x,
+        "key": jax.device_put(jax.random.key(5), mesh.devices[4]),
+        "keys": jax.device_put(jax.random.split(jax.random.key(6, impl="rbg"), 8), NamedSharding(half(mesh), P("x"))),
+        "words": jax.device_put(words, cpu_mesh.devices[5]),
+    }
+    source = """
+import jax, numpy as np
+mine = {
+    name: [(shard.data.shape, np.asarray(data(shard.data)).tolist()) for shard in array.addressable_shards]
+    for name, array, data in (
+        ("key", key, jax.random.key_data), ("keys", keys, jax.random.key_data), ("words", words, lambda x: x)
+    )
+}
+mine
+"""
+    result = run.run_cell(source, inputs=inputs, outputs=["key", "keys", "words"])
+    assert result.error() is None
+    numbers = {name: np.asarray(jax.random.key_data(inputs[name])).tolist() for name in ("key", "keys")}
+    for host, found in result.values.items():
+        assert found["key"] == ([((), numbers["key"])] if host == 1 else [])
+        assert found["words"] == ([((2, 2), words.tolist())] if host == 1 else [])
+        assert found["keys"] == [((1,), [row]) for row in numbers["keys"][4 * host : 4 * host + 4]]
+    for name, array in result.arrays.items():
+        assert array.dtype == inputs[name].dtype
+        assert array.sharding == inputs[name].sharding
+        assert array.shape == inputs[name].shape
+    assert np.asarray(jax.random.key_data(result.arrays["keys"])).tolist() == numbers["keys"]
+    assert np.asarray(result.arrays["words"]).tolist() == words.tolist()
+
+
+def half(mesh):
+    return jax.sharding.Mesh(mesh.devices[:8], ("x",))
+
+
+def test_keys_and_strings_that_a_host_makes_come_back() -> None:
+    source = """
+import jax, numpy as np
+mine = jax.random.fold_in(jax.random.key(1), jax.process_index())
+words = np.array(["host", str(jax.process_index())])
+"""
+    arrays = run.run_cell(source, outputs=["mine", "words"]).arrays
+    expected = [jax.random.key_data(jax.random.fold_in(jax.random.key(1), host)).tolist() for host in range(4)]
+    assert jax.random.key_data(arrays["mine"]).tolist() == expected
+    assert np.asarray(arrays["words"]).tolist() == ["host", "0", "host", "1", "host", "2", "host", "3"]
+
+
+def test_computing_with_an_array_of_several_hosts_says_how_to_get_at_its_part(x) -> None:
+    error = run.run_cell("x + 1", inputs={"x": x}).error()
+    assert "array.addressable_shards" in error.remote_traceback()
+
+
+@pytest.mark.parametrize("kind", ["'datetime64[s]'", "object"])
+def test_an_output_of_a_kind_that_jax_does_not_have_is_named(kind) -> None:
+    error = run.run_cell(f"import numpy as np\nz = np.array([None], {kind})", outputs=["z"]).error()
+    assert "z is an array of" in str(error)
+
+
 def test_a_cell_runs_where_its_input_is(connection) -> None:
     x = jax.device_put(np.arange(3), connection.slices[1][0])
     assert list(values("x.tolist()", inputs={"x": x})) == [2]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -20,21 +21,33 @@ _lock = threading.Lock()
 _stash: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
 
-def keep(call: str, values: dict[str, Any], mesh: jax.sharding.Mesh) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class _Part:
+    """What this host has for itself: a part of a global array."""
+
+    data: Any
+
+
+def keep(
+    call: str, values: dict[str, Any], mesh: jax.sharding.Mesh, given: tuple[jax.Array, ...] = ()
+) -> list[dict[str, Any]]:
     """Keeps `values` until they are fetched; returns what each is, as JSON values.
 
     Args:
       call: The key to fetch them by.
       values: The values by name.
       mesh: The devices of the call.
+      given: The call's inputs: those that lie on devices are global, also where one host has all of such an array.
 
     Raises:
       TypeError: A value is not an array, or its sharding cannot be described.
     """
+    global_ = {id(array) for array in given if array.committed}
     specs = []
     kept: dict[str, Any] = {}
     for name, value in values.items():
-        spec, kept[name] = _local(name, value) if _is_local(value, mesh) else _global(name, value)
+        local = id(value) not in global_ and _is_local(value, mesh)
+        spec, kept[name] = _local(name, value) if local else _global(name, value)
         specs.append({"name": name, **spec})
     with _lock:
         _stash[call] = kept
@@ -50,20 +63,37 @@ def take(call: str, names: list[str], shardings: list[tuple[tuple[int, ...], Any
         if not _stash[call]:
             del _stash[call]
     return [
-        array if isinstance(array, jax.Array) else assemble(array, shape, sharding)
+        assemble(array.data, shape, sharding) if isinstance(array, _Part) else array
         for array, (shape, sharding) in zip(kept, shardings, strict=True)
     ]
 
 
-def unwrap(row: jax.Array, described: str) -> jax.Array:
+def unwrap(row: jax.Array, described: dict[str, str]) -> jax.Array:
     """An array that is not on all devices of the call, from the rows in which it travelled (see `placement.wrap`)."""
-    spec = serialization._deserialize(base64.b64decode(described))
+    spec = serialization._deserialize(base64.b64decode(described["spec"]))
     by_device = {shard.device: shard.data for shard in row.addressable_shards}
-    shards = [by_device[device][0] for device in spec.sharding.addressable_devices_indices_map(spec.shape)]
-    return jax.make_array_from_single_device_arrays(spec.shape, spec.sharding, shards, dtype=spec.dtype)
+    places = spec.sharding.addressable_devices_indices_map(spec.shape)
+    if isinstance(spec.dtype, np.dtypes.StringDType):
+        shards = [jax.device_put(np.asarray(by_device[device])[0], device) for device in places]
+    else:
+        shards = [by_device[device][0] for device in places]
+    array = jax.make_array_from_single_device_arrays(spec.shape, spec.sharding, shards, dtype=spec.dtype)
+    return jax.random.wrap_key_data(array, impl=described["keys"]) if described["keys"] else array
 
 
-def assemble(local: np.ndarray, shape: tuple[int, ...], sharding: Any) -> jax.Array:
+def free(array: jax.Array) -> jax.Array:
+    """This host's own copy of a replicated array, committed to no device: it can be computed with beside any shard."""
+    copy = array.addressable_shards[0].data
+    if jax.dtypes.issubdtype(copy.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(free(jax.random.key_data(copy)), impl=str(jax.random.key_impl(copy)))
+    if isinstance(copy.dtype, np.dtypes.StringDType):
+        return copy
+    # Without this JAX would narrow 64-bit data of a notebook that works with 64 bits.
+    with jax.enable_x64(True):
+        return jax.device_put(np.asarray(copy))
+
+
+def assemble(local: Any, shape: tuple[int, ...], sharding: Any) -> jax.Array:
     """A global array whose shards on this host, in order along the first axis, make up `local`."""
     indices = sharding.addressable_devices_indices_map(shape)
     first = min((index[0].start or 0 for index in indices.values() if index), default=0)
@@ -91,16 +121,21 @@ def _is_local(value: Any, mesh: jax.sharding.Mesh) -> bool:
     return value.is_fully_addressable and not everywhere
 
 
-def _local(name: str, value: Any) -> tuple[dict[str, Any], Any]:
+def _local(name: str, value: Any) -> tuple[dict[str, Any], _Part]:
+    if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        keys = value.reshape(1) if value.ndim == 0 else value
+        return _described(keys, keys=str(jax.random.key_impl(keys))), _Part(keys)
     array = np.atleast_1d(np.asarray(value))
-    if array.dtype == object:
-        raise TypeError(f"{name} is a NumPy array of Python objects, which cannot travel.")
-    return {
-        "local": True,
-        "shape": list(array.shape),
-        "dtype": str(array.dtype),
-        "sharding": "",
-    }, array
+    if array.dtype.kind == "U":
+        array = array.astype(np.dtypes.StringDType())
+    if array.dtype.kind in "OSmM":
+        raise TypeError(f"{name} is an array of {array.dtype}, which JAX does not have.")
+    return _described(array), _Part(array)
+
+
+def _described(array: Any, *, keys: str = "", sharding: str = "") -> dict[str, Any]:
+    dtype = "string" if isinstance(array.dtype, np.dtypes.StringDType) else str(array.dtype)
+    return {"local": not sharding, "shape": list(array.shape), "dtype": dtype, "keys": keys, "sharding": sharding}
 
 
 def _global(name: str, value: Any) -> tuple[dict[str, Any], Any]:
@@ -110,9 +145,4 @@ def _global(name: str, value: Any) -> tuple[dict[str, Any], Any]:
     if not isinstance(sharding, (jax.sharding.NamedSharding, jax.sharding.SingleDeviceSharding)):
         raise TypeError(f"{name} has a {type(sharding).__name__}; give it a NamedSharding with jax.device_put.")
     described = serialization._serialize(jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=sharding))
-    return {
-        "local": False,
-        "shape": list(value.shape),
-        "dtype": str(value.dtype),
-        "sharding": base64.b64encode(described).decode(),
-    }, value
+    return _described(value, sharding=base64.b64encode(described).decode()), value

@@ -32,7 +32,7 @@ def cell(
             names.update(serialization._deserialize(blobs[0]))
         names.update(zip(head["inputs"], inputs, strict=True))
         value = namespaces.run(session, head["source"], filename)
-        return value, _outputs(head["call"], head["outputs"], names, mesh)
+        return value, _outputs(head["call"], head["outputs"], names, mesh, inputs)
 
     return _run(head, work, filename, show=True)
 
@@ -56,7 +56,7 @@ def function(
         args, kwargs = jax.tree_util.tree_unflatten(tree, leaves)
         found, structure = jax.tree_util.tree_flatten(called(*args, **kwargs))
         kept = {str(place): leaf for place, leaf in enumerate(found) if isinstance(leaf, jax.Array)}
-        specs = arrays.keep(head["call"], kept, mesh) if kept else []
+        specs = arrays.keep(head["call"], kept, mesh, inputs) if kept else []
         plain = [None if isinstance(leaf, jax.Array) else leaf for leaf in found]
         return serialization._serialize((structure, plain)), specs
 
@@ -123,11 +123,13 @@ def _run(
     return answer, [*parts, *blobs]
 
 
-def _outputs(call: str, wanted: list[str], names: dict[str, Any], mesh: Any) -> list[dict[str, Any]]:
+def _outputs(
+    call: str, wanted: list[str], names: dict[str, Any], mesh: Any, inputs: tuple[Any, ...]
+) -> list[dict[str, Any]]:
     absent = [name for name in wanted if name not in names]
     if absent:
         raise NameError(f"--out names {', '.join(absent)}, which this cell did not define.")
-    return arrays.keep(call, {name: names[name] for name in wanted}, mesh) if wanted else []
+    return arrays.keep(call, {name: names[name] for name in wanted}, mesh, inputs) if wanted else []
 
 
 def _value(value: Any, transcript: Transcript, parts: list[bytes]) -> dict[str, Any] | None:

@@ -6,9 +6,17 @@ import os
 import traceback
 from typing import Any
 
+_ELSEWHERE = "Unknown PjRt global device ID"
+_ADVICE = (
+    "An array that lies on other hosts too cannot be computed with here."
+    " This host's part of it is in array.addressable_shards, each shard's data in shard.data."
+)
+
 
 def describe(error: BaseException, filename: str) -> dict[str, Any]:
     """`error` as JSON values; `filename` is the cell's."""
+    if _ELSEWHERE in _message(error):
+        error.add_note(_ADVICE)
     described = traceback.TracebackException.from_exception(error)
     _strip(described, filename)
     at = [frame for frame in described.stack if frame.filename == filename]

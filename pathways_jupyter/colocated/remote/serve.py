@@ -28,11 +28,7 @@ def serve(row_bytes: int, request: jax.Array, *inputs: jax.Array) -> jax.Array:
     """Answers one request; called by JAX on every host of the call."""
     message = _read(request)
     try:
-        wrapped = message[0].get("wrapped", {})
-        inputs = tuple(
-            arrays.unwrap(array, wrapped[str(place)]) if str(place) in wrapped else array
-            for place, array in enumerate(inputs)
-        )
+        inputs = tuple(_input(message[0], place, array) for place, array in enumerate(inputs))
         payload = _answer(message, inputs, request.sharding.mesh)
     except Exception as error:
         payload = codec.encode({"boot": BOOT, "broken": f"{type(error).__name__}: {error}"})
@@ -58,6 +54,12 @@ def feed(row_bytes: int, targets: list[Any], request: jax.Array) -> list[jax.Arr
     head, _ = _read(request)
     state, batch = feeds.step(objects.get(head["object"]), targets)
     return [_rows(codec.encode({"boot": BOOT, **state}), head, row_bytes, request.sharding.mesh), *batch]
+
+
+def _input(head: dict[str, Any], place: int, array: jax.Array) -> jax.Array:
+    if str(place) in head["wrapped"]:
+        return arrays.unwrap(array, head["wrapped"][str(place)])
+    return arrays.free(array) if place in head["free"] else array
 
 
 def _answer(message: tuple[dict[str, Any], list[bytes]], inputs: tuple[jax.Array, ...], mesh: Any) -> bytes:
