@@ -46,6 +46,8 @@ class _Memory:
         self._facts: dict[Any, Facts] = {}
         self._told: set[Hashable] = set()
         self._released: list[str] = []
+        self._named: dict[int, tuple[str, int]] = {}
+        self._epoch = 0
         self._registered = False
         self._process = uuid.uuid4().hex[:12]
 
@@ -92,6 +94,21 @@ class _Memory:
             self._facts.pop(host.cpus, None)
         return True
 
+    def note_names(self, host: Host, boot: str) -> None:
+        """Takes note that a cell ran in this process of the host's sidecar, and may have left names there."""
+        self._named[host.index] = (boot, self._epoch)
+
+    def names_gone(self, to: Sequence[Host]) -> dict[str, list[int]]:
+        """The known hosts on which earlier cells' names are gone, by what took them; each is told once."""
+        gone: dict[str, list[int]] = {}
+        for host in to:
+            named, known = self._named.get(host.index), self._facts.get(host.cpus)
+            if named and known and named[0] != known.boot:
+                del self._named[host.index]
+                reason = "The sidecar restarted" if named[1] == self._epoch else "The session was reconnected"
+                gone.setdefault(reason, []).append(host.index)
+        return gone
+
     def tell_once(self, what: Hashable) -> bool:
         """Whether `what` was not told yet; from now on it was."""
         with self._lock:
@@ -112,6 +129,7 @@ class _Memory:
     def cache_clear(self) -> None:
         """What JAX calls when it drops its clients."""
         with self._lock:
+            self._epoch += 1
             self._facts.clear()
             self._told.clear()
             self._released.clear()

@@ -78,6 +78,8 @@ def run_cell(
     chosen = choose_for(arrays, slices, indices, once)
     data = checks.pickled(values, names=values) if values else b""
     check(chosen, checks.imported(source), data, warn)
+    for reason, gone in MEMORY.names_gone(chosen).items():
+        warn(f"[{name_hosts(gone)}] {reason}: names of earlier cells are gone.")
     prepared = placement.prepare(arrays, chosen)
     head = {
         "op": "cell",
@@ -92,6 +94,8 @@ def run_cell(
     }
     answers = ask(prepared, head, [data] if values else [], follow)
     result = result_of(call, answers)
+    for each in result.hosts:
+        MEMORY.note_names(each.host, each.boot)
     if outputs and result.error() is None:
         taken = take(chosen, call, answers)
         result = replace(

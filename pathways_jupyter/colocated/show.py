@@ -103,12 +103,13 @@ def output(
       quiet: Leave out what was printed.
       collapse: Show hosts with equal output once.
     """
-    for index in result.restarted:
-        yield Piece("stderr", f"[host {index}] The sidecar restarted: names of earlier cells are gone.\n")
-    for hosts in _alike(result.hosts) if collapse else [[each] for each in result.hosts]:
-        label = name_hosts([each.host.index for each in hosts])
-        skip = _already(hosts[0], (shown or {}).get(hosts[0].host.index, ()))
-        yield from _of_host(label, hosts[0], skip, quiet)
+    if result.restarted:
+        hosts = name_hosts(result.restarted)
+        yield Piece("stderr", f"[{hosts}] The sidecar restarted: names of earlier cells are gone.\n")
+    for alike in _alike(result.hosts) if collapse else [[each] for each in result.hosts]:
+        label = name_hosts([each.host.index for each in alike])
+        skip = _already(alike[0], (shown or {}).get(alike[0].host.index, ()))
+        yield from _of_host(label, alike[0], skip, quiet)
 
 
 def more(result: CallResult) -> list[tuple[int, str]]:

@@ -153,7 +153,18 @@ def test_after_a_loss_a_cell_says_that_the_session_is_lost_and_reconnecting_mend
     assert "The session is lost: Pod" in cell.shown
     assert "%pathways reconnect" in cell.shown
     assert connected.run("%pathways reconnect").status == "ok"
-    assert "[hosts 0, 1] 1" in connected.run("%%colocated\n1").text
+    told = "[hosts 0, 1] The session was reconnected: names of earlier cells are gone."
+    assert connected.run("%%colocated\n1").text.splitlines() == [told, "", "[hosts 0, 1] 1"]
+    assert connected.run("%%colocated\n1").text.splitlines() == ["[hosts 0, 1] 1"]
+
+
+def test_where_no_cell_has_run_reconnecting_takes_no_names(connected) -> None:
+    connected.run("%%colocated --hosts 0\nkept = 1")
+    assert connected.run("%pathways reconnect").status == "ok"
+    cell = connected.run("%%colocated\nkept")
+    assert cell.error == "HostError"
+    assert "[host 0] The session was reconnected: names of earlier cells are gone." in cell.text
+    assert "host 1" not in cell.text
 
 
 def test_the_loss_of_a_slice_ends_no_cell_on_another_slice_and_is_told_at_once(world, connected) -> None:

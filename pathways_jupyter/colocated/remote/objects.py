@@ -20,11 +20,13 @@ def get(key: str) -> Any:
     """The object.
 
     Raises:
-      LookupError: It is not here: the sidecar restarted since it was made.
+      LookupError: It is not here: the sidecar restarted, or the session was reconnected, since it was made.
     """
     with _lock:
         if key not in _objects:
-            raise LookupError("This object is not on this host any more: the sidecar restarted since it was made.")
+            raise LookupError(
+                "This object is not on this host any more: the sidecar restarted, or the session was reconnected."
+            )
         return _objects[key]
 
 
