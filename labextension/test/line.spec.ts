@@ -1,4 +1,4 @@
-import { connectCell, connectLine, IChoice, missing } from '../src/models/line';
+import { connectCell, connectLine, IChoice, missing, suggestion } from '../src/models/line';
 
 const CHOICE: IChoice = {
   local: false,
@@ -46,5 +46,36 @@ describe('missing', () => {
     for (const count of [0, -1, 1.5, NaN]) {
       expect(missing({ ...CHOICE, count })).toBe('count');
     }
+  });
+});
+
+describe('suggestion', () => {
+  const SCOPE = { context: 'gke', namespace: '', kubeconfig: '', gke: '', local: false };
+  const service = (name: string, free: number) => ({
+    id: name,
+    name,
+    namespace: 'default',
+    address: '',
+    version: '',
+    health: 'ready' as const,
+    pod: '',
+    capacity: [{ instance_type: 'tpuv6e:2x2', chips: 4, total: 2, ready: 2, free }]
+  });
+
+  it('takes what is free of the only service without naming it', () => {
+    const choice = suggestion(SCOPE, [service('a', 2)])!;
+    expect(connectLine(choice)).toBe('%pathways connect --context gke --tpu tpuv6e:2x2=2');
+    expect(connectLine(suggestion({ ...SCOPE, context: '', local: true }, [service('a', 1)])!)).toContain('--local');
+  });
+
+  it('names the service that has something free among several', () => {
+    expect(connectLine(suggestion(SCOPE, [service('a', 0), service('b', 1)])!)).toContain('--service b --tpu tpuv6e:2x2=1');
+  });
+
+  it('is silent where nothing is free, or the line could not name the place', () => {
+    expect(suggestion(SCOPE, [service('a', 0)])).toBeNull();
+    expect(suggestion(SCOPE, [])).toBeNull();
+    expect(suggestion({ ...SCOPE, kubeconfig: '/x' }, [service('a', 1)])).toBeNull();
+    expect(suggestion({ ...SCOPE, context: '' }, [service('a', 1)])).toBeNull();
   });
 });

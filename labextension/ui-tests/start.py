@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
+BUILT = HERE.parents[1] / "pathways_jupyter" / "labextension"
 UNREACHABLE = {
     "apiVersion": "v1",
     "kind": "Config",
@@ -30,10 +31,14 @@ def main(port: str, kind: str = "") -> int:
         place = Path(directory)
         for name in ("files", "runtime", "config"):
             (place / name).mkdir(mode=0o700)
+        # What was built here last, and not what was copied when the package was installed.
+        (place / "labextensions").mkdir()
+        (place / "labextensions" / "pathways-jupyter").symlink_to(BUILT)
         (place / "kubeconfig").write_text(json.dumps(UNREACHABLE), encoding="utf-8")
         os.environ |= {
             "JUPYTER_RUNTIME_DIR": str(place / "runtime"),
             "JUPYTER_CONFIG_DIR": str(place / "config"),
+            "JUPYTER_PATH": str(place),
             "KUBECONFIG": str(place / "kubeconfig"),
             "PATHWAYS_UI_PORT": port,
             "PATHWAYS_UI_ROOT": str(place / "files"),

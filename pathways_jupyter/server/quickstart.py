@@ -18,8 +18,8 @@ _CELLS = (
     ("code", "import jax\n\njax.devices()"),
     (
         "code",
-        "import jax.numpy as jnp\nfrom jax.sharding import NamedSharding, PartitionSpec as P\n\n"
-        'mesh = jax.make_mesh((len(jax.devices()),), ("chips",))\n'
+        "import jax.numpy as jnp\nfrom jax.sharding import Mesh, NamedSharding, PartitionSpec as P\n\n"
+        'mesh = Mesh(jax.devices(), ("chips",))\n'
         'x = jax.device_put(jnp.ones((1024, 1024)), NamedSharding(mesh, P("chips")))\n'
         "jax.jit(lambda x: (x @ x.T).sum())(x)",
     ),

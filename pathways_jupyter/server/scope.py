@@ -10,7 +10,8 @@ from typing import Any
 
 from pathways_jupyter import config
 from pathways_jupyter.errors import ConfigError, LocalClusterError
-from pathways_jupyter.kube.auth import Cluster, load
+from pathways_jupyter.kube.auth import contexts, load
+from pathways_jupyter.kube.cluster import Cluster
 from pathways_jupyter.session.registry import SessionRecord
 
 
@@ -86,6 +87,19 @@ async def resolve(scope: Scope) -> Cluster:
     """
     found = await _cluster(scope)
     return replace(found, namespace=scope.namespace) if scope.namespace else found
+
+
+def named(scope: Scope) -> Scope:
+    """The same place as :func:`resolve` would find, by its name where `scope` leaves that open."""
+    if scope.local or scope.context or scope.kubeconfig or scope.gke:
+        return scope
+    try:
+        current = contexts()[1]
+    except ConfigError:
+        current = ""
+    if current:
+        return replace(scope, context=current)
+    return replace(scope, local=True) if embedded_cluster_runs() else scope
 
 
 def embedded_cluster_runs() -> bool:

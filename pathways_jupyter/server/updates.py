@@ -75,6 +75,7 @@ class UpdatesHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):  # type:
             return
         try:
             watch = await self.hub.watch(scope)
+            named = await asyncio.to_thread(scopes.named, scope)
         except PathwaysError as error:
             self._leave()
             self._scope = scope
@@ -87,6 +88,7 @@ class UpdatesHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):  # type:
             return
         self._leave()
         self._watch, self._scope = watch, scope
+        self._send({"type": "named", "scope": scope.to_json(), "named": named.to_json()})
         watch.add(self._tell)
 
     def _leave(self) -> None:

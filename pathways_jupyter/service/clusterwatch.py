@@ -30,7 +30,7 @@ PATHWAYS_JOBS = Resource("pathways-job.pathways.domain", "v1", "pathwaysjobs", "
 RESOURCES = (PODS, JOBS, JOBSETS, PATHWAYS_JOBS)
 
 COLLECT_SECONDS = 0.05
-"""Changes come in bursts: one picture for all of a burst."""
+"""Changes come in bursts: the first of a burst is drawn at once, what follows within this time in one picture."""
 RETRY_SECONDS = 5.0
 """Between attempts to reach a cluster that did not answer, or refused."""
 
@@ -156,23 +156,26 @@ class ClusterWatch:
     async def _draw(self, client: Client) -> None:
         while True:
             await self._dirty.wait()
-            await asyncio.sleep(COLLECT_SECONDS)
             self._dirty.clear()
-            if len(self._synced) < len(RESOURCES):
-                if self._tables is EMPTY and self._synced >= {JOBS, JOBSETS}:
-                    self._tables = self._outline()
-                    self._tell(self._whole())
-                continue
-            before, self._tables = self._tables, self._picture(client)
-            first = not self._ready.is_set() or self._hearing["hearing"] != "live"
-            self._ready.set()
-            if first:
-                self._hear("live", None)
+            self._redraw(client)
+            await asyncio.sleep(COLLECT_SECONDS)
+
+    def _redraw(self, client: Client) -> None:
+        if len(self._synced) < len(RESOURCES):
+            if self._tables is EMPTY and self._synced >= {JOBS, JOBSETS}:
+                self._tables = self._outline()
                 self._tell(self._whole())
-                continue
-            put, drop = difference(before, self._tables)
-            if put or drop:
-                self._tell({"type": "tables", "reset": False, "put": put, "drop": drop})
+            return
+        before, self._tables = self._tables, self._picture(client)
+        first = not self._ready.is_set() or self._hearing["hearing"] != "live"
+        self._ready.set()
+        if first:
+            self._hear("live", None)
+            self._tell(self._whole())
+            return
+        put, drop = difference(before, self._tables)
+        if put or drop:
+            self._tell({"type": "tables", "reset": False, "put": put, "drop": drop})
 
     def _outline(self) -> Tables:
         jobs = list(self._objects[JOBS].values())

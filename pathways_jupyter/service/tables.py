@@ -42,17 +42,22 @@ def tables(
     drawn: Tables = {name: {} for name in EMPTY}
     for info, service in services:
         place = f"{service.namespace}/{service.name}"
-        chips = _chips(service.instance_type)
-        drawn["services"][place] = _service(place, info, service, heads.get(service.name, ""), sum(chips))
-        for each in service.slices:
-            row = _slice(f"{place}/{each.index}", service, each, chips, me)
-            drawn["slices"][row["id"]] = row
+        chips = sum(_chips(service.instance_type))
+        drawn["services"][place] = _service(place, info, service, heads.get(service.name, ""), chips)
+        drawn["slices"] |= {row["id"]: row for row in slice_rows(service, me=me)}
         for holder in service.holders:
             drawn["proxies"][f"{service.namespace}/{holder.job}"] = _proxy(service, holder, me)
     for job in jobs:
         row = _job(job)
         drawn["jobs"][row["id"]] = row
     return drawn
+
+
+def slice_rows(service: Service, *, me: str) -> list[Row]:
+    """The rows of a service's slices; `me` is the user label's value of whoever looks."""
+    place = f"{service.namespace}/{service.name}"
+    chips = _chips(service.instance_type)
+    return [_slice(f"{place}/{each.index}", service, each, chips, me) for each in service.slices]
 
 
 def difference(before: Tables, now: Tables) -> tuple[dict[str, list[Row]], dict[str, list[str]]]:

@@ -10,8 +10,9 @@ from typing import Any
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.events import SessionState
 from pathways_jupyter.render import slices as still
-from pathways_jupyter.service import status
+from pathways_jupyter.service import status, tables
 from pathways_jupyter.service.clusterwatch import ClusterWatch
+from pathways_jupyter.service.naming import current_user, label_value
 from pathways_jupyter.session import reach
 from pathways_jupyter.session.session import Session
 from pathways_jupyter.widgets import picture
@@ -45,7 +46,9 @@ class SliceMap:
             self._services = _fetch(self._session)
         view = still.view(self._services, mine=self._session.id)
         if self._widget is None and picture.can_show_widgets():
-            self._widget = picture.make("slices", [])
+            me = label_value(current_user())
+            known = [row for service in self._services for row in tables.slice_rows(service, me=me)]
+            self._widget = picture.make("slices", known)
             # Daemons both: a kernel never waits for a picture when it ends.
             threading.Thread(target=self._run, name="pathways-slices", daemon=True).start()
             threading.Thread(target=self._wait, name="pathways-slices-end", daemon=True).start()
@@ -81,11 +84,17 @@ class SliceMap:
         cluster = await reach.again(record)
         watch = ClusterWatch(replace(cluster, namespace=record.namespace))
         rows: dict[str, dict[str, Any]] = {}
+        hearing = ""
         service = record.service.partition(":")[0]
 
         def take(message: dict[str, Any]) -> None:
+            nonlocal hearing
             if message["type"] == "hearing":
+                hearing = message["hearing"]
                 self._widget.note = message["problem"]["message"] if message["problem"] else ""
+                return
+            if hearing == "loading":
+                # An outline without holders is less than what is shown already.
                 return
             if message["reset"]:
                 rows.clear()

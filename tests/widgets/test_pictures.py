@@ -47,6 +47,14 @@ def test_a_map_draws_both_slices_as_mine_and_goes_on_while_a_cell_runs(connected
     assert "seen True" in connected.run(f"wait(shown._widget, 'rows', {mine})").text
 
 
+def test_a_map_shows_both_slices_from_the_beginning(connected):
+    shown = connected.run(
+        "shown = get_ipython().run_line_magic('pathways', 'slices'); bundle = shown._repr_mimebundle_()\n"
+        "print([row['holder']['mine'] for row in shown._widget.rows])"
+    )
+    assert "[True, True]" in shown.text
+
+
 def test_a_timeline_tells_what_happens_after_it_was_shown(connected):
     connected.run("shown = get_ipython().run_line_magic('pathways', 'events'); display(shown)")
     connected.run("count = len(shown._widget.rows)")

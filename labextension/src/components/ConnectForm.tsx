@@ -2,7 +2,7 @@
 import * as React from 'react';
 
 import { Api, IContexts, IOffer, Problem } from '../models/api';
-import { connectCell, connectLine, IChoice } from '../models/line';
+import { connectLine, IChoice } from '../models/line';
 import { ITrans } from '../models/trans';
 import { ICapacity, IProblem, IScope } from '../models/wire';
 import { Field, Select } from './Field';
@@ -106,17 +106,8 @@ export function ConnectForm({ api, trans, first, onChange }: IConnectFormProps):
           hint={trans.__('Take fewer, or wait for them.')}
         />
       )}
-      <p className="pw-muted" id="pathways-jupyter-line">
-        {trans.__('This runs in the notebook; you may drag it into a cell:')}
-      </p>
-      <code
-        className="pw-line"
-        draggable
-        aria-labelledby="pathways-jupyter-line"
-        onDragStart={event => event.dataTransfer.setData('text/plain', connectCell(choice))}
-      >
-        {connectLine(choice)}
-      </code>
+      <p className="pw-muted">{trans.__('This runs in the notebook:')}</p>
+      <code className="pw-line">{connectLine(choice)}</code>
     </div>
   );
 }

@@ -1,19 +1,21 @@
 /** The session of the notebook in front. */
 import * as React from 'react';
 
+import { suggestion } from '../models/line';
 import { Model } from '../models/model';
 import { baseName } from '../models/notices';
 import { ITrans } from '../models/trans';
 import { age, instancesWord, stateWord, TONES } from '../models/words';
 import { ISession } from '../models/wire';
 import { IActions } from './actions';
+import { DragLine } from './DragLine';
 import { useModel, useNow } from './hooks';
 import { Notice } from './Notice';
 import { Toned } from './Toned';
 
 export function SessionSection(props: { model: Model; actions: IActions; trans: ITrans }): JSX.Element {
   const { model, actions, trans } = props;
-  useModel(model, 'sessions', 'front');
+  useModel(model, 'sessions', 'front', 'cluster');
   const session = model.session;
   if (session) {
     return <Session session={session} actions={actions} trans={trans} />;
@@ -26,12 +28,16 @@ export function SessionSection(props: { model: Model; actions: IActions; trans: 
       />
     );
   }
+  const choice = model.cluster?.named && suggestion(model.cluster.named, model.cluster.rows('services'));
   return (
-    <Notice
-      title={trans.__('%1 is not connected.', baseName(model.front.path))}
-      hint={trans.__('Connect it to a Pathways service, and its JAX computes on TPUs.')}
-      action={{ label: trans.__('Connect…'), run: () => actions.connect() }}
-    />
+    <>
+      <Notice
+        title={trans.__('%1 is not connected.', baseName(model.front.path))}
+        hint={trans.__('Connect it to a Pathways service, and its JAX computes on TPUs.')}
+        action={{ label: trans.__('Connect…'), run: () => actions.connect() }}
+      />
+      {choice && <DragLine choice={choice} label={trans.__('Or drag this into a cell, and run it:')} />}
+    </>
   );
 }
 

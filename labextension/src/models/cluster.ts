@@ -12,6 +12,8 @@ export class Cluster {
   hearing: Hearing = 'loading';
   problem: IProblem | null = null;
   place = '';
+  /** Where this is, by name: `scope` may leave it to the server. */
+  named: IScope | null = null;
 
   rows<T extends TableName>(table: T): Rows<ITables[T]> {
     let sorted = this._sorted[table] as Rows<ITables[T]> | undefined;

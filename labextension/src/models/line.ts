@@ -1,5 +1,7 @@
 /** The line that connects: what the dialog does is what this line does, so that a notebook stays reproducible. */
 
+import { IScope, IService } from './wire';
+
 /** What a person chose in the dialog. */
 export interface IChoice {
   readonly local: boolean;
@@ -44,6 +46,26 @@ export function missing(choice: IChoice): 'type' | 'count' | '' {
     return 'type';
   }
   return choice.instanceType && !(Number.isInteger(choice.count) && choice.count > 0) ? 'count' : '';
+}
+
+/** What a person most likely wants of a cluster: all that is free of its first service that has some. */
+export function suggestion(scope: IScope, services: readonly IService[]): IChoice | null {
+  const service = services.find(each => each.capacity.some(capacity => capacity.free > 0));
+  const capacity = service?.capacity.find(each => each.free > 0);
+  // Neither a foreign kubeconfig nor a GKE cluster's name is something that the dialog's line can say.
+  if (!service || !capacity || scope.kubeconfig || scope.gke || !(scope.local || scope.context)) {
+    return null;
+  }
+  return {
+    local: scope.local,
+    context: scope.context,
+    namespace: scope.namespace,
+    service: services.length > 1 ? service.name : '',
+    instanceType: capacity.instance_type,
+    count: capacity.free,
+    profile: '',
+    wait: false
+  };
 }
 
 function quoted(value: string): string {

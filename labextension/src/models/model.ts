@@ -122,6 +122,12 @@ export class Model {
           this._changed.emit('cluster');
         }
         break;
+      case 'named':
+        if (this.cluster && sameScope(message.scope, this.cluster.scope)) {
+          this.cluster.named = message.named;
+          this._changed.emit('cluster');
+        }
+        break;
       case 'tables':
         if (this.cluster && sameScope(message.scope, this.cluster.scope)) {
           this.cluster.apply(message);

@@ -165,6 +165,12 @@ export type Message =
       readonly place: string;
     }
   | {
+      /** Which place a scope means that leaves it open. */
+      readonly type: 'named';
+      readonly scope: IScope;
+      readonly named: IScope;
+    }
+  | {
       readonly type: 'tables';
       readonly scope: IScope;
       /** True when everything known before is void. */

@@ -38,7 +38,7 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
       }
     });
     followNotebook(model, notebooks, shell);
-    followNames(model, app.serviceManager.sessions);
+    followNames(model, app.serviceManager.sessions, notebooks);
     void registry?.load(SETTINGS).then(settings => {
       const read = () => {
         wanted = preferences(settings.composite);
@@ -64,13 +64,22 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
   }
 };
 
-/** What the notebooks of all kernels are called now. */
-function followNames(model: Model, running: Session.IManager): void {
+/** What the notebooks of all kernels are called now: those that are open know best. */
+function followNames(model: Model, running: Session.IManager, notebooks: INotebookTracker): void {
   const tell = () => {
-    const named = [...running.running()].filter(each => each.kernel);
-    model.setNotebooks(new Map(named.map(each => [each.kernel!.id, each.path])));
+    const names = new Map<string, string>();
+    for (const each of running.running()) {
+      names.set(each.kernel?.id ?? '', each.path);
+    }
+    notebooks.forEach(panel => names.set(panel.sessionContext.session?.kernel?.id ?? '', panel.context.path));
+    names.delete('');
+    model.setNotebooks(names);
   };
   running.runningChanged.connect(tell);
+  notebooks.widgetAdded.connect((_, panel) => {
+    panel.sessionContext.kernelChanged.connect(tell);
+    panel.context.pathChanged.connect(tell);
+  });
   tell();
 }
 

@@ -22,6 +22,17 @@ export function kubectl(...words: string[]): string {
   return execFileSync('kubectl', ['--kubeconfig', kubeconfig, ...words], { encoding: 'utf-8' });
 }
 
+/** Names of the proxies' Jobs; nothing may be left of a session that ended. */
+export function proxies(): string {
+  return kubectl('get', 'jobs', '-l', 'pathways-jupyter/session', '-o', 'name');
+}
+
+/** Takes a slice down; its JobSet brings it up again. */
+export function killWorker(index: number): void {
+  const pod = kubectl('get', 'pods', '-o', 'name').split('\n').find(name => name.includes(`-worker-${index}-`))!;
+  kubectl('delete', pod, '--wait=false');
+}
+
 export async function openPanel(page: IJupyterLabPageFixture): Promise<Locator> {
   await page.evaluate(() => window.jupyterapp.commands.execute('pathways-jupyter:show-panel'));
   const panel = page.locator('#pathways-jupyter-panel');
@@ -46,6 +57,8 @@ export async function connect(page: IJupyterLabPageFixture, panel: Locator, slic
   await dialog.getByLabel('Number of slices').fill(String(slices));
   await dialog.getByRole('button', { name: 'Connect', exact: true }).click();
   await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected', { timeout: 60_000 });
+  // The proxy is there; JAX follows before the cell ends.
+  await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'idle');
 }
 
 /** Ends every session, so that the next test finds all slices free. */

@@ -1,6 +1,4 @@
-import { connect, disconnectAll, expect, kubectl, openPanel, section, slice, start, test } from './helpers';
-
-test.describe.configure({ mode: 'serial' });
+import { connect, disconnectAll, expect, killWorker, openPanel, proxies, section, slice, start, test } from './helpers';
 
 test('a notebook connects through the dialog, sees a slice go down and heal, and disconnects while a cell runs', async ({ page }) => {
   await page.notebook.createNew();
@@ -25,8 +23,7 @@ test('a notebook connects through the dialog, sees a slice go down and heal, and
     new MutationObserver(look).observe(map, { subtree: true, childList: true, attributes: true });
     look();
   });
-  const worker = kubectl('get', 'pods', '-o', 'name').split('\n').find(name => name.includes('-worker-1-'))!;
-  kubectl('delete', worker, '--wait=false');
+  killWorker(1);
   await expect(section(panel, 'events').locator('[data-kind="slice-down"]').first()).toBeVisible();
   await expect(section(panel, 'events').locator('[data-kind="slice-healed"]').first()).toBeVisible();
   await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
@@ -39,8 +36,7 @@ test('a notebook connects through the dialog, sees a slice go down and heal, and
   await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'busy');
   await disconnectAll(page, panel);
   await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'busy');
-  expect(kubectl('get', 'jobs', '-l', 'pathways-jupyter/session', '-o', 'name')).toBe('');
-  await page.menu.clickMenuItem('Kernel>Interrupt Kernel');
+  expect(proxies()).toBe('');
 });
 
 test('a session outlives a page that is loaded again, and ends with its kernelâ€™s restart', async ({ page }) => {
@@ -55,7 +51,7 @@ test('a session outlives a page that is loaded again, and ends with its kernelâ€
   await page.evaluate(() => void window.jupyterapp.commands.execute('kernelmenu:restart'));
   await page.getByRole('dialog').getByRole('button', { name: 'Confirm Kernel Restart' }).click();
   await expect(panel.locator('.pw-session')).toHaveCount(0, { timeout: 60_000 });
-  await expect.poll(() => kubectl('get', 'jobs', '-l', 'pathways-jupyter/session', '-o', 'name')).toBe('');
+  await expect.poll(proxies).toBe('');
   await expect(slice(panel, 0)).toHaveClass(/pw-free/);
 });
 
@@ -64,8 +60,10 @@ test('the Running panel lists a session, and ends it', async ({ page }) => {
   const panel = await openPanel(page);
   await connect(page, panel, 1);
   await page.sidebar.openTab('jp-running-sessions');
-  const item = page.locator('.jp-RunningSessions-section', { hasText: 'Pathways sessions' }).locator('.jp-RunningSessions-item').first();
+  const item = page.getByRole('region', { name: 'Pathways sessions Section' }).getByRole('treeitem');
+  await expect(item).toContainText('Connected');
   await item.hover();
   await item.locator('.jp-RunningSessions-itemShutdown').click();
-  await expect.poll(() => kubectl('get', 'jobs', '-l', 'pathways-jupyter/session', '-o', 'name'), { timeout: 30_000 }).toBe('');
+  await expect(item).toHaveCount(0);
+  await expect.poll(proxies).toBe('');
 });

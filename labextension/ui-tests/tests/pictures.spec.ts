@@ -1,7 +1,7 @@
 /** The pictures in docs/images: taken here, looked at by people, and kept when PATHWAYS_UI_IMAGES says where. */
 import * as path from 'path';
 
-import { connect, disconnectAll, expect, kubectl, openPanel, section, slice, start, test } from './helpers';
+import { connect, disconnectAll, expect, killWorker, openPanel, section, slice, start, test } from './helpers';
 
 const IMAGES = process.env.PATHWAYS_UI_IMAGES || path.join(__dirname, '..', 'test-results');
 
@@ -17,8 +17,7 @@ for (const [theme, name] of [
     await start(page, 'import jax; jax.devices()[:2]');
     await start(page, '%pathways slices');
     await expect(page.locator('.jp-OutputArea .pw-map').first()).toBeVisible();
-    const worker = kubectl('get', 'pods', '-o', 'name').split('\n').find(each => each.includes('-worker-1-'))!;
-    kubectl('delete', worker, '--wait=false');
+    killWorker(1);
     await expect(section(panel, 'events').locator('[data-kind="slice-healed"]').first()).toBeVisible();
     await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
     await page.evaluate(() => document.querySelectorAll('.Toastify__close-button').forEach(each => (each as HTMLElement).click()));

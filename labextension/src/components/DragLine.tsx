@@ -1,0 +1,22 @@
+/** The line that connects, to be dragged into a cell. */
+import * as React from 'react';
+
+import { connectCell, connectLine, IChoice } from '../models/line';
+
+export function DragLine({ choice, label }: { choice: IChoice; label: string }): JSX.Element {
+  return (
+    <>
+      <p className="pw-muted">{label}</p>
+      <code
+        className="pw-line"
+        draggable
+        onDragStart={event => {
+          event.dataTransfer.setData('text/plain', connectCell(choice));
+          event.dataTransfer.effectAllowed = 'copy';
+        }}
+      >
+        {connectLine(choice)}
+      </code>
+    </>
+  );
+}

@@ -1,0 +1,131 @@
+/** What a person can do without the dialog's Connect button: drag, reconnect, follow a notification, take a log away. */
+import * as fs from 'fs';
+
+import { connect, disconnectAll, expect, killWorker, kubectl, openPanel, proxies, section, slice, test } from './helpers';
+
+const LINE = '%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2';
+
+test('the line that connects can be dragged into a cell', async ({ page }) => {
+  await page.notebook.createNew();
+  const panel = await openPanel(page);
+  const line = section(panel, 'session').locator('.pw-line');
+  await expect(line).toHaveText('%pathways connect --local --tpu tpuv6e:2x2=2');
+  await line.dragTo(page.locator('.jp-CodeCell .cm-content').first());
+  await expect.poll(() => page.notebook.getCellTextInput(0)).toBe(LINE);
+});
+
+test('the dialog inserts a cell without running it', async ({ page }) => {
+  await page.notebook.createNew();
+  const panel = await openPanel(page);
+  await section(panel, 'session').getByRole('button', { name: 'Connect…' }).click();
+  const dialog = page.getByRole('dialog');
+  await expect(dialog.getByLabel('Slice type')).toContainText('2 of 2 free');
+  await dialog.getByRole('button', { name: 'Insert cell' }).click();
+  await expect.poll(() => page.notebook.getCellTextInput(0)).toBe(LINE);
+  await expect(panel.getByRole('button', { name: 'Connect…' })).toBeVisible();
+  expect(proxies()).toBe('');
+});
+
+test('a lost proxy is told, and its notification’s button brings a new one; so does the panel’s', async ({ page }) => {
+  await page.notebook.createNew();
+  const panel = await openPanel(page);
+  await connect(page, panel);
+  const session = panel.locator('.pw-session');
+  const lost = proxies();
+  kubectl('delete', lost.trim(), '--wait=false');
+  await expect(session).toHaveAttribute('data-state', 'lost');
+  await page.locator('.Toastify__toast--error').getByRole('button', { name: 'Reconnect' }).click();
+  await expect(session).toHaveAttribute('data-state', 'connected');
+  const renewed = kubectl('get', 'pods', '-l', 'pathways-jupyter/session', '-o', 'jsonpath={.items[*].metadata.uid}');
+  await panel.getByRole('button', { name: 'Reconnect' }).click();
+  await expect
+    .poll(() => kubectl('get', 'pods', '-l', 'pathways-jupyter/session', '-o', 'jsonpath={.items[*].metadata.uid}'))
+    .not.toContain(renewed);
+  await expect(session).toHaveAttribute('data-state', 'connected');
+  await expect(slice(panel, 1)).toHaveClass(/pw-mine/);
+  await disconnectAll(page, panel);
+});
+
+test('a slice that goes down is told while the panel is hidden, and “Show” brings the panel', async ({ page }) => {
+  await page.notebook.createNew();
+  const panel = await openPanel(page);
+  await connect(page, panel);
+  await page.sidebar.openTab('filebrowser');
+  await expect(panel).toBeHidden();
+  killWorker(0);
+  await page.locator('.Toastify__toast--warning').getByRole('button', { name: 'Show' }).click();
+  await expect(section(panel, 'events').locator('[data-kind="slice-healed"]').first()).toBeVisible();
+  await disconnectAll(page, panel);
+});
+
+test('a notebook that is renamed while it is connected is called by its new name', async ({ page }) => {
+  await page.notebook.createNew('before.ipynb');
+  const panel = await openPanel(page);
+  await connect(page, panel);
+  await expect(section(panel, 'services')).toContainText('before.ipynb');
+  await page.evaluate(async () => {
+    const { serviceManager, shell } = window.jupyterapp;
+    const path: string = (shell.currentWidget as any).context.path;
+    await serviceManager.contents.rename(path, path.replace('before', 'after'));
+  });
+  await expect(section(panel, 'services')).toContainText('after.ipynb');
+  await expect(section(panel, 'services')).not.toContainText('before.ipynb');
+  await disconnectAll(page, panel);
+});
+
+test('the launcher’s card opens the quickstart, which runs to its end', async ({ page }) => {
+  await page.locator('.jp-LauncherCard', { hasText: 'TPU Quickstart' }).click();
+  await expect(page.locator('.jp-NotebookPanel')).toContainText('TPUs in this notebook');
+  const done = await page.evaluate(async () => {
+    const { commands, shell } = window.jupyterapp;
+    const { sessionContext } = shell.currentWidget as any;
+    await sessionContext.ready;
+    await commands.execute('notebook:run-all-cells');
+    return (shell.currentWidget as any).content.model.cells.length as number;
+  });
+  expect(done).toBeGreaterThan(3);
+  const outputs = page.locator('.jp-NotebookPanel .jp-OutputArea');
+  await expect(outputs.last()).toContainText('JAX is as it was before');
+  await expect(page.locator('.jp-NotebookPanel')).toContainText('device(7,TPU_DEVICE');
+  // Its map shows what there was, though the session ended right after it.
+  await expect(page.locator('.jp-NotebookPanel .pw-slice')).toHaveCount(2);
+  await expect(page.locator('.jp-RenderedText[data-mime-type="application/vnd.jupyter.stderr"]')).toHaveCount(0);
+  await expect.poll(proxies).toBe('');
+});
+
+test('a log is taken away as a file, whole', async ({ page }) => {
+  const panel = await openPanel(page);
+  await panel.getByRole('button', { name: /Log of the resource manager/ }).click();
+  const log = page.locator('.pw-log');
+  await expect(log.locator('pre')).toContainText('Pathways Slices Now Ready');
+  // Searching shows less of it, and takes nothing away.
+  await log.getByRole('searchbox').fill('serving on');
+  await log.getByRole('checkbox', { name: 'Follow' }).uncheck();
+  await expect(log.getByRole('status')).toContainText('ended');
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    log.getByRole('button', { name: 'Download' }).click()
+  ]);
+  expect(download.suggestedFilename()).toMatch(/-pathways-head-.*\.log$/);
+  const taken = fs.readFileSync((await download.path())!, 'utf-8');
+  expect(taken).toBe(kubectl('logs', download.suggestedFilename().replace('.log', '')));
+});
+
+test('every action is in the palette', async ({ page }) => {
+  await page.evaluate(() => window.jupyterapp.commands.execute('apputils:activate-command-palette'));
+  await page.locator('.lm-CommandPalette-input').fill('pathways');
+  const items = page.locator('.lm-CommandPalette-itemLabel');
+  for (const label of [
+    'Connect This Notebook to TPUs…',
+    'Insert a Cell That Connects…',
+    'Disconnect This Notebook',
+    'Reconnect This Notebook',
+    'Log of This Notebook’s Proxy',
+    'Show Pathways',
+    'Clean Up Stale Proxies',
+    'Open the Pathways Quickstart Notebook',
+    'Reconnect the Sidebar to the Server'
+  ]) {
+    await expect(items.filter({ hasText: label })).toHaveCount(1);
+  }
+});
