@@ -87,10 +87,14 @@ class Connection:
 
         lines = arrays.switched(switched.unusable, switched.left)
         what = "The session was ended from outside; JAX is as it was before."
-        if self.session is session:
+        if session.state == "lost":
+            # That it is lost was told when it happened.
+            what = ""
+        elif self.session is session:
             what = "The session was reconnected from outside; JAX uses its new proxy."
             self.watch(session)
-        self.tell([what, *lines])
+        if what or lines:
+            self.tell([what, *lines])
 
     def tell(self, lines: Sequence[str]) -> None:
         """Shows lines to be aware of; empty ones are left out."""

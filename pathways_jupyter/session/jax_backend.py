@@ -14,12 +14,12 @@ import contextlib
 import os
 import queue
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.errors import SessionError
-from pathways_jupyter.session import quiet
+from pathways_jupyter.session import gone, quiet
 from pathways_jupyter.session.arrays import NamedArray, arrays_of
 
 PLATFORM = "proxy"
@@ -67,6 +67,8 @@ class JaxSwitch:
     def __init__(self) -> None:
         self._found: _Found | None = None
         self._client: Any = None
+        self._hush: quiet.Hush | None = None
+        self._emptied = False
         self._outcome: _Outcome | None = None
 
     @property
@@ -104,21 +106,44 @@ class JaxSwitch:
             unusable=tuple(arrays_of([self._client], variables) if self._client is not None else ()),
             left=tuple(arrays_of(found.clients.values(), variables, uncommitted=True) if not self._found else ()),
         )
+        hush = quiet.Hush()
+        retired = self._retire()
         try:
             _clear()
             _point(bridge, client, found, target, timeout)
         except BaseException:
             _restore(bridge, found)
-            self._client = self._found = None
+            self._found = None
+            hush.end(client)
             raise
-        self._client, self._found = client, found
+        finally:
+            retired()
+        self._client, self._found, self._hush = client, found, hush
         return switched
 
-    def give_up(self, reason: str) -> None:
-        """Makes an :meth:`activate` that waits for the proxy's answer fail; may be called on any thread."""
-        outcome = self._outcome
+    def lost(self, reason: str) -> None:
+        """Takes note that the proxy is gone; may be called on any thread.
+
+        An :meth:`activate` that waits for its answer fails.
+        """
+        outcome, client = self._outcome, self._client
         if outcome is not None:
             outcome.put((None, reason))
+        if client is not None:
+            gone.forbid(client)
+
+    def empty(self, namespace: Mapping[str, Any] | None = None) -> Switched | None:
+        """Deletes the arrays of a proxy that is gone; its devices stay JAX's default ones, and fail.
+
+        Returns:
+          What became of the user's arrays; None when that was done already.
+        """
+        if self._client is None or self._emptied:
+            return None
+        switched = Switched(unusable=tuple(arrays_of([self._client], namespace or {})))
+        gone.delete_arrays(self._client)
+        self._emptied = True
+        return switched
 
     def deactivate(self, namespace: Mapping[str, Any] | None = None) -> Switched:
         """Puts JAX back as it was found.
@@ -130,9 +155,27 @@ class JaxSwitch:
         if found is None:
             return Switched()
         switched = Switched(unusable=tuple(arrays_of([self._client], namespace or {})))
-        self._client = self._found = None
-        _restore(_bridge(), found)
+        retired = self._retire()
+        self._found = None
+        try:
+            _restore(_bridge(), found)
+        finally:
+            retired()
         return switched
+
+    def _retire(self) -> Callable[[], None]:
+        """Leaves nothing of the present proxy that could be taken for usable.
+
+        Returns:
+          To be called once JAX has forgotten it.
+        """
+        client, hush = self._client, self._hush
+        self._client, self._hush, self._emptied = None, None, False
+        if client is None or hush is None:
+            return lambda: None
+        gone.delete_arrays(client)
+        gone.forbid(client)
+        return lambda: hush.end(client)
 
 
 def _bridge() -> Any:
@@ -230,8 +273,6 @@ def _make_client(target: str, timeout: float, outcome: _Outcome) -> Any:
             client, problem = outcome.get(timeout=timeout)
         except queue.Empty:
             client, problem = None, f"no answer within {timeout:.0f} s"
-        if client is not None:
-            quiet.until_gone(client)
     if client is None:
         raise SessionError(
             f"JAX could not connect to the proxy: {problem}",

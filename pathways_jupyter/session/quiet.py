@@ -1,14 +1,15 @@
-"""Keep JAX's C++ side from logging while a proxy's client is there.
+"""Keep JAX's C++ side from logging while there is something of a proxy.
 
-The client logs a warning for plaintext credentials and, once its connection has ended, a line for every array and
-program that it cannot destroy any more: lines that a notebook would show inside the user's cell, long after
-disconnecting, whenever Python happens to drop the last variable. What they say, the session's own events say, and what
-fails raises. The threshold is one for all of JAX's C++ side, so it is put back as soon as the last client is gone.
+Its client logs a warning for plaintext credentials and, once its connection has ended, a line for every program that it
+cannot destroy any more: lines that a notebook would show inside the user's cell, long after disconnecting, whenever
+Python happens to drop the last reference. What they say, the session's own events say, and what fails raises. The
+threshold is one for all of JAX's C++ side, so it is put back as soon as it may be.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import threading
 import weakref
@@ -17,7 +18,7 @@ from typing import Any
 
 _LEVELS = {"DEBUG": 0, "INFO": 0, "WARNING": 1, "WARN": 1, "ERROR": 2, "FATAL": 3, "CRITICAL": 3}
 _LAST_WORDS_SECONDS = 1.0
-"""How long a client that is gone may still log, on threads of its own."""
+"""How long a client may still log about what is gone, on threads of its own."""
 
 # Finalizers run on whichever thread drops the last reference, also on one that holds the lock.
 _lock = threading.RLock()
@@ -34,11 +35,21 @@ def meanwhile() -> Iterator[None]:
         _end()
 
 
-def until_gone(client: Any) -> None:
-    """The same for as long as `client` is there: the last of its arrays may outlive the connection by hours."""
-    _begin()
-    # Not at exit: what is destroyed then is logged as well.
-    weakref.finalize(client, _end).atexit = False
+class Hush:
+    """The same from when it is made until :meth:`end`."""
+
+    def __init__(self) -> None:
+        _begin()
+
+    def end(self, client: Any) -> None:
+        """Speaks again, unless somebody holds a program of `client`: then once that client is gone."""
+        if client.live_executables():
+            gc.collect()
+        if client.live_executables():
+            _begin()
+            # Not at exit: what is destroyed then is logged as well.
+            weakref.finalize(client, _end).atexit = False
+        _end()
 
 
 def _begin() -> None:

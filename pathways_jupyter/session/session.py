@@ -139,7 +139,7 @@ class Session:
         """Brings JAX in line with what others did to the session; to be called between cells.
 
         When the sidebar or the command line disconnected it, JAX is put back; when they reconnected it, JAX is pointed
-        at the new proxy.
+        at the new proxy; when its proxy was lost, the arrays on it are deleted.
 
         Returns:
           What became of the user's arrays; None when nothing had to be done.
@@ -148,6 +148,8 @@ class Session:
             return None
         if self.state is SessionState.CLOSED:
             return Switched(unusable=self._forget(variables))
+        if self.state is SessionState.LOST:
+            return self._switch.empty(variables)
         if self.state is SessionState.CONNECTED and self._link.generation > self._generation:
             return self._adopt(self._link, self.status(), variables)
         return None
@@ -177,7 +179,7 @@ class Session:
     def _adopt(self, link: Link, record: SessionRecord, variables: Variables | None) -> Switched:
         """Points JAX at the proxy of `record`."""
         self._link, self._record = link, record
-        link.on_lost = self._switch.give_up
+        link.on_lost = self._switch.lost
         if link.state is not SessionState.CONNECTED:
             raise SessionError("The proxy was lost before JAX had connected to it.", hint="Try again.")
         switched = self._switch.activate(record.target, namespace=variables)

@@ -1,0 +1,80 @@
+"""Arrays and devices of a proxy that is gone: every use is a clear error, and never another array or a dead process.
+
+In processes of their own, because the worst that could happen is their end.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+DEADLINE = 90.0
+
+BEFORE = """
+import os, signal, weakref, gc
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.session import session as sessions
+made = sessions.connect({config!r})
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+mesh = Mesh(np.array(jax.devices()), ("chip",))
+rows = NamedSharding(mesh, PartitionSpec("chip"))
+add_one = jax.jit(lambda x: x + 1)
+kept = [jnp.full(4, float(each)) for each in range(10)]
+fresh = jax.device_put(np.ones(24), rows)
+print(np.asarray(add_one(kept[3])))
+del_later = {{"kept": kept, "fresh": fresh}}
+"""
+AFTER = """
+def tried(what):
+    try:
+        return str(np.asarray(what()))
+    except RuntimeError as error:
+        return str(error).partition(":")[0] if "UNAVAILABLE" in str(error) else "deleted" * ("deleted" in str(error))
+
+others = [jnp.full(4, 1000.0 + each) for each in range(50)] if made.state != "lost" else []
+print({tried(lambda: add_one(each)) for each in kept})
+print(tried(lambda: fresh * 2))
+print(tried(lambda: jax.device_put(np.ones(32), rows) * 2))
+print(tried(lambda: jax.device_put(np.ones(5), mesh.devices[0]) * 2))
+print(tried(lambda: jax.make_array_from_callback((40,), rows, lambda index: np.ones(5)) * 2))
+"""
+GONE = ["{'deleted'}", "UNAVAILABLE", "UNAVAILABLE", "UNAVAILABLE", "UNAVAILABLE"]
+LOSE = """
+os.kill(made.record.pid, signal.SIGKILL)
+for event in made.follow():
+    if event.kind == "supervisor-lost":
+        break
+"""
+
+
+def run(script: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert done.returncode == 0, done.stderr
+    first, *rest = done.stdout.splitlines()
+    assert first == "[4. 4. 4. 4.]"
+    return rest
+
+
+@pytest.mark.parametrize("step", ["made.reconnect().session", "made.disconnect()"])
+def test_what_was_on_a_proxy_that_was_replaced_or_left_fails_clearly(config, step):
+    again = "print(tried(lambda: add_one(np.ones(2))))"
+    assert run(BEFORE.format(config=config(2)) + step + AFTER + again) == [*GONE, "[2. 2.]"]
+
+
+def test_what_was_on_a_proxy_that_was_lost_fails_clearly_and_is_named_once(config):
+    script = BEFORE.format(config=config(2)) + LOSE
+    script += "print(len(made.settle(del_later).unusable), made.settle(del_later))"
+    script += AFTER + "print(len(made.reconnect(del_later).session.devices), tried(lambda: add_one(np.ones(2))))"
+    assert run(script) == ["11 None", *GONE, "8 [2. 2.]"]
+
+
+def test_jax_is_left_as_it_was_found_once_no_device_of_a_proxy_is_held(config):
+    script = "from jax._src.lib import xla_client\nput = xla_client.batched_device_put\n"
+    # Not with a mesh: JAX itself never lets go of one.
+    script += BEFORE.partition("mesh =")[0].format(config=config(2)) + "device = jax.devices()[0]\nmade.disconnect()\n"
+    script += "print('[4. 4. 4. 4.]')\nprint(xla_client.batched_device_put is put)\n"
+    script += "del device\ngc.collect()\nprint(xla_client.batched_device_put is put)"
+    assert run(script) == ["False", "True"]
