@@ -108,7 +108,7 @@ CLUSTER = (
     Option("--cluster", "cluster", "GKE cluster, reached without a kubeconfig; with --project and --region"),
     Option("--project", "project", "Google Cloud project of --cluster"),
     Option("--region", "region", "region or zone of --cluster"),
-    Option("--profile", "profile", "settings kept under this name, see `profiles`", source=Source.PROFILES),
+    Option("--profile", "profile", "settings kept under this name in pathways.toml", source=Source.PROFILES),
 )
 """How to reach a cluster: the same for every command that asks one."""
 
@@ -126,10 +126,24 @@ CONNECT = Command(
         *CLUSTER,
         Option("--wait", "wait", "wait for taken slices, at most SECONDS, or without end", kind=Kind.SECONDS),
         Option("--gcs-bucket", "gcs_bucket", "scratch location of the proxy, gs://BUCKET/PATH", metavar="gs://..."),
-        Option("--linger", "linger", "keep the proxy this long after the kernel ended", kind=Kind.NUMBER),
-        Option("--max-lifetime", "max_lifetime", "the cluster ends the proxy after this time", kind=Kind.NUMBER),
-        Option("--lease-seconds", "lease_seconds", "how long a proxy nobody renews stays", kind=Kind.NUMBER),
-        Option("--timeout", "timeout", "how long the proxy pod may take to start", kind=Kind.NUMBER),
+        Option(
+            "--linger", "linger", "keep the proxy this long after the kernel ended", kind=Kind.NUMBER, metavar="SECONDS"
+        ),
+        Option(
+            "--max-lifetime",
+            "max_lifetime",
+            "the cluster ends the proxy after this time",
+            kind=Kind.NUMBER,
+            metavar="SECONDS",
+        ),
+        Option(
+            "--lease-seconds",
+            "lease_seconds",
+            "how long a proxy nobody renews stays",
+            kind=Kind.NUMBER,
+            metavar="SECONDS",
+        ),
+        Option("--timeout", "timeout", "how long the proxy pod may take to start", kind=Kind.NUMBER, metavar="SECONDS"),
         Option("--proxy-server-image", "proxy_server_image", "proxy image; the service's own version when left out"),
         Option("--proxy-option", "proxy_options", "one more flag for the proxy; may be repeated", kind=Kind.LIST),
     ),
@@ -155,7 +169,10 @@ SLICES = Command(
     "slices",
     "The service's slices: ready, starting or down, and who holds which since when.",
     options=(SERVICE, *CLUSTER),
-    examples={"slices": "the connected service", "slices --context my-gke": "before connecting: what is free?"},
+    examples={
+        "slices": "the connected service, or else your current context",
+        "slices --context my-gke": "before connecting: what is free?",
+    },
 )
 LOGS = Command(
     "logs",
@@ -189,7 +206,10 @@ DOCTOR = Command(
     "doctor",
     "Check cluster, permissions, service, versions and leftovers; say what to do.",
     options=(SERVICE, *CLUSTER),
-    examples={"doctor": "the connected cluster, or your current context", "doctor --local": "the embedded cluster"},
+    examples={
+        "doctor": "the connected cluster, or else your current context",
+        "doctor --local": "the embedded cluster",
+    },
 )
 CLEAN = Command(
     "clean",

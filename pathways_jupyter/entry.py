@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pathways_jupyter import blocking, config
+from pathways_jupyter.commands import CLUSTER
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, SessionError
 
@@ -55,7 +56,8 @@ def on_local_cluster(asked: ConnectConfig) -> ConnectConfig:
             raise ConfigError(
                 f"--local is a cluster of its own, and --{name} names another.", hint="Leave one of them out."
             )
-    instances = asked.instances or cluster.DEFAULT_INSTANCES
+    there = None if asked.instances else cluster.find()
+    instances = asked.instances or (there.instances if there is not None else cluster.DEFAULT_INSTANCES)
     # Never smaller than usual, or the next notebook would find no slice in it.
     roomy = {kind: max(count, cluster.DEFAULT_INSTANCES.get(kind, 0)) for kind, count in instances.items()}
     running = cluster.ensure(roomy)
@@ -64,6 +66,27 @@ def on_local_cluster(asked: ConnectConfig) -> ConnectConfig:
         instances=instances,
         kubeconfig=str(running.kubeconfig),
         context=running.context,
+    )
+
+
+def where(arguments: Mapping[str, Any]) -> ConnectConfig:
+    """The cluster and service that somebody outside of a notebook means.
+
+    Those that `arguments` name; when they name no cluster, those of the only session on this machine; when there is no
+    such session, what :func:`resolve` makes of nothing.
+    """
+    from pathways_jupyter.session import protocol, registry
+
+    named = {option.name for option in CLUSTER} & {name for name, value in arguments.items() if value}
+    records = [] if named else registry.sessions()
+    if len(records) != 1 or not records[0].service:
+        return resolve(arguments)
+    (record,) = records
+    return dataclasses.replace(
+        protocol.config_from_json(record.config),
+        namespace=record.namespace,
+        context=record.context,
+        pathways_service=arguments.get("pathways_service") or record.service,
     )
 
 

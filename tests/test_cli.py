@@ -1,6 +1,7 @@
 """The command line: what it prints, to whom, and with which exit code."""
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -81,6 +82,34 @@ def test_a_cluster_that_does_not_run_has_a_status_of_its_own(machine):
     assert "pathways-jupyter local up" in status.stdout
 
 
+def test_everything_about_the_cluster_is_there_for_programs_too(machine):
+    name = ("--name", "spoken")
+    up = json.loads(machine.cli("local", "up", "--tpu", "tpuv5e:2x2=1", "--json", *name).stdout)
+    assert json.loads(machine.cli("local", "status", "--json", *name).stdout) == up
+    at = json.loads(machine.cli("local", "kubeconfig", "--json", *name).stdout)
+    assert at == {"kubeconfig": up["kubeconfig"], "context": up["context"]}
+    assert json.loads(machine.cli("local", "restart-api", "--json", *name).stdout) == up
+    assert "1 slice of tpuv5e:2x2 (4 chips)" in machine.cli("local", "status", *name).stdout
+    assert json.loads(machine.cli("local", "down", "--json", *name).stdout) == {"name": "spoken", "ended": True}
+    assert json.loads(machine.cli("local", "down", "--json", *name).stdout) == {"name": "spoken", "ended": False}
+
+
+def test_what_only_a_notebook_can_is_told_as_that(machine):
+    told = machine.cli("connect", "--local")
+    assert told.returncode == 2
+    assert "%pathways connect" in told.stderr
+    assert "pathways_jupyter.connect()" in told.stderr
+
+
+def test_cleaning_needs_no_cluster_unless_one_is_named(machine):
+    clean = machine.cli("clean")
+    assert (clean.returncode, clean.stderr) == (0, "")
+    assert clean.stdout.splitlines()[0] == "✓ Nothing to clean on this machine."
+    assert "No cluster was looked at. There is no kubeconfig" in clean.stdout
+    assert json.loads(machine.cli("clean", "--json").stdout) == []
+    assert machine.cli("clean", "--context", "nowhere").returncode == 1
+
+
 def test_a_port_that_is_taken_is_told_and_leaves_no_cluster(machine):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -110,6 +139,58 @@ def test_logs_are_lines_or_objects(machine, at):
     lines = machine.cli("logs", "worker", "1", "--tail", "3", "--json", *at).stdout.splitlines()
     assert len(lines) == 3
     assert all(json.loads(line)["pod"].startswith("pathways-cluster-worker-1-0-") for line in lines)
+
+
+@pytest.fixture
+def connected(machine, at):
+    """A script that is connected, and its session."""
+    script = (
+        "import sys, pathways_jupyter\n"
+        "with pathways_jupyter.connect(kubeconfig=sys.argv[1], expected_tpu_instances={'tpuv6e:2x2': 1}) as session:\n"
+        "    print(session.id, flush=True)\n"
+        "    sys.stdin.readline()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, at[1]],
+        env=machine.environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process.stdout.readline().strip()
+        process.communicate("\n", timeout=60)
+        assert process.returncode == 0
+
+
+def test_who_names_no_cluster_means_that_of_the_only_session(machine, connected):
+    assert connected in machine.cli("slices").stdout
+    assert "2/2 Pathways Slices Now Ready" in machine.cli("logs", "rm").stdout
+    assert machine.cli("doctor").stdout.splitlines()[-1] == "✓ All is well."
+    # Who names one gets that one, or is told.
+    assert machine.cli("slices", "--context", "nowhere").returncode == 1
+
+
+def test_the_supervisors_log_is_there_for_people_and_for_programs(machine, connected):
+    told = machine.cli("logs", "supervisor", "--tail", "2").stdout.splitlines()
+    assert len(told) == 2
+    assert told[-1].endswith("INFO state: Connected. (state=connected, generation=1)")
+    lines = machine.cli("logs", "supervisor", "--tail", "2", "--json").stdout.splitlines()
+    assert [json.loads(each)["line"] for each in lines] == told
+
+
+def test_following_a_log_ends_with_an_interrupt(machine, at):
+    with subprocess.Popen(
+        [sys.executable, "-m", "pathways_jupyter", "logs", "rm", "-f", *at],
+        env=machine.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as following:
+        while "Slices Now Ready" not in following.stdout.readline():
+            pass
+        following.send_signal(signal.SIGINT)
+        _, errors = following.communicate(timeout=60)
+    assert (following.returncode, errors) == (0, "")
 
 
 def test_doctor_finds_a_healthy_cluster_healthy(machine, at):

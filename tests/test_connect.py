@@ -66,3 +66,18 @@ def test_what_cannot_be_is_refused_before_anything_starts(arguments, word, tmp_p
     with pytest.raises(ConfigError) as caught:
         pathways_jupyter.connect(**arguments)
     assert word in f"{caught.value} {caught.value.hint}"
+
+
+def test_the_embedded_cluster_that_runs_is_taken_as_it_is(tmp_path_factory, monkeypatch):
+    from pathways_jupyter import entry
+    from pathways_jupyter.local import cluster
+
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(home))
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(home))
+    running = cluster.up({"tpuv5e:2x2": 3}, idle_seconds=600, wait=False)
+    try:
+        found = entry.resolve({"local": True})
+        assert (found.instances, found.kubeconfig) == ({"tpuv5e:2x2": 3}, str(running.kubeconfig))
+    finally:
+        cluster.down()

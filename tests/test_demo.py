@@ -1,5 +1,6 @@
 """The demo, as a stranger runs it."""
 
+import json
 import re
 import signal
 import subprocess
@@ -30,6 +31,15 @@ def test_every_step_of_the_demo_holds_and_is_timed(machine):
     assert "0 Jobs, 0 pods, 0 Leases, 0 sockets, 0 session files, 0 supervisors" in demo.stdout
     assert "none of" in demo.stdout
     assert "\x1b" not in demo.stdout
+
+
+def test_the_demo_is_there_for_programs_too(machine):
+    demo = machine.cli("demo", "--json")
+    assert demo.returncode == 0, demo.stderr
+    told = json.loads(demo.stdout)
+    assert [step["title"] for step in told["steps"]] == STEPS
+    assert told["held"] is True
+    assert all(step["held"] and step["seconds"] >= 0 for step in told["steps"])
 
 
 def test_interrupting_the_demo_leaves_nothing(machine):

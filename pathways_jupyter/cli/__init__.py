@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from pathways_jupyter.commands import MAGIC
 from pathways_jupyter.errors import PathwaysError
 
 _COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -51,6 +52,16 @@ class _Commands(click.Group):
         module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name in MAGIC and name not in _COMMANDS:
+            raise click.UsageError(
+                f"{name} is for notebooks: %pathways {name}. A script calls pathways_jupyter.connect()."
+            )
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

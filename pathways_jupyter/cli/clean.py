@@ -10,7 +10,7 @@ import click
 
 from pathways_jupyter import blocking, commands, entry
 from pathways_jupyter.cli.options import epilog, given, show, takes
-from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.errors import ConfigError, PathwaysError
 from pathways_jupyter.render import text
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
@@ -41,13 +41,18 @@ def clean(json: bool, dry_run: bool, **values: Any) -> None:
     A proxy counts as abandoned when nobody has renewed its Lease; living sessions are never touched. Exit code 1 when
     something could not be removed.
     """
-    done, failed = _sessions(dry_run), None
+    done, where = _sessions(dry_run), given(values)
+    failed: PathwaysError | None = None
+    unasked = ""
     try:
-        done += _proxies(dry_run, given(values))
+        done += _proxies(dry_run, where)
+    except ConfigError as error:
+        # Whoever names no cluster, and has none set up, means this machine.
+        failed, unasked = (error, "") if where else (None, str(error))
     except PathwaysError as error:
         failed = error
     if done or failed is None:
-        show(View(done, _text(done, dry_run), ""), as_json=json)
+        show(View(done, _text(done, dry_run, unasked), ""), as_json=json)
     if failed is not None:
         raise failed
     sys.exit(int(any(each.error for each in done)))
@@ -77,12 +82,14 @@ def _proxies(dry_run: bool, values: dict[str, Any]) -> list[Cleaned]:
     return [Cleaned("proxy", each.job, each.reason, each.error) for each in swept]
 
 
-def _text(done: list[Cleaned], dry_run: bool) -> str:
+def _text(done: list[Cleaned], dry_run: bool, unasked: str) -> str:
+    if unasked:
+        unasked = f"\n{Mark.WARN} No cluster was looked at. {unasked}"
     if not done:
-        return f"{Mark.OK} Nothing to clean."
+        return f"{Mark.OK} Nothing to clean{' on this machine' if unasked else ''}.{unasked}"
     verb = "would go" if dry_run else "removed"
     rows = [
         (Mark.FAIL if each.error else Mark.OK, each.what, each.name, each.error or f"{verb}: {each.reason}")
         for each in done
     ]
-    return text.table(("", "", "", ""), rows)
+    return text.table(("", "", "", ""), rows) + unasked

@@ -6,9 +6,12 @@ import sys
 
 import click
 
+from pathways_jupyter.cli.options import show_json
+
 
 @click.command()
-def demo() -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the steps as JSON; the story goes to standard error.")
+def demo(as_json: bool) -> None:
     """Connect to two slices of the embedded cluster, train, lose one, recover, and clean up.
 
     Each step is timed and checked; exit code 0 means that all of it held. Needs no cluster, no TPU and no network.
@@ -17,4 +20,9 @@ def demo() -> None:
 
     from pathways_jupyter.demo import story
 
-    sys.exit(0 if story.run(Console()) else 1)
+    console = Console(stderr=as_json)
+    steps: list[story.Step] = []
+    held = story.run(console, steps)
+    if as_json:
+        show_json({"held": held, "steps": steps})
+    sys.exit(0 if held else 1)

@@ -23,8 +23,11 @@ def local() -> None:
     """The embedded cluster: a Kubernetes API, pods as processes, and a Pathways for CPUs."""
 
 
-@local.command(epilog="\b\nExamples:\n  pathways-jupyter local up --tpu tpuv6e:2x2 --slices 2\n  kubectl --kubeconfig "
-               "$(pathways-jupyter local kubeconfig) get pods")  # fmt: skip
+@local.command(
+    short_help="Start it, and wait until its service is ready.",
+    epilog="\b\nExamples:\n  pathways-jupyter local up --tpu tpuv6e:2x2 --slices 2\n"
+    "  kubectl --kubeconfig $(pathways-jupyter local kubeconfig) get pods",
+)
 @click.option("--tpu", "instances", default="tpuv6e:2x2", show_default=True, metavar="TYPE[=COUNT]", help="Its slices.")
 @click.option("--slices", type=click.IntRange(min=1), help="How many slices; the same as =COUNT after the type.")
 @click.option("--idle", default=1800.0, show_default=True, metavar="SECONDS", help="It ends after so long without use.")
@@ -49,11 +52,15 @@ def up(instances: str, slices: int | None, idle: float, port: int, sidecar: bool
 
 @local.command()
 @_NAME
-def down(name: str) -> None:
+@_JSON
+def down(name: str, as_json: bool) -> None:
     """End it and everything that runs in it."""
     from pathways_jupyter.local import cluster
 
     ended = cluster.down(name=name)
+    if as_json:
+        show_json({"name": name, "ended": ended})
+        return
     click.echo("The embedded cluster is down." if ended else "It was not running.")
 
 
@@ -72,18 +79,28 @@ def status(name: str, as_json: bool) -> None:
     _print(running, as_json)
 
 
-@local.command()
+@local.command(short_help="Print the path of its kubeconfig.")
 @_NAME
-def kubeconfig(name: str) -> None:
+@_JSON
+def kubeconfig(name: str, as_json: bool) -> None:
     """Print the path of its kubeconfig, for kubectl and other tools."""
-    click.echo(_running(name).kubeconfig)
+    running = _running(name)
+    if as_json:
+        show_json({"kubeconfig": running.kubeconfig, "context": running.context})
+    else:
+        click.echo(running.kubeconfig)
 
 
-@local.command("restart-api")
+@local.command("restart-api", short_help="Restart its API server in place; pods go on.")
 @_NAME
-def restart_api(name: str) -> None:
+@_JSON
+def restart_api(name: str, as_json: bool) -> None:
     """Restart its API server in place, as an upgrade of a real cluster's control plane would."""
-    _running(name).restart_api()
+    running = _running(name)
+    running.restart_api()
+    if as_json:
+        show_json(running)
+        return
     click.echo("The API server was restarted; pods went on running.")
 
 
@@ -100,5 +117,11 @@ def _print(running: Any, as_json: bool) -> None:
     if as_json:
         show_json(running)
         return
-    click.echo(f"The embedded cluster {running.name!r} runs: process {running.pid}, in {running.directory}.")
-    click.echo(f"  kubectl --kubeconfig {running.kubeconfig} get pods")
+    from pathways_jupyter.render import words
+
+    click.echo(
+        f"The embedded cluster {running.name!r} runs: {words.instances(running.instances)}, process {running.pid}."
+    )
+    if running.name == "local":
+        click.echo(f"  In a notebook: %pathways connect --local --tpu {tpu.format_instances(running.instances)}")
+    click.echo(f"  In a terminal: kubectl --kubeconfig {running.kubeconfig} get pods")

@@ -78,4 +78,5 @@ def _option(option: Option) -> Callable[[Decorated], Decorated]:
         return click.option(*spellings, multiple=True, metavar=option.metavar or None, help=text)
     if option.kind is Kind.SECONDS:
         return click.option(*spellings, is_flag=False, flag_value=str(option.implied), metavar="[SECONDS]", help=text)
-    return click.option(*spellings, metavar=option.metavar or None, help=text)
+    metavar = option.metavar or ("N" if option.kind is Kind.NUMBER else None)
+    return click.option(*spellings, metavar=metavar, help=text)

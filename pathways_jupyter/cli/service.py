@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ def slices(json: bool, **values: Any) -> None:
     from pathways_jupyter.render import slices as picture
     from pathways_jupyter.service import status
 
-    where = entry.resolve(given(values))
+    where = entry.where(given(values))
     found = entry.ask(where, lambda client, namespace: status.fetch(client, namespace, where.pathways_service))
     show(picture.view(found), as_json=json)
 
@@ -44,21 +45,29 @@ def logs(json: bool, **values: Any) -> None:
     if program in {"proxy", "supervisor"}:
         record = entry.find_session(beginning)
         if program == "supervisor":
-            click.echo(Path(record.log).read_text(encoding="utf-8", errors="replace").rstrip())
+            for line in Path(record.log).read_text(encoding="utf-8", errors="replace").splitlines()[-tail:]:
+                _print(line, pod="", as_json=json)
             return
         where, service, job = record, record.service, record.job
     else:
-        config = entry.resolve(given(values))
+        config = entry.where(given(values))
         where, service, job = config, config.pathways_service, ""
     found = entry.ask(
         where,
         lambda client, namespace: reading.find(client, namespace, program, which=which, service=service, job=job),
     )
-    for line in entry.stream(where, lambda client, namespace: reading.lines(client, found, follow=follow, tail=tail)):
-        if json:
-            show_json({"pod": found.pod, "line": line}, indent=None)
-        else:
-            click.echo(line)
+    lines = entry.stream(where, lambda client, namespace: reading.lines(client, found, follow=follow, tail=tail))
+    # Following ends with Interrupt; there is no other way, and so nothing wrong with it.
+    with contextlib.suppress(KeyboardInterrupt) if follow else contextlib.nullcontext():
+        for line in lines:
+            _print(line, pod=found.pod, as_json=json)
+
+
+def _print(line: str, *, pod: str, as_json: bool) -> None:
+    if as_json:
+        show_json({"pod": pod, "line": line}, indent=None)
+    else:
+        click.echo(line)
 
 
 @click.command(epilog=epilog(commands.DOCTOR))
@@ -71,6 +80,6 @@ def doctor(json: bool, **values: Any) -> None:
     from pathways_jupyter.render import doctor as picture
     from pathways_jupyter.service import doctor as checks
 
-    findings = entry.examine(entry.resolve(given(values)))
+    findings = entry.examine(entry.where(given(values)))
     show(picture.view(findings), as_json=json)
     sys.exit(int(any(finding.level is checks.Level.FAIL for finding in findings)))

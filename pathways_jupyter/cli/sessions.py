@@ -25,7 +25,10 @@ def sessions(context: click.Context, as_json: bool) -> None:
     show(picture.view(registry.sessions()), as_json=as_json)
 
 
-@sessions.command(epilog="\b\nExamples:\n  pathways-jupyter sessions disconnect 4f2a")
+@sessions.command(
+    short_help="End one, and wait until it is gone.",
+    epilog="\b\nExamples:\n  pathways-jupyter sessions disconnect 4f2a",
+)
 @click.argument("session", required=False, default="")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def disconnect(session: str, as_json: bool) -> None:

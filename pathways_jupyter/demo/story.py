@@ -43,14 +43,33 @@ class Broken(PathwaysError):
     """A step did not show what it claims."""
 
 
-def run(console: Console) -> bool:
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One step of the story, as it went.
+
+    Attributes:
+      seconds: How long it took.
+      held: Whether it showed what it claims.
+      told: What it has to say, line by line.
+    """
+
+    title: str
+    seconds: float
+    held: bool
+    told: tuple[str, ...]
+
+
+def run(console: Console, steps: list[Step] | None = None) -> bool:
     """Tells the story on `console`; whether all of it held.
+
+    Args:
+      steps: Takes in every step as it ends.
 
     Raises:
       KeyboardInterrupt: After everything was taken down.
     """
     with _room_of_its_own():
-        story = _Story(console)
+        story = _Story(console, [] if steps is None else steps)
         try:
             story.tell()
         except PathwaysError as error:
@@ -83,8 +102,9 @@ def _room_of_its_own() -> Iterator[None]:
 class _Story:
     """The steps, and what they hand on."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, steps: list[Step]) -> None:
         self.began = time.monotonic()
+        self._steps = steps
         self._console = console
         self._cluster: Any = None
         self._session: Session | None = None
@@ -124,8 +144,9 @@ class _Story:
         self._line(Mark.OK, "green", title, began, told)
 
     def _line(self, mark: Mark, colour: str, title: str, began: float, told: list[str]) -> None:
-        took = words.duration(time.monotonic() - began)
-        self._console.print(f"[{colour}]{mark}[/] {title:<42} {took:>10}", highlight=False)
+        seconds = time.monotonic() - began
+        self._steps.append(Step(title, round(seconds, 3), mark is Mark.OK, tuple(told)))
+        self._console.print(f"[{colour}]{mark}[/] {title:<42} {words.duration(seconds):>10}", highlight=False)
         for line in told:
             self._console.print(f"    {line}", highlight=False, markup=False, style="dim", soft_wrap=True)
 

@@ -97,7 +97,8 @@ def logs(connection: Connection, values: Values) -> None:
     if program in {"proxy", "supervisor"}:
         record = _record(connection, values)
         if program == "supervisor":
-            connection.screen.line(Path(record.log).read_text(encoding="utf-8", errors="replace").rstrip())
+            for line in Path(record.log).read_text(encoding="utf-8", errors="replace").splitlines()[-tail:]:
+                connection.screen.line(line)
             return
         where, service, job = record, record.service, record.job
     else:

@@ -41,7 +41,7 @@ def parse(line: str, commands: Mapping[str, Command]) -> Call:
     try:
         words = shlex.split(line)
     except ValueError as error:
-        raise ConfigError(f"The line cannot be read: {error}.", hint="Close the quotation mark.") from error
+        raise ConfigError(f"The line cannot be read: {error}.", hint="Close the quotation mark.") from None
     name, *rest = words or ["help"]
     if name in {"-h", "--help"}:
         name, rest = "help", []
@@ -50,7 +50,14 @@ def parse(line: str, commands: Mapping[str, Command]) -> Call:
     command = commands[name]
     if {"-h", "--help"} & set(rest):
         return Call(command, {}, help=True)
-    return Call(command, vars(_parser(command).parse_args(rest)))
+    values = vars(_parser(command).parse_args(rest))
+    for word in command.words:
+        if word.choices and values.get(word.name, word.choices[0]) not in word.choices:
+            raise ConfigError(
+                f"There is no {word.name} {values[word.name]!r}.",
+                hint=_nearest(values[word.name], list(word.choices), command.name),
+            )
+    return Call(command, values)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -72,7 +79,8 @@ class _Parser(argparse.ArgumentParser):
             parsed, extra = self.parse_known_args(args, namespace)
         except argparse.ArgumentError as error:
             where = f"{error.argument_name}: " if error.argument_name else ""
-            raise self._mistake(f"{where}{error.message}.") from error
+            # Without its cause, which tells nothing that the message does not.
+            raise self._mistake(f"{where}{error.message}.") from None
         if extra:
             flags = [option.flag for option in self._command.options]
             raise ConfigError(
@@ -90,12 +98,8 @@ class _Parser(argparse.ArgumentParser):
 def _parser(command: Command) -> _Parser:
     parser = _Parser(command)
     for word in command.words:
-        parser.add_argument(
-            word.name,
-            nargs=None if word.required else "?",
-            choices=word.choices or None,
-            metavar=None if word.choices else word.name,
-        )
+        # Choices are checked afterwards: argparse would check the absence of a word that may be left out against them.
+        parser.add_argument(word.name, nargs=None if word.required else "?")
     for option in command.options:
         parser.add_argument(*filter(None, (option.short, option.flag)), dest=option.name, **_shape(option))
     return parser
@@ -113,5 +117,5 @@ def _shape(option: Option) -> dict[str, Any]:
 
 def _nearest(word: str, known: Mapping[str, Any] | list[str], command: str = "") -> str:
     close = difflib.get_close_matches(word.partition("=")[0], list(known), n=1)
-    see = f"See {command} --help." if command else f"Commands: {', '.join(known)}."
+    see = f"See {command} --help." if command else f"There are: {', '.join(known)}."
     return f"Did you mean {close[0]}? {see}" if close else see

@@ -65,7 +65,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         if wanted is None and call.command is HELP:
             return picture.overview(MAGIC, PROGRAM)
         if wanted is not None and wanted not in MAGIC:
-            raise ConfigError(f"There is no command {wanted!r}.", hint=f"Commands: {', '.join(MAGIC)}.")
+            raise ConfigError(f"There is no command {wanted!r}.", hint=f"There are: {', '.join(MAGIC)}.")
         return picture.command(MAGIC[wanted] if wanted else call.command, PROGRAM)
 
     def _traceback(self) -> None:

@@ -119,7 +119,8 @@ class Supervisor:
 
     def report(self, kind: EventKind, message: str, **data: Any) -> None:
         """Tells everybody who listens, and the log."""
-        logger.info("%s: %s %s", kind, message, data or "")
+        details = ", ".join(f"{name}={value}" for name, value in data.items())
+        logger.info("%s: %s%s", kind, message, f" ({details})" if details else "")
         self._history.add(Event(kind, message, time.time(), data))
 
     def stage(self, stage: Stage, message: str, **data: Any) -> None:

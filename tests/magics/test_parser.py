@@ -24,6 +24,11 @@ def test_words_and_short_options_are_read():
     }
 
 
+def test_a_word_with_choices_may_be_left_out():
+    assert parse("logs", MAGIC).values == {}
+    assert parse("logs --tail 3", MAGIC).values == {"tail": "3"}
+
+
 def test_a_repeated_option_is_a_list():
     line = "connect --proxy-option=--xla_a=1 --proxy-option=--xla_b=2"
     assert parse(line, MAGIC).values["proxy_options"] == ["--xla_a=1", "--xla_b=2"]
@@ -56,3 +61,5 @@ def test_a_mistake_is_one_line_with_a_way_out(line, word, hint):
     assert word in str(caught.value)
     assert hint in caught.value.hint
     assert "\n" not in str(caught.value) + caught.value.hint
+    # What argparse had to say is in the message; there is nothing more in the traceback.
+    assert caught.value.__cause__ is None
