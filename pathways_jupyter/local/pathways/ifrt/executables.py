@@ -201,7 +201,8 @@ class XlaExecutable:
         return found
 
     def _make_handlers(self, where: tuple[int, ...]) -> list[tuple[Spec, Any]]:
-        from jax._src.lib import xla_client as xc
+        # The result handlers of jaxlib itself take other arguments from 0.12 on.
+        from jax._src.interpreters import pxla
 
         (kinds,) = self._memory_kinds()
         made = []
@@ -210,7 +211,7 @@ class XlaExecutable:
             spec = Spec(kind, shape, sharding)
             if kind == dtypes.TOKEN:
                 raise statuses.unimplemented("programs that return tokens are not supported")
-            made.append((spec, xc.array_result_handler(values.aval(spec), sharding.jax, True, True)))
+            made.append((spec, pxla.global_aval_to_result_handler(values.aval(spec), sharding.jax, True)))
         return made
 
     def _output_sharding(self, where: tuple[int, ...], partitioning: bytes | None, memory_kind: str | None) -> Sharding:
