@@ -80,6 +80,9 @@ NEEDS: tuple[Need, ...] = (
 )
 
 
+_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+
 async def examine(
     config: ConnectConfig, *, versions: Versions | None = None, leftovers: Sequence[str] = ()
 ) -> tuple[Finding, ...]:
@@ -112,18 +115,17 @@ async def findings(
     yield Finding("cluster", Level.OK, f"{cluster.name} at {cluster.server}")
     namespace = config.namespace or cluster.namespace
     async with Client(cluster, patience=0) as client:
-        reached = await _reach(client)
-        yield reached
-        if reached.level is Level.FAIL:
-            return
+        for check in (_reach, _credentials):
+            found = await check(client)
+            yield found
+            if found.level is Level.FAIL:
+                return
+        jobsets = await _jobsets(client)
+        yield jobsets
         for found in await asyncio.gather(*(_need(client, namespace, need) for need in NEEDS)):
             yield found
-        try:
-            service = await discovery.find(client, namespace, config.pathways_service)
-        except PathwaysError as error:
-            yield _failed("service", error)
-        else:
-            for found in (*await _service(client, service), *_images(service, versions or Versions(), config)):
+        if jobsets.level is not Level.FAIL:
+            async for found in _about_service(client, namespace, config, versions or Versions()):
                 yield found
         yield await _leftovers(client, namespace, leftovers)
 
@@ -131,12 +133,55 @@ async def findings(
 async def _reach(client: Client) -> Finding:
     try:
         version = await client.get("/version")
-        await objects.allowed(client, "list", PODS, namespace=client.namespace)
     except ApiError as error:
+        # Who is refused has reached it.
         return _failed("credentials" if error.status == 401 else "reachable", error)
     except PathwaysError as error:
         return _failed("reachable", error)
     return Finding("reachable", Level.OK, f"Kubernetes {version.get('gitVersion', 'of unknown version')}")
+
+
+async def _credentials(client: Client) -> Finding:
+    """Whether the cluster takes the credentials for somebody's; `/version` it tells to anybody."""
+    try:
+        await objects.allowed(client, "list", PODS, namespace=client.namespace)
+        who = (
+            await client.post(_REVIEWS, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
+        ) or {}
+        name = ((who.get("status") or {}).get("userInfo") or {}).get("username", "")
+    except ApiError as error:
+        if error.status == 401:
+            return _failed("credentials", error)
+        # Servers before 1.28 do not tell who one is.
+        name = ""
+    except PathwaysError as error:
+        return _failed("reachable", error)
+    return Finding("credentials", Level.OK, f"accepted, as {name}" if name else "accepted")
+
+
+async def _jobsets(client: Client) -> Finding:
+    """Whether the cluster has the kind that services are made of."""
+    try:
+        await client.get(f"/apis/{JOBSETS.api_version}")
+    except ApiError as error:
+        if error.status == 404:
+            return _failed("jobset", discovery.no_jobsets(client))
+        return Finding("jobset", Level.WARN, f"Cannot be checked: {error}", error.hint)
+    except PathwaysError as error:
+        return _failed("jobset", error)
+    return Finding("jobset", Level.OK, f"{JOBSETS.api_version} is served")
+
+
+async def _about_service(
+    client: Client, namespace: str, config: ConnectConfig, here: Versions
+) -> AsyncIterator[Finding]:
+    try:
+        service = await discovery.find(client, namespace, config.pathways_service)
+    except PathwaysError as error:
+        yield _failed("service", error)
+        return
+    for found in (*await _service(client, service), *_images(service, here, config)):
+        yield found
 
 
 async def _need(client: Client, namespace: str, need: Need) -> Finding:
@@ -197,9 +242,7 @@ def _images(service: ServiceInfo, here: Versions, config: ConnectConfig) -> Iter
             yield _failed("proxy image", error)
             return
     if not here.jax:
-        yield Finding(
-            "jax", Level.WARN, "This kernel's JAX is not known.", "pip install jax in the kernel's environment."
-        )
+        yield Finding("jax", Level.WARN, "There is no JAX here.", "pip install jax in the kernel's environment.")
     else:
         yield _compare("jax", image, Versions(jax=here.jax), "the proxy")
     if service.sidecar_image:
@@ -216,10 +259,10 @@ def _compare(name: str, image: str, here: Versions, what: str) -> Finding:
         return Finding(
             name,
             Level.WARN,
-            f"This kernel and {what} differ: {'; '.join(different)}.",
+            f"This environment and {what} differ: {'; '.join(different)}.",
             f"Use a kernel with {f'Python {there.python} and ' if there.python else ''}jax=={there.jax}.",
         )
-    return Finding(name, Level.OK, f"{what} is made for JAX {there.jax}, as this kernel has")
+    return Finding(name, Level.OK, f"{what} is made for JAX {there.jax}, as there is here")
 
 
 async def _leftovers(client: Client, namespace: str, here: Sequence[str]) -> Finding:

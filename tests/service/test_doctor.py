@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 from pathways_jupyter import tpu
@@ -45,6 +47,8 @@ async def test_a_sound_cluster_has_nothing_to_mend(bench):
     found = await examine(bench)
     assert {each.level for each in found.values()} == {Level.OK}, found
     assert found["slices"].message == "1 of 1 tpuv6e:2x2 slices ready, 1 free"
+    assert found["jobset"].message == "jobset.x-k8s.io/v1alpha2 is served"
+    assert found["credentials"].message.startswith("accepted, as ")
     assert {f"permission {need}" for need in doctor.NEEDS} <= found.keys()
     assert not any(each.hint for each in found.values())
 
@@ -76,6 +80,25 @@ async def test_an_unreachable_cluster_ends_the_checks(bench):
     found = await examine(bench, config=config)
     assert list(found) == ["cluster", "reachable"]
     assert found["reachable"].level is Level.FAIL
+
+
+async def test_credentials_that_are_refused_are_told_as_that_and_end_the_checks(bench):
+    found = await examine(
+        bench, config=ConnectConfig(kubeconfig=bench.kubeconfig(user={"token": "forged"}, name="forged"))
+    )
+    assert next(reversed(found.values())).level is Level.FAIL
+    assert next(reversed(found)) == "credentials"
+    assert found["credentials"].hint
+
+
+async def test_a_cluster_without_jobsets_is_told_what_to_install(bench, monkeypatch):
+    # This server has them built in, but not of every version.
+    monkeypatch.setattr(doctor, "JOBSETS", dataclasses.replace(JOBSETS, version="v9"))
+    found = await examine(bench)
+    assert found["jobset"].level is Level.FAIL
+    assert "install JobSet" in found["jobset"].hint
+    assert "service" not in found
+    assert found["leftovers"].level is Level.OK
 
 
 async def test_a_missing_service_is_told(bench):
