@@ -23,6 +23,19 @@ from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 
 
+_SIGNS = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 class Authority:
     """Signs certificates for one test session."""
 
@@ -44,7 +57,13 @@ class Authority:
             .not_valid_after(now + datetime.timedelta(days=1))
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
         )
-        if not ca:
+        # Python 3.13 insists on these when it is the server.
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        builder = builder.add_extension(identifier, critical=False)
+        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        if ca:
+            builder = builder.add_extension(_SIGNS, critical=True)
+        else:
             address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
             builder = builder.add_extension(x509.SubjectAlternativeName([address]), critical=False)
         return builder.sign(self.key, hashes.SHA256())
