@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pathways_jupyter.errors import PathwaysError
+
+if TYPE_CHECKING:
+    from pathways_jupyter.colocated.channel import Answer
+    from pathways_jupyter.colocated.results import CallResult
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,29 @@ class LostError(ColocatedError):
     """What a call ran on went away meanwhile: a sidecar, a slice, or the session."""
 
 
+class CellSyntaxError(CheckError):
+    """A cell is not Python; nothing ran on any host.
+
+    Args:
+      error: What Python says of it.
+    """
+
+    def __init__(self, error: SyntaxError) -> None:
+        line = (error.text or "").lstrip()
+        super().__init__(
+            f"Line {error.lineno}: {error.msg}. Nothing was run.",
+            hint="! and % are IPython's, and hosts run plain Python: subprocess.run(..., capture_output=True) runs a"
+            " command there."
+            if line.startswith(("!", "%"))
+            else "",
+        )
+        self._shown = traceback.format_exception_only(error)
+
+    def _render_traceback_(self) -> list[str]:
+        shown = "".join(self._shown).splitlines()
+        return [*shown, f"  {self.hint}"] if self.hint else shown
+
+
 class HostError(ColocatedError):
     """Code raised on hosts.
 
@@ -65,8 +94,17 @@ class HostError(ColocatedError):
         return name_hosts(failure.hosts)
 
     def remote_traceback(self) -> str:
-        """Every failure's traceback, each under the hosts that raised it."""
-        return "\n".join(f"On {self._where(each)}:\n{each.traceback.rstrip()}" for each in self.failures)
+        """Every failure's traceback, each under the hosts that raised it; the same lines only once."""
+        told: list[str] = []
+        first: dict[str, Failure] = {}
+        for each in self.failures:
+            lines = each.traceback.replace(each.message, "")
+            before = first.setdefault(lines, each)
+            if before is each:
+                told.append(f"On {self._where(each)}:\n{each.traceback.rstrip()}")
+            else:
+                told.append(f"On {self._where(each)}, where {self._where(before)} did: {each.type}: {each.message}")
+        return "\n\n".join(told)
 
     def _render_traceback_(self) -> list[str]:
         # IPython shows this instead of the local traceback, which has only machinery in it.
@@ -78,7 +116,16 @@ class Interrupted(KeyboardInterrupt):
 
     Args:
       message: Where the hosts were, in one line.
+      answers: What they had answered until then; None when they did not answer any more.
+
+    Attributes:
+      result: The same, read; set for cells.
     """
+
+    def __init__(self, message: str, answers: Sequence[Answer] | None = None) -> None:
+        super().__init__(message)
+        self.answers = answers
+        self.result: CallResult | None = None
 
     def _render_traceback_(self) -> list[str]:
         return [f"Interrupted: {self}"]

@@ -35,7 +35,7 @@ class Batches(Iterator[Any]):
         if not isinstance(sharding, jax.sharding.NamedSharding):
             raise CheckError(
                 f"An iterator needs a NamedSharding, not a {type(sharding).__name__}.",
-                hint='For example: jax.NamedSharding(jax.make_mesh((8,), ("data",)), jax.P("data")).',
+                hint='For example: jax.NamedSharding(jax.sharding.Mesh(jax.devices(), ("data",)), jax.P("data")).',
             )
         self._key = uuid.uuid4().hex[:12]
         self._ahead = ahead

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from pathways_jupyter.colocated import checks, placement, results, run, show
 from pathways_jupyter.colocated.channel import Answer
-from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
+from pathways_jupyter.colocated.errors import ColocatedError, Interrupted, name_hosts
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.memory import MEMORY
 
@@ -185,7 +185,12 @@ def _call(
         "limit": run.LIMIT,
         "live": True,
     }
-    answers = run.ask(prepared, head, data, None)
+    try:
+        answers = run.ask(prepared, head, data, None)
+    except Interrupted as stopped:
+        if stopped.answers is not None:
+            _tell(run.result_of(call, stopped.answers), quiet=where.quiet)
+        raise
     finish(call, answers, quiet=where.quiet)
     if of is not None:
         of._present |= {host.index for host in chosen}
@@ -205,13 +210,17 @@ def source_of(code: Any) -> dict[str, str]:
 def finish(call: str, answers: Sequence[Answer], *, quiet: bool) -> results.CallResult:
     """Shows what hosts printed, and raises what they raised."""
     result = run.result_of(call, answers)
-    for piece in show.output(result, quiet=quiet):
-        if piece.stream:
-            (sys.stderr if piece.stream == "stderr" else sys.stdout).write(piece.text)
+    _tell(result, quiet=quiet)
     error = result.error()
     if error is not None:
         raise error
     return result
+
+
+def _tell(result: results.CallResult, *, quiet: bool) -> None:
+    for piece in show.output(result, quiet=quiet):
+        if piece.stream:
+            (sys.stderr if piece.stream == "stderr" else sys.stdout).write(piece.text)
 
 
 def _results(chosen: Sequence[Host], call: str, answers: Sequence[Answer], *, on_cpu: bool) -> dict[int, Any]:

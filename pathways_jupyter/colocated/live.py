@@ -15,6 +15,7 @@ from typing import Any
 
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.memory import MEMORY, Facts
+from pathways_jupyter.colocated.remote.transcript import ERROR, NEWS
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.service import names
@@ -22,16 +23,17 @@ from pathways_jupyter.service import names
 _AFTER_SECONDS = 0.5
 _LOOK_BACK_SECONDS = 5
 _END_SECONDS = 2.0
+_NEWS_SECONDS = 1.0
 
 
 class Follower:
     """Follows one call after the other.
 
     Args:
-      tell: Called with whole lines, labelled by host, from another thread.
+      tell: Called with ``stdout`` or ``stderr`` and a whole line, labelled by host, from another thread.
     """
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, tell: Callable[[str, str], None]) -> None:
         self._tell = tell
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -99,7 +101,7 @@ class Follower:
     async def _lines(self, client: Any, namespace: str, name: str, call: str, host: Host) -> None:
         from pathways_jupyter.kube import pods
 
-        mark = f"[cell {call}] "
+        mark = f"[cell {call}]"
         with contextlib.suppress(PathwaysError):
             async with contextlib.aclosing(
                 pods.logs(
@@ -112,10 +114,16 @@ class Follower:
                 )
             ) as lines:
                 async for line in lines:
-                    if line.startswith(mark):
-                        text = line.removeprefix(mark)
-                        self.shown.setdefault(host.index, []).append(text)
-                        self._tell(f"[host {host.index}] {text}\n")
+                    kind, mine, text = line.removeprefix(mark).partition(" ")
+                    if not (line.startswith(mark) and mine and kind in {"", ERROR, NEWS}):
+                        continue
+                    labelled = f"[host {host.index}] {text}\n"
+                    if kind == NEWS:
+                        # At the end of a call the result says the same, and says it better.
+                        asyncio.get_running_loop().call_later(_NEWS_SECONDS, self._tell, "stdout", labelled)
+                        continue
+                    self.shown.setdefault(host.index, []).append(text)
+                    self._tell("stderr" if kind == ERROR else "stdout", labelled)
 
 
 def pod_of(facts: Facts, pods: Sequence[Mapping[str, Any]]) -> str:
@@ -137,7 +145,7 @@ def pod_of(facts: Facts, pods: Sequence[Mapping[str, Any]]) -> str:
     return ""
 
 
-def _nothing(line: str) -> None:
+def _nothing(stream: str, line: str) -> None:
     return None
 
 

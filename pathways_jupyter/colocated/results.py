@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.colocated import checks, versions
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import Failure, HostError
 from pathways_jupyter.colocated.host import Host
+from pathways_jupyter.colocated.remote.transcript import rendered
 
 if TYPE_CHECKING:
     import jax
+
+_HOSTS_OWN = re.compile(r"\b0x[0-9a-f]+\b|(?<=device ID )\d+")
 
 
 @dataclass(frozen=True)
@@ -74,15 +78,15 @@ class HostResult:
         return _unpickled(self.pickled) if self.pickled else None
 
     def lines(self) -> Iterator[Text]:
-        """What was printed line by line, in the order in which the lines were completed."""
+        """What was printed line by line, as a screen shows it, in the order in which the lines were completed."""
         partial: dict[str, str] = {}
         for item in self.items:
             if isinstance(item, Text):
                 *lines, rest = (partial.pop(item.stream, "") + item.text).split("\n")
-                yield from (Text(item.stream, line) for line in lines)
+                yield from (Text(item.stream, rendered(line)) for line in lines)
                 if rest:
                     partial[item.stream] = rest
-        yield from (Text(stream, rest) for stream, rest in partial.items())
+        yield from (Text(stream, rendered(rest)) for stream, rest in partial.items())
 
 
 @dataclass(frozen=True)
@@ -112,16 +116,21 @@ class CallResult:
         for result in self.hosts:
             if result.failure is not None:
                 failure = result.failure
-                groups.setdefault((failure.type, failure.message, failure.traceback), []).append(result)
+                key = (failure.type, _alike(failure.message), _alike(failure.traceback))
+                groups.setdefault(key, []).append(result)
         if not groups:
             return None
         failures = []
-        for (kind, message, trace), results in groups.items():
+        for results in groups.values():
             first = results[0].failure
             assert first is not None
-            indices = tuple(result.host.index for result in results)
-            failures.append(Failure(indices, kind, message, trace, first.line, first.text))
+            failures.append(replace(first, hosts=tuple(result.host.index for result in results)))
         return HostError(failures, len(self.hosts))
+
+
+def _alike(text: str) -> str:
+    """`text` without what differs between hosts that do the same: where an object lies, the number of a device."""
+    return _HOSTS_OWN.sub("", text)
 
 
 def read(answer: Answer) -> HostResult:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.colocated import checks, placement, results, show, versions, waiting
 from pathways_jupyter.colocated.channel import Answer, channel
-from pathways_jupyter.colocated.errors import ColocatedError, Interrupted, LostError, name_hosts
+from pathways_jupyter.colocated.errors import CellSyntaxError, ColocatedError, Interrupted, LostError, name_hosts
 from pathways_jupyter.colocated.host import Host, choose, hosts
 from pathways_jupyter.colocated.memory import MEMORY
 
@@ -69,11 +69,14 @@ def run_cell(
       CheckError: A check failed before anything was sent.
       ColocatedError: The hosts went away, or outputs do not fit together.
       Interrupted: Interrupt was pressed; the hosts were told to stop.
-      SyntaxError: The cell cannot be parsed.
+      CellSyntaxError: The cell cannot be compiled; nothing was sent.
     """
     call = uuid.uuid4().hex[:6]
     filename = f"<cell {call}>"
-    ast.parse(source, filename)
+    try:
+        compile(source, filename, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except SyntaxError as error:
+        raise CellSyntaxError(error) from None
     arrays, values = _split(inputs or {})
     chosen = choose_for(arrays, slices, indices, once)
     data = checks.pickled(values, names=values) if values else b""
@@ -92,7 +95,11 @@ def run_cell(
         "limit": limit,
         "live": follow is not None,
     }
-    answers = ask(prepared, head, [data] if values else [], follow)
+    try:
+        answers = ask(prepared, head, [data] if values else [], follow)
+    except Interrupted as stopped:
+        stopped.result = result_of(call, stopped.answers) if stopped.answers else None
+        raise
     result = result_of(call, answers)
     for each in result.hosts:
         MEMORY.note_names(each.host, each.boot)
@@ -182,7 +189,7 @@ def ask(
         if following is not None:
             following.close()
     if waited.interrupted:
-        raise Interrupted(_stopped(waited.result, way.hosts))
+        raise Interrupted(_stopped(waited.result, way.hosts), waited.result)
     assert waited.result is not None
     return waited.result
 
@@ -198,6 +205,8 @@ def _stopped(answers: Sequence[Answer] | None, to: Sequence[Host]) -> str:
             text = "had ended"
         elif error["type"] == "Stopped":
             text = f"will stop when this returns: {error['message']}"
+        elif error["type"] != "KeyboardInterrupt":
+            text = f"had failed: {error['type']}: {error['message'].partition(chr(10))[0]}"
         else:
             text = f"stopped in line {error['line']}: {error['text']}" if error["line"] else "stopped"
         told.setdefault(text, []).append(answer.host.index)

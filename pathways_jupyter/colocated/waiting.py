@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -77,7 +78,8 @@ def wait(to: Sequence[Host], work: Callable[[], T], stop: Callable[[], object] |
             interrupted = True
             if stop is not None:
                 threading.Thread(target=stop, name="colocated-stop", daemon=True).start()
-                finished.wait(PATIENCE_SECONDS)
+                with contextlib.suppress(KeyboardInterrupt):
+                    finished.wait(PATIENCE_SECONDS)
         if may_tell and errors and isinstance(errors[0], LostError):
             # JAX may be the first to fail, but the supervisor knows why.
             heard.wait(_WORD_SECONDS)

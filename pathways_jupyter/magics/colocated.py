@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathways_jupyter.render.view import View
 
 _KEPT = 16
+_SPACED_COMMA = re.compile(r"\s*,\s*")
 
 
 @magics_class
@@ -33,11 +35,13 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         """Runs a cell on TPU hosts; ``%%colocated --help`` tells more."""
         if cell is None:
             return self._line(line)
-        call = parser.parse(f"{CELL.name} {line}", {CELL.name: CELL})
+        # `--in x, y` is one list.
+        call = parser.parse(f"{CELL.name} {_SPACED_COMMA.sub(',', line)}", {CELL.name: CELL})
         return _cell_help() if call.help else self._cell(call.values, cell)
 
     def _cell(self, given: Mapping[str, Any], cell: str) -> Values | None:
         from pathways_jupyter.colocated import live, run, show
+        from pathways_jupyter.colocated.errors import Interrupted
 
         names = _names(given.get("inputs", ""))
         absent = [name for name in names if name not in self.shell.user_ns]
@@ -45,21 +49,30 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
             raise ConfigError(f"--in names {', '.join(absent)}, which this notebook does not have.")
         quiet = bool(given.get("quiet"))
         follower = live.Follower(_tell) if not quiet and not given.get("collapse") else None
-        result = run.run_cell(
-            cell,
-            inputs={name: self.shell.user_ns[name] for name in names},
-            outputs=_names(given.get("outputs", "")),
-            slices=given.get("slices"),
-            indices=given.get("hosts"),
-            once=bool(given.get("once")),
-            on_cpu=bool(given.get("on_cpu")),
-            follow=follower.start if follower else None,
-            warn=_warn,
-        )
-        shown = follower.shown if follower else {}
-        for piece in show.output(result, shown=shown, quiet=quiet, collapse=bool(given.get("collapse"))):
-            self._show(piece)
-        self._keep(result)
+
+        def shown(result: CallResult) -> None:
+            already = follower.shown if follower else {}
+            for piece in show.output(result, shown=already, quiet=quiet, collapse=bool(given.get("collapse"))):
+                self._show(piece)
+            self._keep(result)
+
+        try:
+            result = run.run_cell(
+                cell,
+                inputs={name: self.shell.user_ns[name] for name in names},
+                outputs=_names(given.get("outputs", "")),
+                slices=given.get("slices"),
+                indices=given.get("hosts"),
+                once=bool(given.get("once")),
+                on_cpu=bool(given.get("on_cpu")),
+                follow=follower.start if follower else None,
+                warn=_warn,
+            )
+        except Interrupted as stopped:
+            if stopped.result is not None:
+                shown(stopped.result)
+            raise
+        shown(result)
         error = result.error()
         if error is not None:
             raise error
@@ -140,9 +153,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
 
     def _show(self, piece: Piece) -> None:
         if piece.stream:
-            stream = sys.stderr if piece.stream == "stderr" else sys.stdout
-            stream.write(piece.text)
-            stream.flush()
+            _tell(piece.stream, piece.text)
             return
         from IPython.display import display
 
@@ -167,14 +178,14 @@ def _cell_help() -> View:
     return View(CELL, about.text.strip(), about.html)
 
 
-def _tell(line: str) -> None:
-    sys.stdout.write(line)
-    sys.stdout.flush()
+def _tell(stream: str, line: str) -> None:
+    out = sys.stderr if stream == "stderr" else sys.stdout
+    out.write(line)
+    out.flush()
 
 
 def _warn(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    _tell("stderr", f"{line}\n")
 
 
 def _names(given: str) -> list[str]:

@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from pathways_jupyter.colocated import run
-from pathways_jupyter.colocated.errors import CheckError, ColocatedError, Interrupted
+from pathways_jupyter.colocated.errors import CellSyntaxError, CheckError, ColocatedError, Interrupted
 from pathways_jupyter.colocated.results import Display
 
 pytestmark = pytest.mark.usefixtures("connection")
@@ -176,6 +176,7 @@ words = np.array(["host", str(jax.process_index())])
 def test_computing_with_an_array_of_several_hosts_says_how_to_get_at_its_part(x) -> None:
     error = run.run_cell("x + 1", inputs={"x": x}).error()
     assert "array.addressable_shards" in error.remote_traceback()
+    assert len(error.failures) == 1
 
 
 @pytest.mark.parametrize("kind", ["'datetime64[s]'", "object"])
@@ -294,6 +295,53 @@ def test_an_exception_shows_the_cells_lines_once() -> None:
     assert "f(0)" in error.remote_traceback()
 
 
+def test_hosts_whose_errors_differ_only_by_where_objects_lie_failed_alike() -> None:
+    error = run.run_cell("raise ValueError(object())").error()
+    assert [failure.hosts for failure in error.failures] == [(0, 1, 2, 3)]
+
+
+def test_the_same_lines_are_shown_once_also_when_messages_differ() -> None:
+    error = run.run_cell("import jax\nraise ValueError(f'bad part {jax.process_index()}')").error()
+    assert error.remote_traceback().count("Traceback") == 1
+    for host in range(4):
+        assert f"ValueError: bad part {host}" in error.remote_traceback()
+    assert "On host 3, where host 0 did: ValueError: bad part 3" in error.remote_traceback()
+
+
+def test_await_works_outside_of_functions() -> None:
+    source = """
+import asyncio
+async def work(number):
+    await asyncio.sleep(0.01)
+    return number
+one = await work(1)
+await asyncio.gather(work(one), work(2))
+"""
+    assert values(source, once=True) == {0: [1, 2]}
+    assert values("one + await work(3)", once=True) == {0: 4}
+
+
+def test_interrupt_ends_a_cell_that_awaits(tmp_path) -> None:
+    interrupt_when(tmp_path / "started")
+    source = f"import asyncio\nopen({str(tmp_path / 'started')!r}, 'w')\nawait asyncio.sleep(60)"
+    with pytest.raises(Interrupted, match="stopped"):
+        run.run_cell(source, once=True)
+    assert values("1", once=True) == {0: 1}
+
+
+def test_an_open_file_as_the_value_is_shown_and_not_read() -> None:
+    (host,) = run.run_cell("open('/dev/zero', 'rb')", once=True).hosts
+    assert "/dev/zero" in host.items[0].data["text/plain"]
+    assert host.value is None
+
+
+def test_a_long_repr_is_cut() -> None:
+    (host,) = run.run_cell("list(range(100_000))", once=True).hosts
+    text = host.items[0].data["text/plain"]
+    assert text.endswith("... (688,890 characters)")
+    assert len(text) < 25_000
+
+
 def test_a_host_that_fails_alone_is_named() -> None:
     error = run.run_cell("import jax\nassert jax.process_index() != 2, 'not here'").error()
     assert str(error).startswith("host 2, line 2: ")
@@ -324,7 +372,7 @@ def test_what_cannot_be_pickled_is_told_before_anything_runs() -> None:
 
 
 def test_a_cell_with_a_syntax_error_is_not_sent() -> None:
-    with pytest.raises(SyntaxError):
+    with pytest.raises(CellSyntaxError, match="Line 1: invalid syntax"):
         run.run_cell("x = = 1")
 
 

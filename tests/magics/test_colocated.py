@@ -1,6 +1,8 @@
 """%%colocated in a real kernel, on the embedded cluster."""
 
 import base64
+import threading
+import time
 
 import pytest
 
@@ -22,6 +24,14 @@ def connected(cluster, shared_notebook):
     assert cell.status == "ok", cell.shown
     shared_notebook.run(ARRAY)
     return shared_notebook
+
+
+def wait_until(condition) -> None:
+    """Waits for something that another process does, and that cannot be waited for otherwise."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.02)
 
 
 def lines(cell) -> list[str]:
@@ -101,6 +111,83 @@ def test_interrupt_stops_the_cell_and_not_the_connection(connected) -> None:
     assert cell.error == "Interrupted"
     assert "hosts 0, 1 stopped in line 2" in cell.shown
     assert connected.run("%%colocated --once\n1").text.strip() == "[host 0] 1"
+
+
+def test_an_interrupted_cell_shows_what_it_had_printed(connected, machine) -> None:
+    begun = machine.directory / "interrupted"
+    request = connected.begin(
+        f"%%colocated --collapse\nprint('here')\nopen({str(begun)!r}, 'w').close()\nwhile True: pass"
+    )
+    wait_until(begun.exists)
+    connected.manager.interrupt_kernel()
+    cell = connected.finish(request)
+    assert cell.error == "Interrupted"
+    assert lines(cell) == ["[hosts 0, 1] here"]
+
+
+def test_a_second_interrupt_ends_the_waiting_in_one_line(connected) -> None:
+    first = len(connected.seen)
+    request = connected.begin("%%colocated\nimport time\nprint('begun')\ntime.sleep(8)")
+    connected.wait_for("begun", since=first)
+    connected.manager.interrupt_kernel()
+    connected.manager.interrupt_kernel()
+    cell = connected.finish(request, timeout=5)
+    assert cell.error == "Interrupted"
+    assert len(cell.shown.splitlines()) == 1
+    assert lines(connected.run("%%colocated\n1")) == ["[hosts 0, 1] 1"]
+
+
+def test_a_host_that_fails_is_told_while_others_still_run(connected) -> None:
+    first = len(connected.seen)
+    request = connected.begin(
+        "%%colocated\nimport jax, time\nif jax.process_index() == 1: raise ValueError('alone')\n"
+        "while True: time.sleep(0.1)"
+    )
+    connected.wait_for("[host 1] failed, while others may still run: ValueError: alone", since=first)
+    connected.manager.interrupt_kernel()
+    cell = connected.finish(request)
+    assert "host 0 stopped in line 3" in cell.shown
+    assert "host 1 had failed: ValueError: alone" in cell.shown
+
+
+def test_lines_shown_while_a_cell_runs_keep_their_stream_and_progress_is_told(connected, machine) -> None:
+    go = machine.directory / "go-on"
+    source = f"""%%colocated --once
+import os, sys, threading
+sys.stderr.write("bad\\n")
+sys.stderr.write("\\r 10%")
+sys.stderr.write("\\r 20%")
+while not os.path.exists({str(go)!r}): threading.Event().wait(0.05)
+sys.stderr.write("\\r100%\\n");
+"""
+    first = len(connected.seen)
+    request = connected.begin(source)
+    connected.wait_for("[host 0]  10%", since=first)
+    go.touch()
+    connected.finish(request)
+    told = "".join(connected.seen[first:]).splitlines()
+    assert told == ["[host 0] bad", "[host 0]  10%", "[host 0] 100%"]
+    cell = connected.run("%%colocated --once\nimport sys\nsys.stderr.write('bad\\n');")
+    assert [each["name"] for each in cell.outputs] == ["stderr"]
+
+
+@pytest.mark.parametrize(
+    ("source", "shown", "lines"),
+    [
+        ("x = = 1", "    x = = 1\n        ^\nSyntaxError: invalid syntax", 4),
+        ("return 1", "SyntaxError: 'return' outside function", 2),
+        ("!ls", "hosts run plain Python: subprocess.run", 5),
+    ],
+)
+def test_a_syntax_error_shows_the_cells_line_and_nothing_of_the_machinery(connected, source, shown, lines) -> None:
+    cell = connected.run(f"%%colocated\n{source}")
+    assert shown in cell.shown
+    assert len(cell.shown.splitlines()) <= lines
+
+
+def test_names_may_be_listed_with_spaces(connected) -> None:
+    connected.run("one, two = 1, 2")
+    assert lines(connected.run("%%colocated --in one, two --once\none + two")) == ["[host 0] 3"]
 
 
 def test_a_flood_is_cut_and_can_be_saved(connected, machine) -> None:

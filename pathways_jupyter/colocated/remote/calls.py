@@ -115,7 +115,8 @@ def _run(
     try:
         jobs.Job(head["call"]).run(captured, filename)
     except BaseException as error:
-        answer["error"] = failures.describe(error, filename)
+        told = answer["error"] = failures.describe(error, filename)
+        transcript.note(f"failed, while others may still run: {told['type']}: {told['message'].partition(chr(10))[0]}")
         answer["outputs"], answer["value"] = [], None
         parts.clear()
     answer["transcript"], blobs = transcript.close()
@@ -153,6 +154,13 @@ def _pickled(value: Any) -> bytes:
                 raise _TooLarge
             return super().write(data)
 
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, io.IOBase):
+                # cloudpickle would read all of it.
+                raise TypeError("an open file stays where it is")
+            return super().reducer_override(obj)
+
     with Bounded() as file:
-        cloudpickle.dump(value, file)
+        Pickler(file).dump(value)
         return file.getvalue()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import asyncio
+import inspect
 import linecache
 import sys
 import types
@@ -12,6 +14,7 @@ from typing import Any
 from . import rich
 
 _KEPT_SOURCES = 64
+_TICK_SECONDS = 0.1
 _spaces: dict[str, types.ModuleType] = {}
 _sources: OrderedDict[str, None] = OrderedDict()
 
@@ -55,18 +58,47 @@ def who(session: str) -> dict[str, str]:
 
 
 def run(session: str, source: str, filename: str) -> Any:
-    """Runs a cell in the session's namespace; returns its last expression's value, None after a semicolon."""
+    """Runs a cell in the session's namespace; returns its last expression's value, None after a semicolon.
+
+    As in a notebook, ``await`` works outside of functions; the cell then runs in an event loop of its own.
+    """
     remember(source, filename)
     names = space(session)
     tree = ast.parse(source, filename)
     last = tree.body[-1] if tree.body else None
     if isinstance(last, ast.Expr):
         tree.body.pop()
-    exec(compile(tree, filename, "exec"), names)
-    if not isinstance(last, ast.Expr):
-        return None
-    value = eval(compile(ast.Expression(last.value), filename, "eval"), names)
+    codes = [_compiled(tree, filename, "exec")]
+    if isinstance(last, ast.Expr):
+        codes.append(_compiled(ast.Expression(last.value), filename, "eval"))
+    if any(code.co_flags & inspect.CO_COROUTINE for code in codes):
+        value = asyncio.run(_awaited(codes, names))
+    else:
+        for code in codes:
+            value = eval(code, names)
     return None if source.rstrip().endswith(";") else value
+
+
+def _compiled(tree: ast.AST, filename: str, mode: str) -> types.CodeType:
+    return compile(tree, filename, mode, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)  # type: ignore[call-overload,no-any-return]
+
+
+async def _awaited(codes: list[types.CodeType], names: dict[str, Any]) -> Any:
+    ticking = asyncio.ensure_future(_tick())
+    try:
+        for code in codes:
+            value = eval(code, names)
+            if code.co_flags & inspect.CO_COROUTINE:
+                value = await value
+        return value
+    finally:
+        ticking.cancel()
+
+
+async def _tick() -> None:
+    """Keeps an event loop that waits from waiting in C for long, where an interrupt is not heard."""
+    while True:  # noqa: ASYNC110 - nothing is waited for
+        await asyncio.sleep(_TICK_SECONDS)
 
 
 def remember(source: str, filename: str) -> None:

@@ -18,7 +18,7 @@ _METHODS = {
     "_repr_jpeg_": "image/jpeg",
     "_repr_latex_": "text/latex",
 }
-_MAX_TEXT = 100_000
+_MAX_TEXT = 20_000
 
 
 def bundle(value: Any) -> dict[str, Any]:

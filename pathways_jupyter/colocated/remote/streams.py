@@ -60,6 +60,8 @@ class Routed(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Writes to the current call, or to the original stream."""
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         transcript = current()
         if transcript is None:
             return self.original.write(text)

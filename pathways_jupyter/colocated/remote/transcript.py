@@ -7,6 +7,7 @@ from where the notebook can download it, and only its end is kept besides.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from typing import IO, Any
 
@@ -14,6 +15,12 @@ from . import files
 
 LIVE_BYTES = 256 * 1024
 """How much of one call is repeated in the container's log, line by line."""
+PROGRESS_SECONDS = 5.0
+"""How often a line that is written over and over, as progress bars are, is repeated there."""
+ERROR = "!"
+"""Marks a line of the log that was written to ``stderr``."""
+NEWS = "~"
+"""Marks a line of the log that is not one of the output's lines."""
 TAIL_BYTES = 16 * 1024
 _SUFFIXES = {
     "image/png": ".png",
@@ -49,6 +56,7 @@ class Transcript:
         self._tail_size = 0
         self._spool: IO[bytes] | None = None
         self._partial: dict[str, str] = {}
+        self._progress_at = 0.0
         self._closed = False
 
     def write(self, stream: str, text: str) -> None:
@@ -129,17 +137,42 @@ class Transcript:
         file.flush()
         return name
 
+    def note(self, text: str) -> None:
+        """Says something about the call in the container's log that is no part of its output."""
+        with self._lock:
+            if self._log is not None:
+                self._log.write(f"[cell {self.call}]{NEWS} {text}\n")
+                self._log.flush()
+
     def _repeat(self, stream: str, text: str) -> None:
         if self._log is None:
             return
         *lines, rest = (self._partial.pop(stream, "") + text).split("\n")
-        if rest:
-            self._partial[stream] = rest
         for line in lines:
+            line = rendered(line)
             self._live += len(line) + 1
             if self._live > LIVE_BYTES:
                 self._log = None
                 return
-            self._log.write(f"[cell {self.call}] {line}\n")
+            self._log.write(f"[cell {self.call}]{ERROR if stream == 'stderr' else ''} {line}\n")
+        if rest:
+            self._partial[stream] = self._progress(rest) if "\r" in rest else rest
         if lines:
             self._log.flush()
+
+    def _progress(self, rest: str) -> str:
+        """Says now and then what a line is that is written over and over; returns as much of it as matters."""
+        line, now = rendered(rest), time.monotonic()
+        if self._log is not None and line and now - self._progress_at > PROGRESS_SECONDS:
+            self._progress_at = now
+            self._live += len(line) + 1
+            self._log.write(f"[cell {self.call}]{NEWS} {line}\n")
+            self._log.flush()
+        return f"{line}\r" if rest.endswith("\r") else f"\r{line}"
+
+
+def rendered(line: str) -> str:
+    """What a screen shows of a line in which carriage returns let later text be written over earlier text."""
+    if "\r" not in line:
+        return line
+    return next((part for part in reversed(line.split("\r")) if part), "")

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from pathways_jupyter.colocated.remote import files
-from pathways_jupyter.colocated.remote.transcript import LIVE_BYTES, TAIL_BYTES, Transcript
+from pathways_jupyter.colocated.remote.transcript import LIVE_BYTES, TAIL_BYTES, Transcript, rendered
 
 
 def test_streams_and_displays_stay_in_order() -> None:
@@ -75,7 +75,25 @@ def test_whole_lines_are_repeated_in_the_log_with_the_call() -> None:
     transcript.write("stdout", "one\ntw")
     transcript.write("stderr", "error\n")
     transcript.write("stdout", "o\nthree")
-    assert log.getvalue() == "[cell c] one\n[cell c] error\n[cell c] two\n"
+    assert log.getvalue() == "[cell c] one\n[cell c]! error\n[cell c] two\n"
+
+
+def test_a_line_that_is_written_over_is_told_now_and_then_and_at_its_end() -> None:
+    log = io.StringIO()
+    transcript = Transcript("c", limit=1000, log=log)
+    for percent in range(100):
+        transcript.write("stderr", f"\r{percent}%")
+    transcript.write("stderr", "\r100%\n")
+    transcript.note("a word")
+    assert log.getvalue() == "[cell c]~ 0%\n[cell c]! 100%\n[cell c]~ a word\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [("plain", "plain"), ("\r1%\r2%", "2%"), ("1%\r2%\r", "2%"), ("windows\r", "windows"), ("\r", ""), ("", "")],
+)
+def test_a_line_is_rendered_as_a_screen_shows_it(line, shown) -> None:
+    assert rendered(line) == shown
 
 
 def test_a_flood_does_not_fill_the_log() -> None:
