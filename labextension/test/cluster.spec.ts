@@ -20,6 +20,18 @@ describe('Cluster', () => {
     expect(cluster.rows('slices')[1].health).toBe('down');
   });
 
+  it('keeps its order when rows change, and finds the place of a new one', () => {
+    const cluster = new Cluster(SCOPE);
+    const ids = () => cluster.rows('slices').map(each => each.id);
+    cluster.apply(tables({ put: { slices: [slice({ id: 's/0' }), slice({ id: 's/2' })] } }));
+    expect(ids()).toEqual(['s/0', 's/2']);
+    cluster.apply(tables({ put: { slices: [slice({ id: 's/2', health: 'down' }), slice({ id: 's/0' })] } }));
+    expect(ids()).toEqual(['s/0', 's/2']);
+    expect(cluster.rows('slices')[1].health).toBe('down');
+    cluster.apply(tables({ put: { slices: [slice({ id: 's/1' })] } }));
+    expect(ids()).toEqual(['s/0', 's/1', 's/2']);
+  });
+
   it('drops rows, and all of them on a reset', () => {
     const cluster = new Cluster(SCOPE);
     cluster.apply(tables({ put: { slices: [slice({ id: 's/0' }), slice({ id: 's/1' })] } }));

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pathways_jupyter.bench import colocated, connect, dispatch, imports, memory, report, tunnel
+from pathways_jupyter.bench import colocated, connect, dispatch, imports, memory, report, sidebar, tunnel
 from pathways_jupyter.bench.measure import Table
 
 
@@ -16,10 +16,12 @@ def main() -> int:
     """Runs the benches that are named, or all of them."""
     parser = argparse.ArgumentParser(prog="python -m pathways_jupyter.bench", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("benchmarks"), help="where to write, without the ending")
-    parser.add_argument("names", nargs="*", help="imports, connect, tunnel, dispatch, memory, colocated (default: all)")
+    parser.add_argument(
+        "names", nargs="*", help="imports, connect, tunnel, dispatch, memory, colocated, sidebar (default: all)"
+    )
     options = parser.parse_args()
     on_cluster = {"connect": connect.run, "tunnel": tunnel.run, "dispatch": dispatch.run, "memory": memory.run}
-    chosen = options.names or ["imports", *on_cluster, "colocated"]
+    chosen = options.names or ["imports", *on_cluster, "colocated", "sidebar"]
     tables: list[Table] = imports.run() if "imports" in chosen else []
 
     from pathways_jupyter.local import cluster
@@ -38,6 +40,9 @@ def main() -> int:
         if "colocated" in chosen:
             print("colocated ...", flush=True)
             tables += colocated.run()
+        if "sidebar" in chosen:
+            print("sidebar ...", flush=True)
+            tables += sidebar.run()
     for table in tables:
         print(report.markdown_table(table))
     report.write(tables, options.output)

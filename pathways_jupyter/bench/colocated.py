@@ -37,7 +37,7 @@ def run() -> list[Table]:
             verdict=f"{'met' if worst <= _GOAL_MS else 'missed'} ({overheads})",
             notes=(
                 "Bare: a specialized colocated function on one CPU device of each host, its result read here.",
-                "Cell: `run_cell` with the source `1`, all checks included, its value and output read here.",
+                "Cell: `%%colocated` with the source `1`, run by IPython: its checks, and showing its value, included.",
             ),
         )
     ]
