@@ -81,6 +81,10 @@ class Sidecars:
             made = self._hosts[number] = _Host(number, path, self._hello(number))
             return made
 
+    def connected(self, number: int) -> _Host | None:
+        """The connection to a host's sidecar, if there is one."""
+        return self._hosts.get(number)
+
     def _hello(self, number: int) -> Header:
         beside = {str(each.id): each.host for each in self._devices.all if not each.is_chip}
         return {"secret": self._secret, "host": number, "devices": beside}
@@ -223,11 +227,11 @@ class _Function:
     def release(self) -> None:
         """Lets the hosts forget the function."""
         for number in self.hosts:
-            with contextlib.suppress(StatusError):
-                host = self._sidecars.host(number)
-                if self._number in host.loaded:
-                    host.loaded.discard(self._number)
-                    host.tell("release", function=self._number)
+            # A host that is lost has forgotten it already: connecting again would only start a process there.
+            host = self._sidecars.connected(number)
+            if host is not None and self._number in host.loaded:
+                host.loaded.discard(self._number)
+                host.tell("release", function=self._number)
 
     def _call_on(self, number: int, inputs: Sequence[Sequence[Any]]) -> futures.Future[Answer]:
         host = self._sidecars.host(number)
