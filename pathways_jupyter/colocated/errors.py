@@ -103,7 +103,9 @@ class HostError(ColocatedError):
             if before is each:
                 told.append(f"On {self._where(each)}:\n{each.traceback.rstrip()}")
             else:
-                told.append(f"On {self._where(each)}, where {self._where(before)} did: {each.type}: {each.message}")
+                told.append(
+                    f"On {self._where(each)}, at the same place as {self._where(before)}: {each.type}: {each.message}"
+                )
         return "\n\n".join(told)
 
     def _render_traceback_(self) -> list[str]:

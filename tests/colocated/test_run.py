@@ -305,7 +305,7 @@ def test_the_same_lines_are_shown_once_also_when_messages_differ() -> None:
     assert error.remote_traceback().count("Traceback") == 1
     for host in range(4):
         assert f"ValueError: bad part {host}" in error.remote_traceback()
-    assert "On host 3, where host 0 did: ValueError: bad part 3" in error.remote_traceback()
+    assert "On host 3, at the same place as host 0: ValueError: bad part 3" in error.remote_traceback()
 
 
 def test_await_works_outside_of_functions() -> None:
