@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Hashable, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,12 +41,17 @@ class Facts:
     boot: str
 
 
+def _nobody() -> None:
+    return None
+
+
 class _Memory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._facts: dict[Any, Facts] = {}
         self._told: set[Hashable] = set()
         self._released: list[str] = []
+        self._session: Callable[[], Any] = _nobody
         self._named: dict[int, tuple[str, int]] = {}
         self._epoch = 0
         self._registered = False
@@ -96,18 +102,29 @@ class _Memory:
 
     def note_names(self, host: Host, boot: str) -> None:
         """Takes note that a cell ran in this process of the host's sidecar, and may have left names there."""
-        self._named[host.index] = (boot, self._epoch)
+        self._of_this_session()[host.index] = (boot, self._epoch)
 
     def names_gone(self, to: Sequence[Host]) -> dict[str, list[int]]:
-        """The known hosts on which earlier cells' names are gone, by what took them; each is told once."""
+        """The known hosts on which this session's earlier names are gone, by what took them; each is told once."""
+        named_on = self._of_this_session()
         gone: dict[str, list[int]] = {}
         for host in to:
-            named, known = self._named.get(host.index), self._facts.get(host.cpus)
+            named, known = named_on.get(host.index), self._facts.get(host.cpus)
             if named and known and named[0] != known.boot:
-                del self._named[host.index]
+                del named_on[host.index]
                 reason = "The sidecar restarted" if named[1] == self._epoch else "The session was reconnected"
                 gone.setdefault(reason, []).append(host.index)
         return gone
+
+    def _of_this_session(self) -> dict[int, tuple[str, int]]:
+        # Its object, as a reconnect after the supervisor's death gives it another id.
+        from pathways_jupyter.session.session import current
+
+        if self._session() is not current():
+            session = current()
+            self._session = weakref.ref(session) if session is not None else _nobody
+            self._named = {}
+        return self._named
 
     def tell_once(self, what: Hashable) -> bool:
         """Whether `what` was not told yet; from now on it was."""

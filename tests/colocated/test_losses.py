@@ -158,6 +158,21 @@ def test_after_a_loss_a_cell_says_that_the_session_is_lost_and_reconnecting_mend
     assert connected.run("%%colocated\n1").text.splitlines() == ["[hosts 0, 1] 1"]
 
 
+def test_names_are_told_to_be_gone_also_when_the_supervisor_died(world, connected) -> None:
+    request = begin(connected)
+    os.kill(world.record.pid, signal.SIGKILL)
+    connected.finish(request, timeout=SOON)
+    assert connected.run("%pathways reconnect").status == "ok"
+    assert "names of earlier cells are gone" in connected.run("%%colocated\n1").text
+
+
+def test_a_new_session_has_no_names_to_miss(connected) -> None:
+    connected.run("%%colocated\nkept = 1")
+    connected.run("%pathways disconnect")
+    assert connected.run(CONNECT).status == "ok"
+    assert connected.run("%%colocated\n1").text.splitlines() == ["[hosts 0, 1] 1"]
+
+
 def test_where_no_cell_has_run_reconnecting_takes_no_names(connected) -> None:
     connected.run("%%colocated --hosts 0\nkept = 1")
     assert connected.run("%pathways reconnect").status == "ok"
