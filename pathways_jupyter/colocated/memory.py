@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.colocated.channel import channel
+from pathways_jupyter.colocated.errors import CheckError
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.waiting import ask
 
@@ -69,7 +70,7 @@ class _Memory:
         """What `to` are, by host index; hosts that are not known yet are asked, and all of them when `fresh`.
 
         Raises:
-          CheckError: A host's versions are such that it cannot be asked.
+          CheckError: A host's versions are such that it cannot be asked, or hosts have no sidecar.
           ColocatedError: The hosts could not be reached.
         """
         self._register()
@@ -77,6 +78,7 @@ class _Memory:
         if unknown:
             for answer in ask(channel(unknown), {"op": "facts"}):
                 head = answer.head
+                _require_sidecar(head["hostname"])
                 with self._lock:
                     self._facts[answer.host.cpus] = Facts(
                         python=head["python"],
@@ -157,6 +159,18 @@ class _Memory:
 
             register_backend_cache(self, "pathways_jupyter_hosts")
             self._registered = True
+
+
+def _require_sidecar(hostname: str) -> None:
+    """Fails when it is the proxy that answers for its hosts, as that of the embedded cluster does without sidecars."""
+    from pathways_jupyter.session.session import current
+
+    session = current()
+    if session is not None and session.record.pod == hostname:
+        raise CheckError(
+            "The service's workers have no colocated Python sidecar, so nothing can run on its hosts.",
+            hint="Give them one: pathways-jupyter sidecar build --help, or pathways-jupyter local up --sidecar.",
+        )
 
 
 MEMORY = _Memory()

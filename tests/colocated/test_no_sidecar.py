@@ -1,0 +1,28 @@
+"""A service whose workers have no sidecar."""
+
+import pytest
+
+import pathways_jupyter
+from pathways_jupyter.colocated import function, run
+from pathways_jupyter.colocated.errors import CheckError
+from pathways_jupyter.local import cluster
+
+INSTANCES = {"tpuv6e:2x2": 2}
+
+
+@pytest.fixture
+def connection(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    cluster.up(INSTANCES, sidecar=False)
+    with pathways_jupyter.connect(local=True, expected_tpu_instances=INSTANCES) as session:
+        yield session
+    cluster.down()
+
+
+@pytest.mark.usefixtures("connection")
+def test_nothing_runs_elsewhere_instead() -> None:
+    with pytest.raises(CheckError, match="have no colocated Python sidecar"):
+        run.run_cell("raise SystemExit")
+    with pytest.raises(CheckError, match="have no colocated Python sidecar") as caught:
+        function(lambda: 1)()
+    assert "sidecar build" in caught.value.hint
