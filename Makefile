@@ -24,7 +24,7 @@ test: $(VENV)/.test ## Run the tests (under 15 minutes)
 	$(BIN)/pytest
 
 ui: $(VENV)/.ui ## Test the sidebar: its models, and the whole of it in a real browser (Chromium, kubectl)
-	cd labextension && $(WITH_NODE) jlpm install --immutable && $(WITH_NODE) jlpm test
+	cd labextension && $(WITH_NODE) jlpm install --immutable && $(WITH_NODE) jlpm build:prod && $(WITH_NODE) jlpm test
 	cd labextension/ui-tests && $(WITH_NODE) jlpm install --immutable && $(WITH_NODE) jlpm test
 
 soak: $(VENV)/.test ## Run the tests that take longer
@@ -40,7 +40,7 @@ format: $(VENV)/.lint ## Rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.bench ## Measure ours and the peers in one run, and write docs/benchmarks.md
+bench: $(VENV)/.bench $(VENV)/.ui ## Measure ours and the peers in one run, and write docs/benchmarks.md
 	$(BIN)/python -m pathways_jupyter.bench --output docs/benchmarks
 
 clean: ## Remove what the other targets made

@@ -10,3 +10,6 @@ const svgstr = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 
 </svg>`;
 
 export const pathwaysIcon = new LabIcon({ name: 'pathways-jupyter:icon', svgstr });
+
+/** For places that want an address and not an icon; the color suits light and dark. */
+export const iconUrl = () => `data:image/svg+xml,${encodeURIComponent(svgstr.replace('#616161', '#8a8a8a'))}`;

@@ -5,6 +5,7 @@ import { Api, IContexts, IOffer, Problem } from '../models/api';
 import { connectLine, IChoice } from '../models/line';
 import { ITrans } from '../models/trans';
 import { ICapacity, IProblem, IScope } from '../models/wire';
+import { Options } from './DragLine';
 import { Field, Select } from './Field';
 import { Notice } from './Notice';
 
@@ -107,7 +108,9 @@ export function ConnectForm({ api, trans, first, onChange }: IConnectFormProps):
         />
       )}
       <p className="pw-muted">{trans.__('This runs in the notebook:')}</p>
-      <code className="pw-line">{connectLine(choice)}</code>
+      <code className="pw-line">
+        <Options line={connectLine(choice)} />
+      </code>
     </div>
   );
 }

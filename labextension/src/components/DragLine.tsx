@@ -15,8 +15,24 @@ export function DragLine({ choice, label }: { choice: IChoice; label: string }):
           event.dataTransfer.effectAllowed = 'copy';
         }}
       >
-        {connectLine(choice)}
+        <Options line={connectLine(choice)} />
       </code>
+    </>
+  );
+}
+
+/** A line whose options stay in one piece where it breaks. */
+export function Options({ line }: { line: string }): JSX.Element {
+  const [command, ...options] = line.split(/ (?=--)/);
+  return (
+    <>
+      {command}
+      {options.map((option, index) => (
+        <React.Fragment key={index}>
+          {' '}
+          <span>{option}</span>
+        </React.Fragment>
+      ))}
     </>
   );
 }

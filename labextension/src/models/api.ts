@@ -2,6 +2,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
+import { english, ITrans } from './trans';
 import { ICapacity, IProblem, IScope } from './wire';
 
 const ROOT = 'pathways-jupyter';
@@ -41,7 +42,10 @@ export interface ISwept {
 }
 
 export class Api {
-  constructor(readonly settings: ServerConnection.ISettings = ServerConnection.makeSettings()) {}
+  constructor(
+    readonly settings: ServerConnection.ISettings = ServerConnection.makeSettings(),
+    private readonly _trans: ITrans = english
+  ) {}
 
   version(): Promise<{ version: string }> {
     return this._ask('version');
@@ -102,21 +106,21 @@ export class Api {
       if (init.signal?.aborted) {
         throw error;
       }
-      throw new Problem('The Jupyter server does not answer.', 'Check that it runs, then try again.', 0);
+      throw new Problem(this._trans.__('The Jupyter server does not answer.'), this._trans.__('Check that it runs, then try again.'), 0);
     }
     if (!response.ok) {
-      throw await problem(response);
+      throw await problem(response, this._trans);
     }
     return response;
   }
 }
 
-async function problem(response: Response): Promise<Problem> {
+async function problem(response: Response, trans: ITrans): Promise<Problem> {
   try {
     const said = await response.json();
     return new Problem(String(said.message || response.statusText), String(said.hint ?? ''), response.status);
   } catch {
-    return new Problem(`The Jupyter server answered ${response.status}.`, '', response.status);
+    return new Problem(trans.__('The Jupyter server answered %1.', response.status), '', response.status);
   }
 }
 

@@ -5,7 +5,7 @@ import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { Problem } from '../models/api';
-import { pathwaysIcon } from '../icon';
+import { iconUrl, pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 
 export const launcher: JupyterFrontEndPlugin<void> = {
@@ -36,6 +36,12 @@ export const launcher: JupyterFrontEndPlugin<void> = {
         }
       }
     });
-    cards?.add({ command: CommandIDs.quickstart, category: trans.__('Notebook'), rank: 50, args: { isLauncher: true } });
+    cards?.add({
+      command: CommandIDs.quickstart,
+      category: trans.__('Notebook'),
+      rank: 50,
+      args: { isLauncher: true },
+      kernelIconUrl: iconUrl()
+    });
   }
 };

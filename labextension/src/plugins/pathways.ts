@@ -3,13 +3,14 @@ import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/a
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { Session } from '@jupyterlab/services';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { version } from '../../package.json';
 import { Api } from '../models/api';
 import { Model } from '../models/model';
 import { DEFAULTS, preferences, scopeOf } from '../models/preferences';
 import { Updates } from '../models/updates';
-import { IPathways, SETTINGS } from '../tokens';
+import { DOMAIN, IPathways, SETTINGS } from '../tokens';
 
 export const pathways: JupyterFrontEndPlugin<IPathways> = {
   id: SETTINGS,
@@ -17,15 +18,16 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
   autoStart: true,
   provides: IPathways,
   requires: [INotebookTracker],
-  optional: [ISettingRegistry, ILabShell],
+  optional: [ISettingRegistry, ILabShell, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     notebooks: INotebookTracker,
     registry: ISettingRegistry | null,
-    shell: ILabShell | null
+    shell: ILabShell | null,
+    translator: ITranslator | null
   ): IPathways => {
     const model = new Model(version);
-    const api = new Api(app.serviceManager.serverSettings);
+    const api = new Api(app.serviceManager.serverSettings, (translator ?? nullTranslator).load(DOMAIN));
     const updates = new Updates(model, api);
     let wanted = DEFAULTS;
     let looking = false;

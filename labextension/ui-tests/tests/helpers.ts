@@ -33,6 +33,26 @@ export function killWorker(index: number): void {
   kubectl('delete', pod, '--wait=false');
 }
 
+/** Writes down every health that a slice is drawn with from now on: it heals within a fraction of a second. */
+export async function healthSeen(page: IJupyterLabPageFixture, within: string, index: number): Promise<() => Promise<string[]>> {
+  await page.evaluate(
+    ([where, slice]) => {
+      const seen: string[] = ((window as any).seen = []);
+      const map = document.querySelector(where)!;
+      const look = () => {
+        const health = map.querySelector(`.pw-slice[data-slice$="/${slice}"]`)?.getAttribute('data-health') ?? '';
+        if (health !== seen[seen.length - 1]) {
+          seen.push(health);
+        }
+      };
+      new MutationObserver(look).observe(map, { subtree: true, childList: true, attributes: true });
+      look();
+    },
+    [within, index] as const
+  );
+  return () => page.evaluate(() => (window as any).seen);
+}
+
 export async function openPanel(page: IJupyterLabPageFixture): Promise<Locator> {
   await page.evaluate(() => window.jupyterapp.commands.execute('pathways-jupyter:show-panel'));
   const panel = page.locator('#pathways-jupyter-panel');

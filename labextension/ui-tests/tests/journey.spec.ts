@@ -1,4 +1,4 @@
-import { connect, disconnectAll, expect, killWorker, openPanel, proxies, section, slice, start, test } from './helpers';
+import { connect, disconnectAll, expect, healthSeen, killWorker, openPanel, proxies, section, slice, start, test } from './helpers';
 
 test('a notebook connects through the dialog, sees a slice go down and heal, and disconnects while a cell runs', async ({ page }) => {
   await page.notebook.createNew();
@@ -10,26 +10,14 @@ test('a notebook connects through the dialog, sees a slice go down and heal, and
   await expect(page.locator('.jp-CodeCell').first()).toContainText('%pathways connect --local');
   await expect(page.locator('#jp-main-statusbar')).toContainText('TPU: Connected');
 
-  // It heals within a fraction of a second: what it was in between is written down as it happens.
-  await page.evaluate(() => {
-    const seen: string[] = ((window as any).seen = []);
-    const map = document.querySelector('#pathways-jupyter-panel')!;
-    const look = () => {
-      const health = map.querySelector('.pw-slice[data-slice$="/1"]')?.getAttribute('data-health') ?? '';
-      if (health !== seen[seen.length - 1]) {
-        seen.push(health);
-      }
-    };
-    new MutationObserver(look).observe(map, { subtree: true, childList: true, attributes: true });
-    look();
-  });
+  const seen = await healthSeen(page, '#pathways-jupyter-panel', 1);
   killWorker(1);
   await expect(section(panel, 'events').locator('[data-kind="slice-down"]').first()).toBeVisible();
   await expect(section(panel, 'events').locator('[data-kind="slice-healed"]').first()).toBeVisible();
   await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
-  const seen: string[] = await page.evaluate(() => (window as any).seen);
-  expect(seen.length).toBeGreaterThanOrEqual(3);
-  expect(seen[seen.length - 1]).toBe('ready');
+  const states = await seen();
+  expect(states.length).toBeGreaterThanOrEqual(3);
+  expect(states[states.length - 1]).toBe('ready');
   await expect(page.locator('.Toastify')).toContainText('lice 1');
 
   await start(page, 'import time; time.sleep(600)');
@@ -66,4 +54,25 @@ test('the Running panel lists a session, and ends it', async ({ page }) => {
   await item.locator('.jp-RunningSessions-itemShutdown').click();
   await expect(item).toHaveCount(0);
   await expect.poll(proxies).toBe('');
+});
+
+test('the pictures in a notebook stay live while a cell runs', async ({ page }) => {
+  await page.notebook.createNew();
+  const panel = await openPanel(page);
+  await connect(page, panel);
+  const notebook = page.locator('.jp-NotebookPanel');
+  for (const command of ['%pathways slices', '%pathways events']) {
+    await start(page, command);
+  }
+  await expect(notebook.locator('.pw-slice.pw-mine')).toHaveCount(2);
+  await expect(notebook.locator('.pw-timeline')).toContainText('Connected');
+  await start(page, 'import time; time.sleep(600)');
+  await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'busy');
+  const seen = await healthSeen(page, '.jp-NotebookPanel', 1);
+  killWorker(1);
+  await expect(notebook.locator('.pw-timeline [data-kind="slice-healed"]')).toBeVisible();
+  await expect(notebook.locator('.pw-slice[data-slice$="/1"]')).toHaveAttribute('data-health', 'ready');
+  expect((await seen()).length).toBeGreaterThanOrEqual(3);
+  await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'busy');
+  await disconnectAll(page, panel);
 });

@@ -7,7 +7,8 @@ const IMAGES = process.env.PATHWAYS_UI_IMAGES || path.join(__dirname, '..', 'tes
 
 for (const [theme, name] of [
   ['JupyterLab Light', 'light'],
-  ['JupyterLab Dark', 'dark']
+  ['JupyterLab Dark', 'dark'],
+  ['JupyterLab Dark High Contrast', 'contrast']
 ]) {
   test(`the sidebar with a connected notebook, ${name}`, async ({ page }) => {
     await page.theme.setTheme(theme);

@@ -16,14 +16,22 @@ test('a table holds what the map shows', async ({ page }) => {
   await expect(rows.nth(1)).toContainText('ready');
 });
 
-test('a worker’s log opens in a tab, and can be searched', async ({ page }) => {
+test('a log opens in a tab, can be searched, and is there again after a reload', async ({ page }) => {
   const panel = await openPanel(page);
+  const saved = page.waitForRequest(
+    request => request.method() === 'PUT' && /workspaces/.test(request.url()) && /pathways-jupyter-log/.test(request.postData() ?? '')
+  );
   await panel.getByRole('button', { name: /Log of the resource manager/ }).click();
   const log = page.locator('.pw-log');
   await expect(log.locator('pre')).toContainText('Pathways Slices Now Ready');
   await log.getByRole('searchbox').fill('serving on');
   await expect(log.locator('pre')).toHaveText(/Pathways Server serving on/);
   await expect(log.locator('pre')).not.toContainText('Now Ready');
+  await saved;
+  await page.reload({ waitForIsReady: false });
+  await page.locator('#jupyterlab-splash').waitFor({ state: 'detached' });
+  await expect(panel).toBeVisible();
+  await expect(log.locator('pre')).toContainText('Pathways Slices Now Ready');
 });
 
 test('an empty panel says what to do', async ({ page }) => {

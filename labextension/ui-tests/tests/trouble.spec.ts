@@ -24,3 +24,16 @@ base.describe('A server without the extension', () => {
     await expect(panel.getByRole('alert')).toContainText('does not have pathways_jupyter');
   });
 });
+
+base.describe('A server extension of another version', () => {
+  base('is named beside the page’s own', async ({ page }) => {
+    await page.routeWebSocket(/pathways-jupyter\/updates/, socket => {
+      const server = socket.connectToServer();
+      server.onMessage(message => socket.send(String(message).replace(/("type":"hello","version":)"[^"]+"/, '$1"99.0"')));
+    });
+    await page.reload();
+    const panel = await openPanel(page);
+    await expect(panel).toContainText(/The sidebar is version \d[\w.]*, the server extension version 99\.0\./);
+    await expect(panel).toContainText('Reload the page');
+  });
+});
