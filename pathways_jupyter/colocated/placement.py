@@ -178,6 +178,13 @@ def agree(specs: Mapping[int, Sequence[dict[str, Any]]], chosen: Sequence[Host],
     Raises:
       ColocatedError: Hosts do not agree; the message says what each has.
     """
+    names = {index: [spec["name"] for spec in each] for index, each in specs.items()}
+    if any(each != next(iter(names.values())) for each in names.values()):
+        listed = "; ".join(f"host {index}: {', '.join(each)}" for index, each in names.items())
+        raise ColocatedError(
+            f"Outputs hold other arrays on other hosts: {listed}.",
+            hint="Give them one structure on every host; names stay on the hosts meanwhile.",
+        )
     agreed: dict[str, Any] = {}
     for each in zip(*specs.values(), strict=True):
         name = each[0]["name"]

@@ -6,16 +6,13 @@ import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pathways_jupyter.colocated import checks, versions
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import Failure, HostError
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.remote.transcript import rendered
-
-if TYPE_CHECKING:
-    import jax
 
 _HOSTS_OWN = re.compile(r"\b0x[0-9a-f]+\b|(?<=device ID )\d+")
 
@@ -96,13 +93,13 @@ class CallResult:
     Attributes:
       call: Its id.
       hosts: Every host's part, in the hosts' order.
-      arrays: Named outputs, as global arrays.
+      arrays: Named outputs: global arrays, or pytrees of them.
       restarted: Hosts whose sidecar restarted since the last call: names defined before are gone there.
     """
 
     call: str
     hosts: tuple[HostResult, ...]
-    arrays: Mapping[str, jax.Array] = field(default_factory=dict)
+    arrays: Mapping[str, Any] = field(default_factory=dict)
     restarted: tuple[int, ...] = ()
 
     @property

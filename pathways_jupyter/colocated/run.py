@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.colocated import checks, placement, results, show, versions, waiting
+from pathways_jupyter.colocated import checks, placement, results, show, trees, versions, waiting
 from pathways_jupyter.colocated.channel import Answer, channel
 from pathways_jupyter.colocated.errors import CellSyntaxError, ColocatedError, Interrupted, LostError, name_hosts
 from pathways_jupyter.colocated.host import Host, choose, hosts
@@ -50,10 +50,10 @@ def run_cell(
 
     Args:
       source: The cell.
-      inputs: What the cell sees as variables. JAX arrays go to the CPU devices of their hosts, sharded as they are;
-        anything else is pickled.
-      outputs: Names of arrays that come back. A global array keeps its sharding; what every host has for itself comes
-        back as one array, the hosts' parts one after the other.
+      inputs: What the cell sees as variables. JAX arrays, also those inside of dicts and other pytrees, go to the CPU
+        devices of their hosts, sharded as they are; anything else is pickled.
+      outputs: Names of arrays, or of pytrees of arrays, that come back. A global array keeps its sharding; what every
+        host has for itself comes back as one array, the hosts' parts one after the other.
       slices: Run on these slices' hosts only; default: the hosts of `inputs`, or all.
       indices: Run on these hosts only.
       once: Run on the first of the hosts only.
@@ -77,26 +77,27 @@ def run_cell(
         compile(source, filename, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except SyntaxError as error:
         raise CellSyntaxError(error) from None
-    arrays, values = _split(inputs or {})
-    chosen = choose_for(arrays, slices, indices, once)
-    data = checks.pickled(values, names=values) if values else b""
+    given = trees.split(inputs or {})
+    chosen = choose_for(given.arrays, slices, indices, once)
+    pickled = bool(given.values or given.trees)
+    data = checks.pickled((dict(given.values), dict(given.trees)), names=given.pickled) if pickled else b""
     check(chosen, checks.imported(source), data, warn)
     for reason, gone in MEMORY.names_gone(chosen).items():
         warn(f"[{name_hosts(gone)}] {reason}: names of earlier cells are gone.")
-    prepared = placement.prepare(arrays, chosen)
+    prepared = placement.prepare(given.arrays, chosen)
     head = {
         "op": "cell",
         "call": call,
         "source": source,
         "filename": filename,
-        "inputs": list(arrays),
+        "inputs": list(given.arrays),
         "outputs": list(outputs),
-        "values": bool(values),
+        "values": pickled,
         "limit": limit,
         "live": follow is not None,
     }
     try:
-        answers = ask(prepared, head, [data] if values else [], follow)
+        answers = ask(prepared, head, [data] if pickled else [], follow)
     except Interrupted as stopped:
         stopped.result = result_of(call, stopped.answers) if stopped.answers else None
         raise
@@ -105,20 +106,10 @@ def run_cell(
         MEMORY.note_names(each.host, each.boot)
     if outputs and result.error() is None:
         taken = take(chosen, call, answers)
-        result = replace(
-            result,
-            arrays={
-                name: array if on_cpu else placement.to_chips(name, array, chosen) for name, array in taken.items()
-            },
-        )
+        if not on_cpu:
+            taken = {name: placement.to_chips(name, array, chosen) for name, array in taken.items()}
+        result = replace(result, arrays=trees.join(taken, answers))
     return result
-
-
-def _split(inputs: Mapping[str, Any]) -> tuple[dict[str, jax.Array], dict[str, Any]]:
-    import jax
-
-    arrays = {name: value for name, value in inputs.items() if isinstance(value, jax.Array)}
-    return arrays, {name: value for name, value in inputs.items() if name not in arrays}
 
 
 def choose_for(

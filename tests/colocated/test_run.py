@@ -66,6 +66,39 @@ def test_outputs_assemble_to_the_right_global_array_on_the_same_chips(x) -> None
     np.testing.assert_array_equal(jax.jit(lambda x, z: x + z)(x, z), 3 * np.asarray(x))
 
 
+def test_arrays_inside_of_variables_keep_their_sharding_both_ways(x, mesh) -> None:
+    params = {"w": x, "rest": [jax.device_put(np.arange(3), NamedSharding(mesh, P())), 0.5, "name"]}
+    source = """
+import jax, numpy as np
+def local(array): return [shard.data * 2 for shard in array.addressable_shards]
+doubled = {
+    "w": jax.make_array_from_single_device_arrays(params["w"].shape, params["w"].sharding, local(params["w"])),
+    "same": (params["rest"][0], np.arange(2.0)),
+}
+params["rest"][1:], [shard.data.shape for shard in params["w"].addressable_shards]
+"""
+    result = run.run_cell(source, inputs={"params": params}, outputs=["doubled"])
+    assert result.error() is None
+    assert result.values == dict.fromkeys(range(4), ([0.5, "name"], [(1, 2)] * 4))
+    doubled = result.arrays["doubled"]
+    assert doubled["w"].sharding == x.sharding
+    np.testing.assert_array_equal(doubled["w"], 2 * np.asarray(x))
+    assert doubled["same"][0].sharding == params["rest"][0].sharding
+    np.testing.assert_array_equal(doubled["same"][1], [0.0, 1.0] * 4)
+
+
+def test_a_variable_that_is_built_differently_on_hosts_is_refused() -> None:
+    source = """
+import jax, numpy as np
+z = {"a": np.ones(2)} if jax.process_index() else {"a": np.ones(2), "b": np.ones(2)}
+"""
+    with pytest.raises(ColocatedError, match=r"host 0: z\['a'\], z\['b'\]; host 1: z\['a'\]"):
+        run.run_cell(source, outputs=["z"])
+    source = "import jax, numpy as np\nz = [np.ones(2)] if jax.process_index() else (np.ones(2),)"
+    with pytest.raises(ColocatedError, match=r"z is not built in the same way on host 0 and hosts 1-3"):
+        run.run_cell(source, outputs=["z"])
+
+
 def test_outputs_may_stay_on_the_hosts_cpus(x, cpu_mesh) -> None:
     z = run.run_cell(DOUBLED, inputs={"x": x}, outputs=["z"], on_cpu=True).arrays["z"]
     assert z.sharding == NamedSharding(cpu_mesh, P("x"))

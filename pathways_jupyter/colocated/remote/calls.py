@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import platform
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 from jax.experimental.colocated_python import serialization
 
 from . import arrays, failures, feeds, jobs, namespaces, objects, rich, streams
 from .transcript import Transcript
 
 _MAX_VALUE = 1 << 20
+_ARRAYS = (jax.Array, np.ndarray)
 
 
 class _TooLarge(Exception):
@@ -26,15 +29,25 @@ def cell(
     """Runs a cell in its session's namespace."""
     session, filename = head["session"], head["filename"]
 
+    built: dict[str, str] = {}
+
     def work() -> tuple[Any, list[dict[str, Any]]]:
         names = namespaces.space(session)
+        given = dict(zip(head["inputs"], inputs, strict=True))
         if head["values"]:
-            names.update(serialization._deserialize(blobs[0]))
-        names.update(zip(head["inputs"], inputs, strict=True))
+            values, trees = serialization._deserialize(blobs[0])
+            names.update(values)
+            for name, (tree, leaves, places) in trees.items():
+                for place, key in places.items():
+                    leaves[place] = given.pop(key)
+                names[name] = jax.tree_util.tree_unflatten(tree, leaves)
+        names.update(given)
         value = namespaces.run(session, head["source"], filename)
-        return value, _outputs(head["call"], head["outputs"], names, mesh, inputs)
+        outputs = _outputs(head["outputs"], names, built)
+        return value, arrays.keep(head["call"], outputs, mesh, inputs) if outputs else []
 
-    return _run(head, work, filename, show=True)
+    answer, parts = _run(head, work, filename, show=True)
+    return {**answer, "trees": built}, parts
 
 
 def function(
@@ -124,13 +137,21 @@ def _run(
     return answer, [*parts, *blobs]
 
 
-def _outputs(
-    call: str, wanted: list[str], names: dict[str, Any], mesh: Any, inputs: tuple[Any, ...]
-) -> list[dict[str, Any]]:
+def _outputs(wanted: list[str], names: dict[str, Any], built: dict[str, str]) -> dict[str, Any]:
+    """The arrays of what is wanted, by name; in `built` how those are built that hold several."""
     absent = [name for name in wanted if name not in names]
     if absent:
         raise NameError(f"--out names {', '.join(absent)}, which this cell did not define.")
-    return arrays.keep(call, {name: names[name] for name in wanted}, mesh, inputs) if wanted else []
+    found: dict[str, Any] = {}
+    for name in wanted:
+        flat, tree = jax.tree_util.tree_flatten_with_path(names[name])
+        if isinstance(names[name], _ARRAYS) or not any(isinstance(leaf, _ARRAYS) for _, leaf in flat):
+            found[name] = names[name]
+            continue
+        keys = [f"{name}{jax.tree_util.keystr(path)}" for path, _ in flat]
+        found.update(zip(keys, (leaf for _, leaf in flat), strict=True))
+        built[name] = base64.b64encode(serialization._serialize((tree, keys))).decode()
+    return found
 
 
 def _value(value: Any, transcript: Transcript, parts: list[bytes]) -> dict[str, Any] | None:
