@@ -7,7 +7,7 @@ and that is where arrays live when Python code sees them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.colocated import loss
@@ -32,8 +32,8 @@ class Host:
     index: int
     slice: int
     task: int
-    chips: tuple[jax.Device, ...]
-    cpus: tuple[jax.Device, ...]
+    chips: tuple[jax.Device, ...] = field(repr=False)
+    cpus: tuple[jax.Device, ...] = field(repr=False)
 
     def __str__(self) -> str:
         return f"host {self.index}"

@@ -60,9 +60,9 @@ class HostResult:
     size: int = 0
     file: str = ""
     tail: str = ""
-    pickled: bytes = b""
+    pickled: bytes = field(default=b"", repr=False)
     failure: Failure | None = None
-    boot: str = ""
+    boot: str = field(default="", repr=False)
 
     @property
     def text(self) -> str:

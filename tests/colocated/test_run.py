@@ -333,6 +333,11 @@ def test_hosts_whose_errors_differ_only_by_where_objects_lie_failed_alike() -> N
     assert [failure.hosts for failure in error.failures] == [(0, 1, 2, 3)]
 
 
+def test_an_exception_that_a_cell_defined_goes_by_its_own_name() -> None:
+    error = run.run_cell("class Mine(Exception): pass\nraise Mine('here')", once=True).error()
+    assert error.remote_traceback().splitlines()[-1] == "Mine: here"
+
+
 def test_the_same_lines_are_shown_once_also_when_messages_differ() -> None:
     error = run.run_cell("import jax\nraise ValueError(f'bad part {jax.process_index()}')").error()
     assert error.remote_traceback().count("Traceback") == 1

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from typing import Any
 
+_OF_CELLS = re.compile(r"^colocated_\w+\.", re.MULTILINE)
+"""What stands before the names of exceptions that a cell defined: their module's name, which nobody chose."""
 _ELSEWHERE = "Unknown PjRt global device ID"
 _ADVICE = (
     "An array that lies on other hosts too cannot be computed with here."
@@ -27,7 +30,7 @@ def describe(error: BaseException, filename: str) -> dict[str, Any]:
     return {
         "type": type(error).__name__,
         "message": _message(error),
-        "traceback": "".join(described.format()),
+        "traceback": _OF_CELLS.sub("", "".join(described.format())),
         "line": line,
         "text": (text or "").strip(),
     }
