@@ -3,7 +3,7 @@ import * as path from 'path';
 
 import { IJupyterLabPageFixture } from '@jupyterlab/galata';
 
-import { expect, openPanel, slice, test } from './helpers';
+import { expect, openPanel, slice, test, THEMES } from './helpers';
 
 const AXE = require.resolve('axe-core/axe.min.js');
 const IMAGES = process.env.PATHWAYS_UI_IMAGES || path.join(__dirname, '..', 'test-results');
@@ -18,7 +18,7 @@ async function faults(page: IJupyterLabPageFixture, selector: string): Promise<s
   }, selector);
 }
 
-for (const theme of ['JupyterLab Light', 'JupyterLab Dark', 'JupyterLab Dark High Contrast']) {
+for (const [theme, name] of THEMES) {
   test(`axe finds no serious fault in the panel and the dialog (${theme})`, async ({ page }) => {
     await page.theme.setTheme(theme);
     await page.notebook.createNew();
@@ -31,7 +31,7 @@ for (const theme of ['JupyterLab Light', 'JupyterLab Dark', 'JupyterLab Dark Hig
     const dialog = page.getByRole('dialog');
     await expect(dialog.getByLabel('Slice type')).toContainText('free');
     expect(await faults(page, '.jp-Dialog-content')).toEqual([]);
-    await page.screenshot({ path: path.join(IMAGES, `connect-${theme.replace(/\W+/g, '-').toLowerCase()}.png`) });
+    await page.screenshot({ path: path.join(IMAGES, `connect-${name}.png`) });
     await dialog.getByRole('button', { name: 'Cancel' }).click();
   });
 }

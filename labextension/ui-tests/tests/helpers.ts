@@ -15,6 +15,13 @@ export const LOCAL = { ...galata.DEFAULT_SETTINGS, 'pathways-jupyter:plugin': { 
 /** Looks at the embedded cluster, as a user who has set so would. */
 export const test = base.extend({ mockSettings: LOCAL });
 
+/** Themes, and what pictures of them are called. */
+export const THEMES = [
+  ['JupyterLab Light', 'light'],
+  ['JupyterLab Dark', 'dark'],
+  ['JupyterLab Dark High Contrast', 'contrast']
+] as const;
+
 const PORT = process.env.PATHWAYS_UI_PORT || '8931';
 
 export function kubectl(...words: string[]): string {

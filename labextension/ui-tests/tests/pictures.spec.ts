@@ -1,15 +1,11 @@
 /** The pictures in docs/images: taken here, looked at by people, and kept when PATHWAYS_UI_IMAGES says where. */
 import * as path from 'path';
 
-import { connect, disconnectAll, expect, killWorker, openPanel, section, slice, start, test } from './helpers';
+import { connect, disconnectAll, expect, killWorker, openPanel, section, slice, start, test, THEMES } from './helpers';
 
 const IMAGES = process.env.PATHWAYS_UI_IMAGES || path.join(__dirname, '..', 'test-results');
 
-for (const [theme, name] of [
-  ['JupyterLab Light', 'light'],
-  ['JupyterLab Dark', 'dark'],
-  ['JupyterLab Dark High Contrast', 'contrast']
-]) {
+for (const [theme, name] of THEMES) {
   test(`the sidebar with a connected notebook, ${name}`, async ({ page }) => {
     await page.theme.setTheme(theme);
     await page.notebook.createNew('tpus.ipynb');
@@ -21,8 +17,13 @@ for (const [theme, name] of [
     killWorker(1);
     await expect(section(panel, 'events').locator('[data-kind="slice-healed"]').first()).toBeVisible();
     await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
-    await page.evaluate(() => document.querySelectorAll('.Toastify__close-button').forEach(each => (each as HTMLElement).click()));
-    await page.waitForTimeout(1000);
+    // What the notifications say stands in the notebook, too; they would cover it.
+    const toasts = page.locator('.Toastify__toast');
+    await expect(toasts).toHaveCount(2);
+    for (const _news of ['down', 'healed']) {
+      await toasts.first().locator('.jp-Notification-Toast-Close').click();
+    }
+    await expect(toasts).toHaveCount(0);
     await page.screenshot({ path: path.join(IMAGES, `sidebar-${name}.png`) });
     await disconnectAll(page, panel);
   });
