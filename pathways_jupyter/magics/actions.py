@@ -15,6 +15,7 @@ from pathways_jupyter import entry
 from pathways_jupyter.commands import CLUSTER, SERVICE
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import SessionError
+from pathways_jupyter.events import SessionState
 from pathways_jupyter.magics.connection import Connection
 from pathways_jupyter.magics.waiting import Waiting
 from pathways_jupyter.render import arrays
@@ -52,8 +53,17 @@ def connect(connection: Connection, values: Values) -> None:
 def reconnect(connection: Connection, values: Values) -> None:
     """Replaces the proxy of this notebook's session."""
     current = connection.need()
+
+    def begin() -> session.Connecting:
+        if current.config.local and current.state is SessionState.LOST:
+            # It may have been lost with its cluster; the next one of that name is where the session looks for it.
+            waiting.embedded()
+            entry.on_local_cluster(dataclasses.replace(current.config, kubeconfig="", context=""))
+        connecting: session.Connecting = current.reconnect(connection.variables)
+        return connecting
+
     with Waiting(connection.screen) as waiting:
-        _bring_up(connection, lambda: current.reconnect(connection.variables), waiting)
+        _bring_up(connection, begin, waiting)
 
 
 def disconnect(connection: Connection, values: Values) -> View:

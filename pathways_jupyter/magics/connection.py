@@ -102,6 +102,12 @@ class Connection:
 
         self.screen.show(arrays.notes([line for line in lines if line]))
 
+    def explain_loss(self) -> None:
+        """After a cell that JAX failed because the proxy is gone: says so in plain words."""
+        session = self.session
+        if session is not None and session.state == "lost":
+            self.tell(["The proxy is lost. %pathways reconnect gets a new one, %pathways disconnect puts JAX back."])
+
     def flush(self) -> None:
         """After a cell: shows what happened meanwhile."""
         if self._notices is not None:

@@ -18,6 +18,8 @@ from pathways_jupyter.magics.parser import Call, parse
 from pathways_jupyter.magics.screen import Screen
 
 PROGRAM = "%pathways"
+_UNAVAILABLE = "UNAVAILABLE"
+"""What JAX says of a proxy that it cannot reach any more, among much else."""
 
 
 @magics_class
@@ -57,6 +59,8 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         if isinstance(error, PathwaysError):
             self._error = error
         self.connection.flush()
+        if error is not None and _UNAVAILABLE in str(error):
+            self.connection.explain_loss()
 
     def _help(self, call: Call) -> Any:
         from pathways_jupyter.render import help as picture

@@ -65,8 +65,8 @@ class PodWatch:
     async def close(self) -> None:
         """Stops watching."""
         self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        # Gathered: whoever closes may be cancelled meanwhile, and must not take that for the watch's end.
+        await asyncio.gather(self._task, return_exceptions=True)
         for future in (self.ready, self.lost):
             # Whoever waits for them is being ended as well.
             future.cancel()

@@ -336,7 +336,9 @@ class Proxy:
             )
             if self._placement.placed >= self._wanted:
                 if not self._all_placed.is_set():
-                    self._stage(Stage.PLACE, f"{self._wanted} slices are placed.", done=True)
+                    self._stage(
+                        Stage.PLACE, "All slices are placed." if self._wanted > 1 else "The slice is placed.", done=True
+                    )
                 self._all_placed.set()
         elif change.slice not in self._down and self._all_placed.is_set():
             self._down.add(change.slice)

@@ -43,6 +43,8 @@ logger = logging.getLogger(__name__)
 _LOG_BYTES = 1 << 20
 _UNUSED_SECONDS = 900.0
 """How long a supervisor that was started ahead of need waits for its use."""
+_HURRIED_SECONDS = 1.0
+"""How long the proxy of before may keep its successor waiting."""
 _OUR_FAULT = "This is a fault of pathways_jupyter; %pathways logs supervisor tells more."
 
 
@@ -65,6 +67,7 @@ class Supervisor:
         self._attempt: asyncio.Future[Mapping[str, Any]] = loop.create_future()
         self._wanted = asyncio.Event()
         self._ending = asyncio.Event()
+        self._over = False
         self._ended: asyncio.Future[str] = loop.create_future()
         self._owner: Connection | None = owner
         self._lifeline = Lifeline(record.kernel_pid, self._owner_gone)
@@ -82,6 +85,7 @@ class Supervisor:
         if isinstance(outcome, Exception):
             logger.error("the session failed", exc_info=outcome)
             self._refuse(SessionError(f"The supervisor failed: {type(outcome).__name__}: {outcome}", hint=_OUR_FAULT))
+        self._over = True
         self._refuse(SessionError("The session was ended before it was connected.", hint="Connect again."))
         await self._clean_up()
 
@@ -100,6 +104,8 @@ class Supervisor:
             self.end("asked to disconnect")
             left = await asyncio.shield(self._ended)
             return {"left": left}
+        if request.method is Method.RECONNECT and self._over:
+            raise SessionError(f"Session {self.record.id} is ending.", hint="Connect anew.")
         if request.method is Method.RECONNECT and self._attempt.done():
             self._attempt = asyncio.get_running_loop().create_future()
             self._wanted.set()
@@ -147,7 +153,7 @@ class Supervisor:
     # One proxy after the other.
 
     async def _live(self) -> None:
-        while True:
+        while not self._ending.is_set():
             try:
                 proxy = await self._bring_up()
             except PathwaysError as error:
@@ -165,16 +171,28 @@ class Supervisor:
     async def _bring_up(self) -> Proxy:
         if self.record.generation:
             self._state(SessionState.STARTING, "Connecting again.")
-        if self._client is None:
-            await self._prepare()
-        assert self._client is not None
         self.update(generation=self.record.generation + 1)
+        await self._prepare()
+        assert self._client is not None
+        if self._proxy is not None:
+            # It could not be removed when it was given up, and its successor will have its name.
+            try:
+                await cleanup.remove(self._client, self.record.namespace, self.record.id, patience=0)
+            except SessionError as error:
+                # Why, and not what: nobody asked for the removal.
+                raise error.__cause__ if isinstance(error.__cause__, PathwaysError) else error from None
         self._proxy = Proxy(self._client, self)
         await self._proxy.start()
         return self._proxy
 
     async def _prepare(self) -> None:
+        """Gets hold of the cluster; every time, because its address or credentials may have changed."""
         config = self.config
+        if self._client is not None:
+            cluster = await reach.again(self.record)
+            self._client.close()
+            self._client = Client(cluster)
+            return
         cluster = await reach.cluster(config)
         self._client = Client(cluster)
         namespace = config.namespace or cluster.namespace
@@ -214,14 +232,29 @@ class Supervisor:
             tidying.cancel()
 
     async def _discard(self) -> None:
-        """Removes the proxy that is of no use any more, if there is one."""
+        """Removes the proxy that is of no use any more, if there is one.
+
+        When another one is wanted and that takes long, because the cluster is away, whoever makes that one goes on.
+        """
         if self._proxy is None:
             return
+        removing = asyncio.create_task(self._proxy.remove())
+        hurried = asyncio.create_task(self._hurried())
         try:
-            await self._proxy.remove()
+            await asyncio.wait({removing, hurried}, return_when=asyncio.FIRST_COMPLETED)
+            if removing.done():
+                removing.result()
+                self._proxy = None
         except PathwaysError as error:
             self.report(EventKind.WARNING, f"{error} {error.hint}".strip())
-        self._proxy = None
+        finally:
+            for task in (removing, hurried):
+                task.cancel()
+            await asyncio.gather(removing, hurried, return_exceptions=True)
+
+    async def _hurried(self) -> None:
+        await self._wanted.wait()
+        await asyncio.sleep(_HURRIED_SECONDS)
 
     def _state(self, state: SessionState, message: str, **data: Any) -> None:
         if state is self.record.state:

@@ -108,6 +108,19 @@ def test_a_followed_log_ends_with_interrupt_and_the_connection_stays(connected):
     assert connected.run("import jax\nprint(len(jax.devices()))").text.strip() == "8"
 
 
+def test_what_fails_after_the_proxy_is_lost_is_explained(connected):
+    connected.run("import jax, jax.numpy as jnp\nx = jnp.arange(5.0)")
+    connected.run(DELETE_THE_PROXY)
+    connected.wait_for("All arrays on TPUs are lost")
+    named = connected.run("y = 1")
+    assert "1 array became unusable: x: float32[5]" in named.text
+    failed = connected.run("jnp.ones(6)")
+    assert "UNAVAILABLE" in failed.shown
+    assert "%pathways reconnect gets a new one" in failed.text
+    assert connected.run("%pathways reconnect").status == "ok"
+    assert connected.run("print(float(jnp.ones(6).sum()))").text.strip() == "6.0"
+
+
 def test_a_session_ended_from_a_terminal_is_told_and_jax_is_put_back(connected, machine):
     ended = machine.cli("sessions", "disconnect")
     assert ended.returncode == 0, ended.stderr

@@ -56,6 +56,14 @@ while True:
     compute(x).block_until_ready()
 """
 
+DELETE_THE_PROXY = """
+from pathways_jupyter import entry
+from pathways_jupyter.kube import objects
+entry.ask(s.record, lambda client, namespace: objects.delete(client, objects.PODS, s.record.pod, namespace=namespace))
+for event in s.follow():
+    print(event.kind, flush=True)
+"""
+
 TIDY = """
 if sessions.current() is not None:
     sessions.current().disconnect()
@@ -209,6 +217,10 @@ def interrupt_while_computing_then_disconnect(kernel: Kernel, cluster: Cluster) 
     return disconnect(kernel, cluster)
 
 
+def sigkill_when_the_proxy_is_lost(kernel: Kernel, cluster: Cluster) -> float:
+    return kernel.dies_when("proxy-lost", DELETE_THE_PROXY)
+
+
 def sigterm_to_the_supervisor(kernel: Kernel, cluster: Cluster) -> float:
     os.kill(registry.read(kernel.session).pid, signal.SIGTERM)
     return time.monotonic()
@@ -261,6 +273,7 @@ def api_server_restarts_while_disconnecting(kernel: Kernel, cluster: Cluster) ->
         sigterm,
         sigkill,
         sigkill_while_computing,
+        sigkill_when_the_proxy_is_lost,
         interrupt_while_computing_then_disconnect,
         sigterm_to_the_supervisor,
         sigkill_to_the_supervisor,

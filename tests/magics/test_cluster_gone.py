@@ -1,0 +1,61 @@
+"""The embedded cluster dies under a connected notebook: what is told, and the way back."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+
+import psutil
+import pytest
+
+from tests.conftest import Notebook
+
+LOAD = "%load_ext pathways_jupyter\n%pathways connect --tpu tpuv6e:2x2=1 "
+
+
+@pytest.fixture
+def own(machine, tmp_path_factory):
+    """The same machine with a runtime directory of its own, and so with a cluster that may be killed."""
+    directory = tmp_path_factory.mktemp("own")
+    there = dataclasses.replace(
+        machine, environ={**machine.environ, "JUPYTER_RUNTIME_DIR": str(directory), "HOME": str(directory)}
+    )
+    yield there
+    there.cli("local", "down")
+    _, alive = psutil.wait_procs(
+        [psutil.Process(each["pid"]) for each in json.loads(there.cli("sessions", "--json").stdout)], timeout=60
+    )
+    assert not alive
+
+
+def test_a_cluster_that_was_killed_is_told_and_reconnecting_starts_another(own):
+    with contextlib.closing(Notebook(own)) as notebook:
+        assert notebook.run(LOAD + "--local").status == "ok"
+        pid = json.loads(own.cli("local", "status", "--json").stdout)["pid"]
+        os.kill(pid, signal.SIGKILL)
+        assert "%pathways reconnect" in notebook.wait_for("All arrays on TPUs are lost")
+        assert "lost" in notebook.run("%pathways status").text
+        again = notebook.run("%pathways reconnect")
+        assert again.status == "ok", again.shown
+        assert notebook.run("import jax; print(len(jax.devices()))").text.strip() == "4"
+        over = notebook.run("%pathways disconnect")
+        assert "is over" in over.text
+        assert "Not everything" not in over.text
+    assert json.loads(own.cli("sessions", "--json").stdout) == []
+
+
+def test_reconnecting_to_another_cluster_that_is_away_says_why_and_not_after_minutes(own):
+    up = json.loads(own.cli("local", "up", "--json").stdout)
+    with contextlib.closing(Notebook(own)) as notebook:
+        assert notebook.run(LOAD + f"--kubeconfig {up['kubeconfig']}").status == "ok"
+        os.kill(up["pid"], signal.SIGKILL)
+        notebook.wait_for("All arrays on TPUs are lost")
+        refused = notebook.run("%pathways reconnect", timeout=60)
+        assert refused.error == "ClusterError"
+        assert "cannot be reached: connection refused" in refused.shown
+        # Its port and its certificates are others then; the file says which.
+        assert own.cli("local", "up").returncode == 0
+        again = notebook.run("%pathways reconnect")
+        assert again.status == "ok", again.shown
+        assert "is over" in notebook.run("%pathways disconnect").text
