@@ -14,6 +14,23 @@ if TYPE_CHECKING:
     import jax
 
 
+def require_data(arrays: Mapping[str, jax.Array], among: Sequence[Host]) -> None:
+    """Fails when an array's data is gone.
+
+    Raises:
+      CheckError: It was deleted or donated, or it lay on chips of a proxy that was replaced.
+    """
+    clients = {device.client for host in among for device in host.chips}
+    for name, array in arrays.items():
+        if array.is_deleted():
+            raise CheckError(
+                f"{name} has no data any more: it was deleted, donated, or lost with a connection.",
+                hint="Make it again.",
+            )
+        if any(device.platform != "cpu" and device.client not in clients for device in array.sharding.device_set):
+            raise CheckError(f"{name} was lost with the proxy that it lay on.", hint="Make it again.")
+
+
 def needed(arrays: Mapping[str, jax.Array], among: Sequence[Host]) -> tuple[Host, ...]:
     """The hosts on which `arrays` lie; an array that is committed to no device needs none."""
     where = {device: host for host in among for device in (*host.chips, *host.cpus)}

@@ -120,6 +120,7 @@ def choose_for(
 ) -> tuple[Host, ...]:
     """The hosts of a call: those asked for, else those of its arrays, else all."""
     everyone = hosts()
+    placement.require_data(arrays, everyone)
     if slices is None and indices is None and arrays:
         return choose(placement.needed(arrays, everyone) or everyone, once=once)
     return choose(everyone, slices=slices, indices=indices, once=once)

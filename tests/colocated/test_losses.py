@@ -158,6 +158,15 @@ def test_after_a_loss_a_cell_says_that_the_session_is_lost_and_reconnecting_mend
     assert connected.run("%%colocated\n1").text.splitlines() == ["[hosts 0, 1] 1"]
 
 
+def test_an_array_that_was_lost_is_named(connected) -> None:
+    connected.run("import jax\nx = jax.numpy.arange(3)\ny = {'w': jax.device_put(x, jax.devices()[0])}")
+    assert connected.run("%pathways reconnect").status == "ok"
+    for name, inside in (("x", "x"), ("y", "y['w']")):
+        cell = connected.run(f"%%colocated --in {name}\n1")
+        assert cell.error == "CheckError"
+        assert re.search(rf"{re.escape(inside)} (has no data any more|was lost)", cell.shown)
+
+
 def test_names_are_told_to_be_gone_also_when_the_supervisor_died(world, connected) -> None:
     request = begin(connected)
     os.kill(world.record.pid, signal.SIGKILL)

@@ -218,6 +218,13 @@ def test_an_output_of_a_kind_that_jax_does_not_have_is_named(kind) -> None:
     assert "z is an array of" in str(error)
 
 
+def test_an_array_that_was_deleted_is_named() -> None:
+    x = jax.numpy.arange(3)
+    x.delete()
+    with pytest.raises(CheckError, match="x has no data any more"):
+        run.run_cell("1", inputs={"x": x})
+
+
 def test_a_cell_runs_where_its_input_is(connection) -> None:
     x = jax.device_put(np.arange(3), connection.slices[1][0])
     assert list(values("x.tolist()", inputs={"x": x})) == [2]
