@@ -7,6 +7,9 @@ import { ITrans } from '../models/trans';
 import { healthWord, holderWord, slicesSentence } from '../models/words';
 import { ISlice } from '../models/wire';
 
+/** Room for half of a frame's line, which a notebook's output would cut off. */
+const EDGE = 1;
+
 export interface ISliceMapProps {
   readonly slices: readonly ISlice[];
   readonly trans: ITrans;
@@ -15,15 +18,15 @@ export interface ISliceMapProps {
 }
 
 export function SliceMap({ slices, trans, width }: ISliceMapProps): JSX.Element {
-  const drawing = layout(slices, width);
+  const drawing = layout(slices, width - 2 * EDGE);
   return (
     <svg
       className="pw-map"
       role="img"
       aria-label={slicesSentence(trans, slices)}
-      width={drawing.width}
-      height={drawing.height}
-      viewBox={`0 0 ${drawing.width} ${drawing.height}`}
+      width={drawing.width + 2 * EDGE}
+      height={drawing.height + 2 * EDGE}
+      viewBox={`${-EDGE} ${-EDGE} ${drawing.width + 2 * EDGE} ${drawing.height + 2 * EDGE}`}
     >
       {drawing.places.map(place => (
         <SlicePicture key={place.slice.id} {...place} shape={drawing.shape} trans={trans} />
