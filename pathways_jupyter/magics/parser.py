@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,14 +33,17 @@ class Call:
     help: bool = False
 
 
+_COMMENT = re.compile(r"(^|\s)#.*$")
+
+
 def parse(line: str, commands: Mapping[str, Command]) -> Call:
-    """Reads `line`, which begins with a command's name; an empty line means ``help``.
+    """Reads `line`, which begins with a command's name; an empty line means ``help``, and a comment may follow.
 
     Raises:
       ConfigError: The line cannot be read; nothing was done.
     """
     try:
-        words = shlex.split(line)
+        words = shlex.split(_COMMENT.sub("", line))
     except ValueError as error:
         raise ConfigError(f"The line cannot be read: {error}.", hint="Close the quotation mark.") from None
     name, *rest = words or ["help"]

@@ -29,6 +29,12 @@ def test_a_word_with_choices_may_be_left_out():
     assert parse("logs --tail 3", MAGIC).values == {"tail": "3"}
 
 
+def test_a_comment_may_follow():
+    assert parse("connect --local   # it's here", MAGIC).values == {"local": True}
+    assert parse("# nothing yet", MAGIC).command.name == "help"
+    assert parse("connect --kubeconfig /home/me/a#b", MAGIC).values == {"kubeconfig": "/home/me/a#b"}
+
+
 def test_a_repeated_option_is_a_list():
     line = "connect --proxy-option=--xla_a=1 --proxy-option=--xla_b=2"
     assert parse(line, MAGIC).values["proxy_options"] == ["--xla_a=1", "--xla_b=2"]
