@@ -49,7 +49,7 @@ class Version:
 
 
 PINNED_PROTOCOL = 19
-"""Spoken with everyone who can: in the range of jaxlib 0.8, 0.9 and 0.10, so that all run the same paths here."""
+"""Spoken with everyone who can: in the range of jaxlib 0.9, 0.10 and 0.12, so that all run the same paths here."""
 
 NEWEST = Version(protocol=25, serdes=3)
 """The newest version whose messages the schema covers."""
