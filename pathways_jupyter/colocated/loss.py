@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Tell = Callable[[LostError], None]
 
+_LOSSES = {EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST}
 _LOST = {SessionState.LOST, SessionState.FAILED}
 _ENDED = {SessionState.CLOSING, SessionState.CLOSED}
 _RECONNECT = (
@@ -78,10 +79,12 @@ def require_session() -> None:
     from pathways_jupyter.session.session import current
 
     session = current()
-    if session is None or session.state not in _LOST:
-        return
-    reasons = [event.message for event in session.events() if event.data.get("state") in _LOST]
-    raise CheckError(f"The session is lost: {reasons[-1] if reasons else 'its proxy is gone.'}", hint=_RECONNECT)
+    # Not its state alone: that a proxy is lost is told a moment before the state changes.
+    for event in reversed(session.events() if session is not None else []):
+        if event.kind in _LOSSES or event.data.get("state") in _LOST:
+            raise CheckError(f"The session is lost: {event.message}", hint=_RECONNECT)
+        if "state" in event.data:
+            return
 
 
 def tells(event: Event) -> bool:
@@ -117,7 +120,7 @@ def _ending(event: Event, slices: frozenset[int]) -> LostError | None:
             f"The call ended because slice {event.data['slice']} went down.",
             hint="Its arrays and its hosts' names are gone; the other slices go on. A new worker heals it.",
         )
-    if event.kind in {EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST} or state in _LOST:
+    if event.kind in _LOSSES or state in _LOST:
         return LostError(f"The call ended because the session was lost: {event.message}", hint=_RECONNECT)
     if state in _ENDED:
         return LostError("The call ended because the session was ended from outside.", hint=_CONNECT)
