@@ -46,17 +46,18 @@ def main(port: str, kind: str = "") -> int:
         }
         from pathways_jupyter.local import cluster
 
+        kubeconfig, pid = HERE / f".kubeconfig{port}", HERE / f".server-pid{port}"
         if kind != "without":
             slices = int(os.environ.get("PATHWAYS_UI_SLICES", "2"))
             instance = os.environ.get("PATHWAYS_UI_TYPE", "tpuv6e:2x2")
             running = cluster.up({instance: slices}, hollow=kind == "bench", wait=kind != "bench")
             # The tests break and mend things with kubectl.
-            (HERE / f".kubeconfig{port}").write_text(running.kubeconfig.read_text(encoding="utf-8"), encoding="utf-8")
+            kubeconfig.write_text(running.kubeconfig.read_text(encoding="utf-8"), encoding="utf-8")
         server = subprocess.Popen(
             [sys.executable, "-m", "jupyterlab", "--config", str(HERE / "jupyter_server_config.py")]
         )
         if kind != "without":
-            (HERE / f".server-pid{port}").write_text(str(server.pid), encoding="utf-8")
+            pid.write_text(str(server.pid), encoding="utf-8")
         signal.signal(signal.SIGTERM, lambda *_: server.terminate())
         signal.signal(signal.SIGINT, lambda *_: server.terminate())
         try:
@@ -64,6 +65,8 @@ def main(port: str, kind: str = "") -> int:
         finally:
             if kind != "without":
                 cluster.down()
+                kubeconfig.unlink()
+                pid.unlink()
 
 
 if __name__ == "__main__":
