@@ -22,7 +22,6 @@ from pathways_jupyter.errors import ClusterError
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 
-
 _SIGNS = x509.KeyUsage(
     digital_signature=False,
     content_commitment=False,
