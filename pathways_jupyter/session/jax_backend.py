@@ -94,31 +94,35 @@ class JaxSwitch:
         Raises:
           SessionError: The proxy does not answer, or this version of JAX cannot be switched; nothing was changed.
         """
-        bridge = _bridge()
-        self._outcome = queue.SimpleQueue()
+        bridge, hush, client = _bridge(), quiet.Hush(), None
         try:
-            client = _make_client(target, timeout, self._outcome)
-        finally:
-            self._outcome = None
-        found = self._found or _look(bridge)
-        variables = namespace or {}
-        switched = Switched(
-            unusable=tuple(arrays_of([self._client], variables) if self._client is not None else ()),
-            left=tuple(arrays_of(found.clients.values(), variables, uncommitted=True) if not self._found else ()),
-        )
-        hush = quiet.Hush()
-        retired = self._retire()
-        try:
-            _clear()
-            _point(bridge, client, found, target, timeout)
+            self._outcome = queue.SimpleQueue()
+            try:
+                client = _make_client(target, timeout, self._outcome)
+            finally:
+                self._outcome = None
+            found = self._found or _look(bridge)
+            variables = namespace or {}
+            switched = Switched(
+                unusable=tuple(arrays_of([self._client], variables) if self._client is not None else ()),
+                left=tuple(arrays_of(found.clients.values(), variables, uncommitted=True) if not self._found else ()),
+            )
+            retired = self._retire()
+            try:
+                # From here on :meth:`deactivate` finds the way back, wherever this is interrupted.
+                self._client, self._found, self._hush = client, found, hush
+                _clear()
+                _point(bridge, client, found, target, timeout)
+            except BaseException:
+                self._client = self._hush = None
+                _restore(bridge, found)
+                self._found = None
+                raise
+            finally:
+                retired()
         except BaseException:
-            _restore(bridge, found)
-            self._found = None
             hush.end(client)
             raise
-        finally:
-            retired()
-        self._client, self._found, self._hush = client, found, hush
         return switched
 
     def lost(self, reason: str) -> None:
@@ -154,13 +158,15 @@ class JaxSwitch:
         found = self._found
         if found is None:
             return Switched()
-        switched = Switched(unusable=tuple(arrays_of([self._client], namespace or {})))
+        present = [] if self._client is None else [self._client]
+        switched = Switched(unusable=tuple(arrays_of(present, namespace or {})))
         retired = self._retire()
-        self._found = None
         try:
             _restore(_bridge(), found)
         finally:
             retired()
+        # Last, so that what was interrupted can be done again.
+        self._found = None
         return switched
 
     def _retire(self) -> Callable[[], None]:

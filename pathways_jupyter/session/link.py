@@ -64,7 +64,11 @@ class Link:
         self._ended = False
         self._closing = False
         _links.add(self)
-        self._reader = threading.Thread(target=self._read, name="pathways-session", daemon=True)
+        # The thread does not keep this link: an Interrupt may drop it before anybody has a name for it.
+        self._reader = threading.Thread(
+            target=_read, args=(weakref.ref(self), connection), name="pathways-session", daemon=True
+        )
+        weakref.finalize(self, _hang_up, connection).atexit = False
         self._reader.start()
 
     @property
@@ -169,15 +173,12 @@ class Link:
         with contextlib.suppress(OSError):
             os.close(self._socket.detach())
 
-    def _read(self) -> None:
-        pending = b""
-        with contextlib.suppress(OSError):
-            while data := self._socket.recv(1 << 16):
-                *lines, pending = (pending + data).split(b"\n")
-                for line in lines:
-                    with contextlib.suppress(PathwaysError):
-                        self._take(protocol.decode(line))
-        self._socket.close()
+    def _hear(self, line: bytes) -> None:
+        with contextlib.suppress(PathwaysError):
+            self._take(protocol.decode(line))
+
+    def _end(self) -> None:
+        """Takes note that the supervisor says no more."""
         died = self._died()
         if died:
             self._take(_event("The session's supervisor is gone.", state=SessionState.LOST))
@@ -211,6 +212,29 @@ class Link:
             self._changed.notify_all()
         if isinstance(message, Event) and message.data.get("state") in _UNUSABLE and self.on_lost is not None:
             self.on_lost(message.message)
+
+
+def _read(reference: weakref.ref[Link], connection: socket.socket) -> None:
+    """What a link's thread does, for as long as the link is there and the supervisor speaks."""
+    pending = b""
+    with contextlib.suppress(OSError):
+        while data := connection.recv(1 << 16):
+            *lines, pending = (pending + data).split(b"\n")
+            link = reference()
+            if link is None:
+                break
+            for line in lines:
+                link._hear(line)
+            del link
+    connection.close()
+    link = reference()
+    if link is not None:
+        link._end()
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 _links: weakref.WeakSet[Link] = weakref.WeakSet()

@@ -42,10 +42,14 @@ class Hush:
         _begin()
 
     def end(self, client: Any) -> None:
-        """Speaks again, unless somebody holds a program of `client`: then once that client is gone."""
-        if client.live_executables():
+        """Speaks again, unless somebody holds a program of `client`: then once that client is gone.
+
+        Args:
+          client: None when there was none after all.
+        """
+        if client is not None and client.live_executables():
             gc.collect()
-        if client.live_executables():
+        if client is not None and client.live_executables():
             _begin()
             # Not at exit: what is destroyed then is logged as well.
             weakref.finalize(client, _end).atexit = False

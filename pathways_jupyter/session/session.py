@@ -212,6 +212,8 @@ class Connecting:
         self._request = request
         self._variables = variables
         self._session = session
+        # Whose JAX has to be put back; the same, once there is one.
+        self._switched = session
         self._since = since
         self._done = False
         self._began = time.monotonic()
@@ -256,7 +258,7 @@ class Connecting:
             record = SessionRecord.from_json(self._link.answer(self._request))
             yield self._stage("Switching JAX to the proxy.")
             _import_jax().join()
-            session = self._session or Session(self.config, self._link, record)
+            session = self._switched = self._session or Session(self.config, self._link, record)
             self.switched = session._adopt(self._link, record, self._variables)
             self._session = _current = session
             yield self._stage(f"JAX has {len(session.devices)} devices on {len(session.slices)} slices.", done=True)
@@ -279,8 +281,8 @@ class Connecting:
 
     def _undo(self) -> None:
         self._done = True
-        if self._session is not None:
-            self._session.disconnect()
+        if self._switched is not None:
+            self._switched.disconnect()
         _finish(self._link)
 
     def _stage(self, message: str, **data: Any) -> Event:
@@ -363,7 +365,10 @@ def _located(config: ConnectConfig) -> ConnectConfig:
 
 
 def _import_jax() -> threading.Thread:
-    """Imports JAX on a thread of its own, which takes as long as the proxy takes to start."""
+    """Imports JAX on a thread of its own: it takes as long as the proxy takes to start.
+
+    And an Interrupt, which reaches the main thread only, must not leave a module half imported, for good.
+    """
     thread = threading.Thread(target=_quietly_import, name="pathways-import-jax", daemon=True)
     thread.start()
     return thread
@@ -372,7 +377,7 @@ def _import_jax() -> threading.Thread:
 def _quietly_import() -> None:
     # Whatever is wrong with JAX is raised where it is used.
     with contextlib.suppress(Exception):
-        import jax  # noqa: F401
+        from jax.extend.backend import ifrt_proxy  # noqa: F401
 
 
 def _finish(link: Link) -> str:

@@ -1,0 +1,76 @@
+"""An Interrupt at any moment of connecting leaves a connection that works, or nothing at all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+DEADLINE = 110.0
+
+SCRIPT = """
+import random, signal, sys
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.session import session as sessions
+import jax
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+jax.devices()
+signal.signal(signal.SIGALRM, interrupt)
+random.seed({seed})
+seen = []
+for _ in range(25):
+    link = made = None
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(0.001, 0.4))
+        made = sessions.connect({config!r})
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    current = sessions.current()
+    if current is not None:
+        # Interrupted when all was done, or not at all.
+        assert len(jax.devices()) == 4 and float(jax.numpy.ones(3).sum()) == 3
+        current.disconnect()
+    assert [device.platform for device in jax.devices()] == ["cpu"]
+    assert float(jax.numpy.ones(3).sum()) == 3
+print("done")
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_an_interrupt_at_any_moment_leaves_all_or_nothing(config, runtime, cluster, seed):
+    script = SCRIPT.format(config=config(1), seed=seed)
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        said = process.stdout.readline()
+        if said:
+            # Its kernel lives on, so that nothing of this is owed to its end.
+            left_after(runtime, seconds=5.0)
+        _, errors = process.communicate("\n", timeout=DEADLINE)
+    assert (said, errors) == ("done\n", "")
+
+
+def left_after(runtime, *, seconds: float) -> None:
+    """Fails when a session's files are there for longer than they may be."""
+    import os
+    import select
+
+    from pathways_jupyter.session import registry
+
+    for record in registry.sessions():
+        try:
+            descriptor = os.pidfd_open(record.pid)
+        except ProcessLookupError:
+            continue
+        assert select.select([descriptor], [], [], seconds)[0], f"session {record.id} is still there"
+        os.close(descriptor)
+    assert [path.name for path in runtime.iterdir() if path.name != "local"] == []
