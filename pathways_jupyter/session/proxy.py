@@ -14,7 +14,7 @@ import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pathways_jupyter.errors import ApiError, CapacityError, ClusterError, ServiceError
 from pathways_jupyter.events import EventKind, Stage
@@ -28,10 +28,8 @@ from pathways_jupyter.service import discovery, leases, names, proxy, status
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.session import cleanup, sweep
+from pathways_jupyter.session.account import Account
 from pathways_jupyter.session.podwatch import PodEnded, PodWatch
-
-if TYPE_CHECKING:
-    from pathways_jupyter.session.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -52,13 +50,13 @@ class Proxy:
 
     Args:
       client: The cluster; somebody else closes it.
-      supervisor: Whose proxy it is; told of everything that happens.
+      account: The session's; told of everything that happens.
     """
 
-    def __init__(self, client: Client, supervisor: Supervisor) -> None:
+    def __init__(self, client: Client, account: Account) -> None:
         self._client = client
-        self._supervisor = supervisor
-        self._config = supervisor.config
+        self._account = account
+        self._config = account.config
         self._began = time.monotonic()
         self._wanted = sum(self._config.instances.values())
         self._placement = Placement()
@@ -79,11 +77,11 @@ class Proxy:
         """
         self._stage(Stage.DISCOVER, "Looking for the service.")
         wanted = self._config.pathways_service
-        service = await discovery.find(self._client, self._supervisor.record.namespace, wanted)
+        service = await discovery.find(self._client, self._account.record.namespace, wanted)
         self._check(service)
         spec = self._spec(service)
         # The record comes first, so that whatever is made can be found by it.
-        self._supervisor.update(service=service.address, namespace=service.namespace, job=spec.name)
+        self._account.update(service=service.address, namespace=service.namespace, job=spec.name)
         self._stage(Stage.CREATE, f"Creating proxy {spec.name}.", job=spec.name)
         # Once sent, it is seen through: what may have been created must be known to be before it can be removed.
         self._creation = asyncio.create_task(self._create(proxy.job(spec)))
@@ -91,7 +89,7 @@ class Proxy:
         self._begin(self._renew(spec.name, service.namespace))
         pod = await self._ready()
         name = pod["metadata"]["name"]
-        self._supervisor.update(pod=name)
+        self._account.update(pod=name)
         self._stage(Stage.START, f"Pod {name} is ready.", pod=name, done=True)
         self._begin(self._read_log(name, service.namespace))
         target = portforward.Target(self._client, service.namespace, name, spec.port)
@@ -129,8 +127,8 @@ class Proxy:
           SessionError: Something in the cluster could not be removed.
         """
         await self.close()
-        record = self._supervisor.record
-        await cleanup.remove(self._client, record.namespace, record.id, waiting=self._supervisor.cleanup_waits)
+        record = self._account.record
+        await cleanup.remove(self._client, record.namespace, record.id, waiting=self._account.cleanup_waits)
 
     # Before there is one.
 
@@ -150,7 +148,7 @@ class Proxy:
             )
 
     def _spec(self, service: ServiceInfo) -> proxy.ProxySpec:
-        config, record = self._config, self._supervisor.record
+        config, record = self._config, self._account.record
         options = proxy.parse_options(config.proxy_options)
         if service.sidecar_image:
             options = replace(options, sidecar=True)
@@ -176,7 +174,7 @@ class Proxy:
         except ApiError as error:
             if error.status in _REFUSALS:
                 # Nothing was made; and who may not create a Job may not look for leftovers of it either.
-                self._supervisor.update(job="")
+                self._account.update(job="")
             raise
         metadata = job["metadata"]
         self._watch = PodWatch(
@@ -185,7 +183,7 @@ class Proxy:
             f"{names.JOB_UID_LABEL}={metadata['uid']}",
             progress=lambda words: self._stage(Stage.START, words),
         )
-        await leases.create(self._client, job, seconds=self._config.lease_seconds, holder=self._supervisor.record.id)
+        await leases.create(self._client, job, seconds=self._config.lease_seconds, holder=self._account.record.id)
 
     async def _ready(self) -> Object:
         assert self._watch is not None
@@ -203,7 +201,7 @@ class Proxy:
 
     async def _last_words(self, pod: str) -> str:
         """What a pod's log ends with, as a sentence; empty where it cannot be read."""
-        namespace, said = self._supervisor.record.namespace, ""
+        namespace, said = self._account.record.namespace, ""
         with contextlib.suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(_DETAIL_SECONDS):
                 async for line in logs(self._client, pod, namespace=namespace, container=names.PROXY_CONTAINER, tail=1):
@@ -213,7 +211,7 @@ class Proxy:
     async def _ended(self) -> ServiceError:
         """The error for a proxy that ended before it could be used."""
         assert self._watch is not None
-        words = await self._last_words(self._supervisor.record.pod)
+        words = await self._last_words(self._account.record.pod)
         return ServiceError(
             f"The proxy ended before it could be used. {self._watch.lost.result()} {words}".rstrip(),
             hint="Older services end a proxy when their slices are taken: %pathways slices shows who holds them.",
@@ -221,7 +219,7 @@ class Proxy:
 
     async def _why_gone(self, reason: str) -> str:
         """`reason`, and what the Job has to say to it."""
-        record = self._supervisor.record
+        record = self._account.record
         with contextlib.suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(_DETAIL_SECONDS):
                 job = await objects.find(self._client, JOBS, record.job, namespace=record.namespace)
@@ -236,7 +234,7 @@ class Proxy:
 
     async def _open_tunnel(self, target: portforward.Target) -> None:
         """Opens the tunnel, and returns when the proxy takes connections."""
-        path = Path(self._supervisor.record.tunnel)
+        path = Path(self._account.record.tunnel)
         self._tunnel = await portforward.listen(target, path=path, on_failure=self._tunnel_broke)
         pause, deadline = _FIRST_PAUSE_SECONDS, time.monotonic() + self._config.timeout
         while True:
@@ -280,11 +278,11 @@ class Proxy:
                         raise status.capacity_error(picture, self._config.instances)
                     if (message := str(status.capacity_error(picture, self._config.instances))) != told:
                         told = message
-                        self._supervisor.waits(message)
+                        self._account.waits(message)
                     seconds = min(CAPACITY_REFRESH_SECONDS, max(0.0, self._config.wait - waited))
             elif waited > SILENT_PLACEMENT_SECONDS:
                 message = "The proxy has not said that its slices are placed, though they are free; trying it."
-                self._supervisor.report(EventKind.WARNING, message)
+                self._account.report(EventKind.WARNING, message)
                 return
             if await self._placed_within(seconds):
                 return
@@ -319,7 +317,7 @@ class Proxy:
                 async for line in lines:
                     self._transition(line)
         except ClusterError as error:
-            self._supervisor.report(EventKind.WARNING, f"The proxy's log cannot be read: {error}")
+            self._account.report(EventKind.WARNING, f"The proxy's log cannot be read: {error}")
 
     def _transition(self, line: str) -> None:
         change = self._placement.feed(line)
@@ -331,9 +329,7 @@ class Proxy:
             self._down.discard(change.slice)
             kind = EventKind.SLICE_HEALED if healed else EventKind.SLICE_PLACED
             where = f" on {change.worker_job}" if change.worker_job else ""
-            self._supervisor.report(
-                kind, f"Slice {change.slice} is placed{where}{' again' if healed else ''}.", **about
-            )
+            self._account.report(kind, f"Slice {change.slice} is placed{where}{' again' if healed else ''}.", **about)
             if self._placement.placed >= self._wanted:
                 if not self._all_placed.is_set():
                     self._stage(
@@ -342,7 +338,7 @@ class Proxy:
                 self._all_placed.set()
         elif change.slice not in self._down and self._all_placed.is_set():
             self._down.add(change.slice)
-            self._supervisor.report(EventKind.SLICE_DOWN, f"Slice {change.slice} is down.", **about)
+            self._account.report(EventKind.SLICE_DOWN, f"Slice {change.slice} is down.", **about)
 
     # While it lives.
 
@@ -360,7 +356,7 @@ class Proxy:
                 logger.warning("lease: %s", error)
                 if time.monotonic() - last > self._config.lease_seconds and not told:
                     told = True
-                    self._supervisor.report(EventKind.WARNING, f"The proxy's lease cannot be renewed: {error}")
+                    self._account.report(EventKind.WARNING, f"The proxy's lease cannot be renewed: {error}")
 
     def _is_lost(self, reason: str) -> None:
         if not self._lost.done():
@@ -370,7 +366,7 @@ class Proxy:
         self._tasks.append(asyncio.create_task(work))
 
     def _stage(self, stage: Stage, message: str, **data: Any) -> None:
-        self._supervisor.stage(stage, message, elapsed=round(time.monotonic() - self._began, 4), **data)
+        self._account.stage(stage, message, elapsed=round(time.monotonic() - self._began, 4), **data)
 
 
 async def _both(*works: Coroutine[Any, Any, None]) -> None:

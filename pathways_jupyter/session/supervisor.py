@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import os
 import signal
@@ -27,12 +26,12 @@ import uvloop
 
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import PathwaysError, SessionError
-from pathways_jupyter.events import TRANSITIONS, Event, EventKind, SessionState, Stage
+from pathways_jupyter.events import Event, EventKind, SessionState
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service import leases
 from pathways_jupyter.session import cleanup, control, protocol, reach, registry, sweep
+from pathways_jupyter.session.account import Account
 from pathways_jupyter.session.control import Connection
-from pathways_jupyter.session.history import History
 from pathways_jupyter.session.lifeline import Lifeline, peer_pid
 from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.proxy import Proxy
@@ -57,9 +56,7 @@ class Supervisor:
     """
 
     def __init__(self, record: SessionRecord, config: ConnectConfig, owner: Connection) -> None:
-        self.record = record
-        self.config = config
-        self._history = History()
+        self._account = Account(record, config)
         self._client: Client | None = None
         self._proxy: Proxy | None = None
         self._server: asyncio.Server | None = None
@@ -72,7 +69,7 @@ class Supervisor:
         self._owner: Connection | None = owner
         self._lifeline = Lifeline(record.kernel_pid, self._owner_gone)
         self._lingering: asyncio.TimerHandle | None = None
-        self._history.listen(owner.writer)
+        self._account.history.listen(owner.writer)
 
     async def run(self) -> None:
         """Connects, keeps the connection, and returns when everything of it is gone again."""
@@ -92,11 +89,11 @@ class Supervisor:
     async def handle(self, request: Request, connection: Connection) -> Any:
         """Answers one request; see :class:`~pathways_jupyter.session.protocol.Method`."""
         if request.method is Method.PING:
-            return self.record.pid
+            return self._record.pid
         if request.method is Method.STATUS:
             return self._status()
         if request.method is Method.EVENTS:
-            self._history.listen(connection.writer)
+            self._account.history.listen(connection.writer)
             return None
         if request.method is Method.ATTACH:
             return self._attach(connection)
@@ -105,7 +102,7 @@ class Supervisor:
             left = await asyncio.shield(self._ended)
             return {"left": left}
         if request.method is Method.RECONNECT and self._over:
-            raise SessionError(f"Session {self.record.id} is ending.", hint="Connect anew.")
+            raise SessionError(f"Session {self._record.id} is ending.", hint="Connect anew.")
         if request.method is Method.RECONNECT and self._attempt.done():
             self._attempt = asyncio.get_running_loop().create_future()
             self._wanted.set()
@@ -119,36 +116,9 @@ class Supervisor:
 
     def left(self, connection: Connection) -> None:
         """Takes note that a connection is over; the owner's ends the session."""
-        self._history.leave(connection.writer)
+        self._account.history.leave(connection.writer)
         if connection is self._owner:
             self._owner_gone()
-
-    def report(self, kind: EventKind, message: str, **data: Any) -> None:
-        """Tells everybody who listens, and the log."""
-        details = ", ".join(f"{name}={value}" for name, value in data.items())
-        logger.info("%s: %s%s", kind, message, f" ({details})" if details else "")
-        self._history.add(Event(kind, message, time.time(), data))
-
-    def stage(self, stage: Stage, message: str, **data: Any) -> None:
-        """Tells how far connecting has come."""
-        self.report(EventKind.STAGE, message, stage=stage, **data)
-
-    def waits(self, message: str) -> None:
-        """Tells that slices are taken, and by whom."""
-        if self.record.state is SessionState.STARTING:
-            self._state(SessionState.WAITING, message)
-        else:
-            self.report(EventKind.STAGE, message, stage=Stage.PLACE)
-
-    def update(self, **changes: Any) -> None:
-        """Changes the record, here and on disk."""
-        self.record = dataclasses.replace(self.record, **changes)
-        if self._server is not None:
-            registry.write(self.record)
-
-    def cleanup_waits(self, reason: str) -> None:
-        """Tells that the proxy cannot be removed yet."""
-        self.report(EventKind.WARNING, f"Removing the proxy has to wait: {reason}")
 
     # One proxy after the other.
 
@@ -160,7 +130,7 @@ class Supervisor:
                 if not self._failed(error):
                     return
             else:
-                self._state(SessionState.CONNECTED, "Connected.", generation=self.record.generation)
+                self._account.enter(SessionState.CONNECTED, "Connected.", generation=self._record.generation)
                 if not self._attempt.done():
                     self._attempt.set_result(self._status())
                 await self._keep(proxy)
@@ -169,27 +139,27 @@ class Supervisor:
             self._wanted.clear()
 
     async def _bring_up(self) -> Proxy:
-        if self.record.generation:
-            self._state(SessionState.STARTING, "Connecting again.")
-        self.update(generation=self.record.generation + 1)
+        if self._record.generation:
+            self._account.enter(SessionState.STARTING, "Connecting again.")
+        self._account.update(generation=self._record.generation + 1)
         await self._prepare()
         assert self._client is not None
         if self._proxy is not None:
             # It could not be removed when it was given up, and its successor will have its name.
             try:
-                await cleanup.remove(self._client, self.record.namespace, self.record.id, patience=0)
+                await cleanup.remove(self._client, self._record.namespace, self._record.id, patience=0)
             except SessionError as error:
                 # Why, and not what: nobody asked for the removal.
                 raise error.__cause__ if isinstance(error.__cause__, PathwaysError) else error from None
-        self._proxy = Proxy(self._client, self)
+        self._proxy = Proxy(self._client, self._account)
         await self._proxy.start()
         return self._proxy
 
     async def _prepare(self) -> None:
         """Gets hold of the cluster; every time, because its address or credentials may have changed."""
-        config = self.config
+        config = self._account.config
         if self._client is not None:
-            cluster = await reach.again(self.record)
+            cluster = await reach.again(self._record)
             self._client.close()
             self._client = Client(cluster)
             return
@@ -197,14 +167,14 @@ class Supervisor:
         self._client = Client(cluster)
         namespace = config.namespace or cluster.namespace
         # A record whose socket nobody listens at is a dead session's.
-        self._server = await control.listen(Path(self.record.socket), self.handle, self.left)
-        self.update(namespace=namespace, context=cluster.name, instances=dict(config.instances))
+        self._server = await control.listen(Path(self._record.socket), self.handle, self.left)
+        self._account.publish(namespace=namespace, context=cluster.name, instances=dict(config.instances))
 
     def _failed(self, error: PathwaysError) -> bool:
         """Tells that the proxy did not come up; whether the session goes on all the same."""
-        again = self.record.generation > 1
+        again = self._record.generation > 1
         state = SessionState.LOST if again else SessionState.FAILED
-        self._state(state, str(error), hint=error.hint)
+        self._account.enter(state, str(error), hint=error.hint)
         self._refuse(error)
         return again
 
@@ -217,15 +187,15 @@ class Supervisor:
     async def _keep(self, proxy: Proxy) -> None:
         """Returns when the proxy is lost, or another one is wanted."""
         # Tidying up after others comes when nobody waits any more.
-        tidying = asyncio.create_task(_tidy(self._client, self.record.namespace))
+        tidying = asyncio.create_task(_tidy(self._client, self._record.namespace))
         lost = asyncio.ensure_future(proxy.lost())
         wanted = asyncio.create_task(self._wanted.wait())
         try:
             await asyncio.wait({lost, wanted}, return_when=asyncio.FIRST_COMPLETED)
             if lost.done():
                 reason = lost.result()
-                self.report(EventKind.PROXY_LOST, reason, pod=self.record.pod)
-                self._state(SessionState.LOST, f"{reason} What was on its devices is gone.")
+                self._account.report(EventKind.PROXY_LOST, reason, pod=self._record.pod)
+                self._account.enter(SessionState.LOST, f"{reason} What was on its devices is gone.")
         finally:
             lost.cancel()
             wanted.cancel()
@@ -246,7 +216,7 @@ class Supervisor:
                 removing.result()
                 self._proxy = None
         except PathwaysError as error:
-            self.report(EventKind.WARNING, f"{error} {error.hint}".strip())
+            self._account.report(EventKind.WARNING, f"{error} {error.hint}".strip())
         finally:
             for task in (removing, hurried):
                 task.cancel()
@@ -256,23 +226,19 @@ class Supervisor:
         await self._wanted.wait()
         await asyncio.sleep(_HURRIED_SECONDS)
 
-    def _state(self, state: SessionState, message: str, **data: Any) -> None:
-        if state is self.record.state:
-            return
-        if state not in TRANSITIONS[self.record.state]:
-            logger.error("no way leads from %s to %s", self.record.state, state)
-        self.update(state=state)
-        self.report(EventKind.STATE, message, state=state, **data)
+    @property
+    def _record(self) -> SessionRecord:
+        return self._account.record
 
     def _status(self) -> dict[str, Any]:
-        return self.record.to_json()
+        return self._record.to_json()
 
     # The owner.
 
     def _attach(self, connection: Connection) -> dict[str, Any]:
         if self._owner is not None:
             raise SessionError(
-                f"Session {self.record.id} belongs to a kernel that runs (process {self.record.kernel_pid}).",
+                f"Session {self._record.id} belongs to a kernel that runs (process {self._record.kernel_pid}).",
                 hint="Disconnect it there, or connect anew here.",
             )
         if self._lingering is not None:
@@ -281,8 +247,8 @@ class Supervisor:
         pid = peer_pid(connection.writer.get_extra_info("socket"))
         self._owner = connection
         self._lifeline = Lifeline(pid, self._owner_gone)
-        self.update(kernel_pid=pid)
-        self._history.listen(connection.writer)
+        self._account.update(kernel_pid=pid)
+        self._account.history.listen(connection.writer)
         return self._status()
 
     def _owner_gone(self) -> None:
@@ -290,38 +256,39 @@ class Supervisor:
         self._lifeline.close()
         if self._lingering is not None or self._ending.is_set():
             return
-        if not self.config.linger or self.record.state is not SessionState.CONNECTED:
+        if not self._account.config.linger or self._record.state is not SessionState.CONNECTED:
             self.end("the kernel is gone")
             return
-        message = f"The kernel is gone; its proxy lingers for {self.config.linger:.0f} s."
-        self.report(EventKind.WARNING, message, linger=self.config.linger)
+        message = f"The kernel is gone; its proxy lingers for {self._account.config.linger:.0f} s."
+        self._account.report(EventKind.WARNING, message, linger=self._account.config.linger)
         loop = asyncio.get_running_loop()
-        self._lingering = loop.call_later(self.config.linger, self.end, "nobody took the session over")
+        self._lingering = loop.call_later(self._account.config.linger, self.end, "nobody took the session over")
 
     # The end.
 
     async def _clean_up(self) -> None:
         self._lifeline.close()
-        self._state(SessionState.CLOSING, "Removing the proxy.")
+        self._account.enter(SessionState.CLOSING, "Removing the proxy.")
         left = ""
         try:
             if self._proxy is not None:
                 await self._proxy.close()
-            if self._client is not None and self.record.job:
-                await cleanup.remove(self._client, self.record.namespace, self.record.id, waiting=self.cleanup_waits)
+            if self._client is not None and self._record.job:
+                waiting = self._account.cleanup_waits
+                await cleanup.remove(self._client, self._record.namespace, self._record.id, waiting=waiting)
         except PathwaysError as error:
             left = f"{error} {error.hint}".strip()
-            self.report(EventKind.WARNING, left)
+            self._account.report(EventKind.WARNING, left)
         if self._client is not None:
             self._client.close()
         if self._server is not None:
             self._server.close()
         if not left:
-            registry.remove(self.record)
+            registry.remove(self._record)
         # From here on nothing of the session is left, so a kernel that sees this process end need not clean up.
         logger.info("closed")
         state = {} if left else {"state": SessionState.CLOSED}
-        self._history.add(Event(EventKind.STATE, left or "Disconnected.", time.time(), state))
+        self._account.history.add(Event(EventKind.STATE, left or "Disconnected.", time.time(), state))
         self._ended.set_result(left)
 
 
