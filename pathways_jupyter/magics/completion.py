@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from pathways_jupyter import tpu
@@ -72,6 +74,8 @@ def _values(source: Source, fragment: str, words: list[str]) -> tuple[str, list[
         # Only the part after the last comma is being written.
         fragment = fragment.rpartition(",")[2]
         return fragment, _beginning(fragment, _instances(fragment))
+    if source is Source.FILES:
+        return fragment, _files(fragment)
     find = _SOURCES.get(source)
     if find is None:
         return fragment, []
@@ -93,6 +97,18 @@ def _instances(fragment: str) -> list[str]:
         if version in {machine.version, machine.name}
         for topology in machine.topologies
     ]
+
+
+def _files(fragment: str) -> list[str]:
+    """Files and directories whose path begins with `fragment`, spelled as it is."""
+    directory, _, beginning = fragment.rpartition("/")
+    place = Path(f"{directory}/" if "/" in fragment else ".").expanduser()
+    with contextlib.suppress(OSError):
+        found = sorted(entry for entry in place.iterdir() if entry.name.startswith(beginning))
+        visible = [entry for entry in found if beginning or not entry.name.startswith(".")]
+        spelled = f"{directory}/" if "/" in fragment else ""
+        return [f"{spelled}{entry.name}{'/' if entry.is_dir() else ''}" for entry in visible]
+    return []
 
 
 def _contexts(words: list[str]) -> list[str]:
@@ -145,12 +161,16 @@ _SOURCES: Mapping[Source, Callable[[list[str]], list[str]]] = {
 }
 
 
+_ASSIGNMENT = re.compile(r"^[\w.,\s]+=\s*(?=%)")
+
+
 def matcher(magic: str, commands: Mapping[str, Command]) -> Any:
     """A matcher for IPython's completer that answers for lines beginning with `magic`, e.g. ``%pathways``."""
     from IPython.core.completer import SimpleCompletion, context_matcher
 
     def match(context: Any) -> dict[str, Any]:
-        head, separator, text = context.text_until_cursor.lstrip().partition(" ")
+        line = _ASSIGNMENT.sub("", context.text_until_cursor.lstrip())
+        head, separator, text = line.partition(" ")
         if head not in {magic, magic.lstrip("%")} or not separator:
             return {"completions": [], "matched_fragment": "", "suppress": False}
         fragment, found = complete(text.lstrip(), commands)
@@ -158,7 +178,7 @@ def matcher(magic: str, commands: Mapping[str, Command]) -> Any:
             "completions": [SimpleCompletion(each, type="magic") for each in found],
             "matched_fragment": fragment,
             "ordered": True,
-            # On such a line Python's own names are never meant; files are, where nothing better is known.
+            # On such a line Python's own names are never meant.
             "suppress": bool(found),
         }
 

@@ -38,6 +38,17 @@ def test_contexts_come_from_the_kubeconfig_that_the_line_names(tmp_path):
     assert offered(f"connect --kubeconfig {file} --context g") == ["gke-a"]
 
 
+def test_files_are_offered_where_a_file_is_wanted(tmp_path, monkeypatch):
+    for name in ("config", "config.d", "other", ".hidden"):
+        (tmp_path / name).mkdir() if name.endswith(".d") else (tmp_path / name).touch()
+    assert offered(f"connect --kubeconfig {tmp_path}/co") == [f"{tmp_path}/config", f"{tmp_path}/config.d/"]
+    monkeypatch.chdir(tmp_path)
+    assert offered("connect --kubeconfig ") == ["config", "config.d/", "other"]
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert offered("connect --kubeconfig ~/.h") == ["~/.hidden"]
+    assert offered("connect --kubeconfig /nowhere/at/all") == []
+
+
 def test_profiles_come_from_the_settings(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
     (tmp_path / "pathways.toml").write_text('[profiles.team]\npathways_service = "shared"\n')
@@ -60,9 +71,10 @@ def test_nothing_known_offers_nothing(text, tmp_path, monkeypatch):
 def test_ipython_completes_the_line_in_place():
     completer = IPCompleter(shell=InteractiveShell())
     completer.custom_matchers.append(matcher("%pathways", MAGIC))
-    line = "x = 1\n%pathways connect --tpu tpuv6e:2x2=1,tpuv5e:4x"
-    with provisionalcompleter():
-        found = list(completer.completions(line, len(line)))
-    assert [line[: each.start] + each.text for each in found] == [
-        f"x = 1\n%pathways connect --tpu tpuv6e:2x2=1,{each}" for each in ("tpuv5e:4x4=", "tpuv5e:4x8=")
-    ]
+    for before in ("", "x = 1\n", "found = "):
+        line = f"{before}%pathways connect --tpu tpuv6e:2x2=1,tpuv5e:4x"
+        with provisionalcompleter():
+            found = list(completer.completions(line, len(line)))
+        assert [line[: each.start] + each.text for each in found] == [
+            f"{before}%pathways connect --tpu tpuv6e:2x2=1,{each}" for each in ("tpuv5e:4x4=", "tpuv5e:4x8=")
+        ]
