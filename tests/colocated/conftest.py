@@ -38,3 +38,21 @@ def cpu_mesh(mesh):
     from jax.experimental import colocated_python
 
     return colocated_python.colocated_cpu_devices(mesh)
+
+
+@pytest.fixture
+def fresh_names(connection):
+    """No host has names of earlier cells."""
+    from pathways_jupyter.colocated import run
+
+    run.reset()
+
+
+@pytest.fixture
+def x(mesh):
+    """Two numbers for each of the sixteen chips."""
+    import jax
+    import numpy as np
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    return jax.device_put(np.arange(32, dtype=np.float32).reshape(16, 2), NamedSharding(mesh, PartitionSpec("x")))

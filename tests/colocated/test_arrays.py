@@ -1,0 +1,205 @@
+"""JAX arrays as a cell's variables: what goes to the hosts, and what comes back."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+from cells import values
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from pathways_jupyter.colocated import run
+from pathways_jupyter.colocated.errors import CheckError, ColocatedError
+
+pytestmark = pytest.mark.usefixtures("connection", "fresh_names")
+
+DOUBLED = """
+import jax
+z = jax.make_array_from_single_device_arrays(x.shape, x.sharding, [s.data * 2 for s in x.addressable_shards])
+"""
+
+
+def test_each_host_sees_only_its_own_shards(x) -> None:
+    found = values("[(s.index[0].start, s.data.tolist()) for s in x.addressable_shards]", inputs={"x": x})
+    rows = np.asarray(x).tolist()
+    for host in range(4):
+        assert found[host] == [(row, [rows[row]]) for row in range(4 * host, 4 * host + 4)]
+
+
+def test_outputs_assemble_to_the_right_global_array_on_the_same_chips(x) -> None:
+    result = run.run_cell(DOUBLED, inputs={"x": x}, outputs=["z"])
+    assert result.error() is None
+    z = result.arrays["z"]
+    assert z.sharding == x.sharding
+    np.testing.assert_array_equal(z, 2 * np.asarray(x))
+    np.testing.assert_array_equal(jax.jit(lambda x, z: x + z)(x, z), 3 * np.asarray(x))
+
+
+def test_arrays_inside_of_variables_keep_their_sharding_both_ways(x, mesh) -> None:
+    params = {"w": x, "rest": [jax.device_put(np.arange(3), NamedSharding(mesh, P())), 0.5, "name"]}
+    source = """
+import jax, numpy as np
+def local(array): return [shard.data * 2 for shard in array.addressable_shards]
+doubled = {
+    "w": jax.make_array_from_single_device_arrays(params["w"].shape, params["w"].sharding, local(params["w"])),
+    "same": (params["rest"][0], np.arange(2.0)),
+}
+params["rest"][1:], [shard.data.shape for shard in params["w"].addressable_shards]
+"""
+    result = run.run_cell(source, inputs={"params": params}, outputs=["doubled"])
+    assert result.error() is None
+    assert result.values == dict.fromkeys(range(4), ([0.5, "name"], [(1, 2)] * 4))
+    doubled = result.arrays["doubled"]
+    assert doubled["w"].sharding == x.sharding
+    np.testing.assert_array_equal(doubled["w"], 2 * np.asarray(x))
+    assert doubled["same"][0].sharding == params["rest"][0].sharding
+    np.testing.assert_array_equal(doubled["same"][1], [0.0, 1.0] * 4)
+
+
+def test_a_variable_that_is_built_differently_on_hosts_is_refused() -> None:
+    source = """
+import jax, numpy as np
+z = {"a": np.ones(2)} if jax.process_index() else {"a": np.ones(2), "b": np.ones(2)}
+"""
+    with pytest.raises(ColocatedError, match=r"host 0: z\['a'\], z\['b'\]; host 1: z\['a'\]"):
+        run.run_cell(source, outputs=["z"])
+    source = "import jax, numpy as np\nz = [np.ones(2)] if jax.process_index() else (np.ones(2),)"
+    with pytest.raises(ColocatedError, match=r"z is not built in the same way on host 0 and hosts 1-3"):
+        run.run_cell(source, outputs=["z"])
+
+
+def test_outputs_may_stay_on_the_hosts_cpus(x, cpu_mesh) -> None:
+    z = run.run_cell(DOUBLED, inputs={"x": x}, outputs=["z"], on_cpu=True).arrays["z"]
+    assert z.sharding == NamedSharding(cpu_mesh, P("x"))
+
+
+def test_what_every_host_has_for_itself_comes_back_as_one_array() -> None:
+    result = run.run_cell(
+        "import jax, numpy as np\nlocal = np.full((4, 3), jax.process_index())\none = jax.process_index()",
+        outputs=["local", "one"],
+    )
+    local = result.arrays["local"]
+    np.testing.assert_array_equal(local, np.repeat(np.arange(4), 4)[:, None] * np.ones((1, 3), int))
+    assert len(local.sharding.device_set) == 16
+    np.testing.assert_array_equal(result.arrays["one"], [0, 1, 2, 3])
+
+
+def test_outputs_that_differ_across_hosts_are_refused_with_what_each_has() -> None:
+    with pytest.raises(ColocatedError, match=r"float64\[2\] on host 0.*float64\[3\] on hosts 1-3"):
+        run.run_cell("import jax, numpy as np\nz = np.ones(2 if jax.process_index() == 0 else 3)", outputs=["z"])
+
+
+def test_an_output_that_the_cell_did_not_make_is_an_error() -> None:
+    error = run.run_cell("1", outputs=["nothing"]).error()
+    assert "--out names nothing" in str(error)
+
+
+def test_several_kinds_of_arrays_go_in(x, mesh) -> None:
+    inputs = {
+        "x": x,
+        "replicated": jax.device_put(np.arange(3), NamedSharding(mesh, P())),
+        "uncommitted": jax.numpy.arange(4),
+        "key": jax.device_put(jax.random.key(1), NamedSharding(mesh, P())),
+        "half": jax.device_put(np.ones(2, jax.numpy.bfloat16), NamedSharding(mesh, P())),
+        "plain": {"a": [1, 2]},
+    }
+    source = """
+import jax, numpy as np
+(x.shape, np.asarray(replicated).tolist(), np.asarray(uncommitted).tolist(),
+ jax.random.key_data(key).tolist(), str(half.dtype), plain)
+"""
+    expected = ((16, 2), [0, 1, 2], [0, 1, 2, 3], [0, 1], "bfloat16", {"a": [1, 2]})
+    assert values(source, inputs=inputs) == dict.fromkeys(range(4), expected)
+
+
+def test_what_lies_on_no_device_is_each_hosts_own_and_can_be_computed_with(x) -> None:
+    inputs = {"x": x, "scale": jax.numpy.float32(3), "key": jax.random.key(7)}
+    source = """
+import jax
+shards = [(shard.data * scale).tolist() for shard in x.addressable_shards]
+drawn = jax.random.uniform(key, (2,)).tolist()
+(shards, drawn)
+"""
+    found = values(source, inputs=inputs)
+    drawn = jax.random.uniform(jax.random.key(7), (2,)).tolist()
+    for host in range(4):
+        assert found[host] == ([[row] for row in (3 * np.asarray(x)).tolist()[4 * host : 4 * host + 4]], drawn)
+
+
+def test_keys_and_strings_may_lie_on_other_devices_than_the_other_inputs(x, mesh, cpu_mesh) -> None:
+    words = np.array([["a", "bb"], ["", "ü"]], np.dtypes.StringDType())
+    inputs = {
+        "x": x,
+        "key": jax.device_put(jax.random.key(5), mesh.devices[4]),
+        "keys": jax.device_put(jax.random.split(jax.random.key(6, impl="rbg"), 8), NamedSharding(half(mesh), P("x"))),
+        "words": jax.device_put(words, cpu_mesh.devices[5]),
+    }
+    source = """
+import jax, numpy as np
+mine = {
+    name: [(shard.data.shape, np.asarray(data(shard.data)).tolist()) for shard in array.addressable_shards]
+    for name, array, data in (
+        ("key", key, jax.random.key_data), ("keys", keys, jax.random.key_data), ("words", words, lambda x: x)
+    )
+}
+mine
+"""
+    result = run.run_cell(source, inputs=inputs, outputs=["key", "keys", "words"])
+    assert result.error() is None
+    numbers = {name: np.asarray(jax.random.key_data(inputs[name])).tolist() for name in ("key", "keys")}
+    for host, found in result.values.items():
+        assert found["key"] == ([((), numbers["key"])] if host == 1 else [])
+        assert found["words"] == ([((2, 2), words.tolist())] if host == 1 else [])
+        assert found["keys"] == [((1,), [row]) for row in numbers["keys"][4 * host : 4 * host + 4]]
+    for name, array in result.arrays.items():
+        assert array.dtype == inputs[name].dtype
+        assert array.sharding == inputs[name].sharding
+        assert array.shape == inputs[name].shape
+    assert np.asarray(jax.random.key_data(result.arrays["keys"])).tolist() == numbers["keys"]
+    assert np.asarray(result.arrays["words"]).tolist() == words.tolist()
+
+
+def half(mesh):
+    return jax.sharding.Mesh(mesh.devices[:8], ("x",))
+
+
+def test_keys_and_strings_that_a_host_makes_come_back() -> None:
+    source = """
+import jax, numpy as np
+mine = jax.random.fold_in(jax.random.key(1), jax.process_index())
+words = np.array(["host", str(jax.process_index())])
+"""
+    arrays = run.run_cell(source, outputs=["mine", "words"]).arrays
+    expected = [jax.random.key_data(jax.random.fold_in(jax.random.key(1), host)).tolist() for host in range(4)]
+    assert jax.random.key_data(arrays["mine"]).tolist() == expected
+    assert np.asarray(arrays["words"]).tolist() == ["host", "0", "host", "1", "host", "2", "host", "3"]
+
+
+def test_computing_with_an_array_of_several_hosts_says_how_to_get_at_its_part(x) -> None:
+    error = run.run_cell("x + 1", inputs={"x": x}).error()
+    assert "array.addressable_shards" in error.remote_traceback()
+    assert len(error.failures) == 1
+
+
+@pytest.mark.parametrize("kind", ["'datetime64[s]'", "object"])
+def test_an_output_of_a_kind_that_jax_does_not_have_is_named(kind) -> None:
+    error = run.run_cell(f"import numpy as np\nz = np.array([None], {kind})", outputs=["z"]).error()
+    assert "z is an array of" in str(error)
+
+
+def test_an_array_that_was_deleted_is_named() -> None:
+    x = jax.numpy.arange(3)
+    x.delete()
+    with pytest.raises(CheckError, match="x has no data any more"):
+        run.run_cell("1", inputs={"x": x})
+
+
+def test_a_cell_runs_where_its_input_is(connection) -> None:
+    x = jax.device_put(np.arange(3), connection.slices[1][0])
+    assert list(values("x.tolist()", inputs={"x": x})) == [2]
+
+
+def test_an_input_that_is_also_elsewhere_is_refused(x) -> None:
+    with pytest.raises(CheckError, match="x lies on other hosts than host 0 too"):
+        run.run_cell("1", inputs={"x": x}, indices=[0])

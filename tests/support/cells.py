@@ -1,0 +1,18 @@
+"""Cells that run on the hosts."""
+
+from typing import Any
+
+from pathways_jupyter.colocated import run
+
+
+def values(source: str, **options: Any) -> dict[int, Any]:
+    """Runs a cell, and returns the value of its last expression by host.
+
+    Raises:
+      ColocatedError: It failed on a host.
+    """
+    result = run.run_cell(source, **options)
+    error = result.error()
+    if error is not None:
+        raise error
+    return result.values
