@@ -160,7 +160,10 @@ def kernel(config, kernels) -> Iterator[Kernel]:
     made.text = ""
     made.ok(PRELUDE.format(config=config(2)))
     yield made
-    if made.manager.has_kernel and made.manager.is_alive() and made.run(TIDY)["status"] == "ok":
+    if made.manager.has_kernel and made.manager.is_alive():
+        # One that was restarted may not hear yet.
+        made.client.wait_for_ready(timeout=DEADLINE)
+        assert made.run(TIDY)["status"] == "ok"
         kernels.append(made)
     else:
         made.close()
