@@ -137,6 +137,15 @@ class Kernel:
         assert "28.0" in self.text
         return self.session
 
+    def tidies(self) -> bool:
+        """Whether it may be used again: it was neither killed nor restarted."""
+        try:
+            # One that was restarted may not hear yet.
+            self.client.wait_for_ready(timeout=DEADLINE)
+        except RuntimeError:
+            return False
+        return self.run(TIDY)["status"] == "ok"
+
     def close(self) -> None:
         self.client.stop_channels()
         if self.manager.has_kernel:
@@ -160,10 +169,7 @@ def kernel(config, kernels) -> Iterator[Kernel]:
     made.text = ""
     made.ok(PRELUDE.format(config=config(2)))
     yield made
-    if made.manager.has_kernel and made.manager.is_alive():
-        # One that was restarted may not hear yet.
-        made.client.wait_for_ready(timeout=DEADLINE)
-        assert made.run(TIDY)["status"] == "ok"
+    if made.manager.has_kernel and made.manager.is_alive() and made.tidies():
         kernels.append(made)
     else:
         made.close()
