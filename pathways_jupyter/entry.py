@@ -15,6 +15,7 @@ from pathways_jupyter import blocking, config
 from pathways_jupyter.commands import CLUSTER
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, SessionError
+from pathways_jupyter.events import SessionState
 
 if TYPE_CHECKING:
     from pathways_jupyter.kube.client import Client
@@ -67,6 +68,18 @@ def on_local_cluster(asked: ConnectConfig) -> ConnectConfig:
         kubeconfig=str(running.kubeconfig),
         context=running.context,
     )
+
+
+def revive(asked: ConnectConfig, state: SessionState) -> None:
+    """Starts the embedded cluster again before a session is reconnected that may have been lost together with it.
+
+    The next cluster of the same name is where the session looks for it.
+
+    Raises:
+      LocalClusterError: It does not come up.
+    """
+    if asked.local and state is SessionState.LOST:
+        on_local_cluster(dataclasses.replace(asked, kubeconfig="", context=""))
 
 
 def where(arguments: Mapping[str, Any]) -> ConnectConfig:

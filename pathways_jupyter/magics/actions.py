@@ -56,9 +56,8 @@ def reconnect(connection: Connection, values: Values) -> None:
 
     def begin() -> session.Connecting:
         if current.config.local and current.state is SessionState.LOST:
-            # It may have been lost with its cluster; the next one of that name is where the session looks for it.
             waiting.embedded()
-            entry.on_local_cluster(dataclasses.replace(current.config, kubeconfig="", context=""))
+            entry.revive(current.config, current.state)
         connecting: session.Connecting = current.reconnect(connection.variables)
         return connecting
 

@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
+from pathways_jupyter import entry
 from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
@@ -22,7 +23,7 @@ from pathways_jupyter.service import leases
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.naming import current_user, label_value
 from pathways_jupyter.session import client, registry, sweep
-from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.session.protocol import Method, config_from_json
 from pathways_jupyter.session.registry import SessionRecord
 
 LINGER_SECONDS = 10.0
@@ -97,6 +98,8 @@ class Hub:
         if method is Method.DISCONNECT and not await asyncio.to_thread(registry.is_alive, record):
             await sweep.sweep(record, patience=SUPERVISOR_SECONDS)
             return None
+        if method is Method.RECONNECT:
+            await asyncio.to_thread(entry.revive, config_from_json(record.config), record.state)
         return await client.arequest(record, method, patience=ACTION_SECONDS)
 
     async def sweep(self, scope: Scope, *, dry_run: bool) -> list[str]:

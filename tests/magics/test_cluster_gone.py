@@ -9,6 +9,8 @@ import signal
 import psutil
 import pytest
 
+from pathways_jupyter.server.hub import Hub
+from pathways_jupyter.session.protocol import Method
 from tests.conftest import Notebook
 
 LOAD = "%load_ext pathways_jupyter\n%pathways connect --tpu tpuv6e:2x2=1 "
@@ -43,6 +45,21 @@ def test_a_cluster_that_was_killed_is_told_and_reconnecting_starts_another(own):
         assert "is over" in over.text
         assert "Not everything" not in over.text
     assert json.loads(own.cli("sessions", "--json").stdout) == []
+
+
+async def test_the_sidebars_reconnect_starts_another_as_well(own, monkeypatch):
+    for name in ("JUPYTER_RUNTIME_DIR", "HOME"):
+        monkeypatch.setenv(name, own.environ[name])
+    with contextlib.closing(Notebook(own)) as notebook:
+        assert notebook.run(LOAD + "--local").status == "ok"
+        os.kill(json.loads(own.cli("local", "status", "--json").stdout)["pid"], signal.SIGKILL)
+        notebook.wait_for("All arrays on TPUs are lost")
+        (session,) = json.loads(own.cli("sessions", "--json").stdout)
+        await Hub().act(session["id"], Method.RECONNECT)
+        found = notebook.run("import jax; print(len(jax.devices()))").text
+        assert "JAX uses its new proxy" in found
+        assert found.splitlines()[-1] == "4"
+        assert "is over" in notebook.run("%pathways disconnect").text
 
 
 def test_reconnecting_to_another_cluster_that_is_away_says_why_and_not_after_minutes(own):
