@@ -100,11 +100,11 @@ class ClusterWatch:
 
     async def close(self) -> None:
         """Ends all watches."""
-        for task in (self._task, *self._following.values()):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        tasks = [task for task in (self._task, *self._following.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        # Not awaited one by one: who is cancelled while waiting would take that for the task's own end.
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._following.clear()
         self._task = None
         self.closed.set()
