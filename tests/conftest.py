@@ -3,6 +3,7 @@
 import contextlib
 import os
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,9 @@ from pathlib import Path
 import pytest
 
 INSTANCES = "tpuv6e:2x2=2"
+
+# A shell starts what runs in the background deaf to Interrupt, and every process that is started there inherits it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from pathways_jupyter import interrupts
 from pathways_jupyter.commands import MAGIC
 from pathways_jupyter.errors import PathwaysError
 
@@ -69,7 +70,8 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with interrupts.after_imports():
+                return super().invoke(ctx)
         except PathwaysError as error:
             if ctx.params.get("debug"):
                 raise

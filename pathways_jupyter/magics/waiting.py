@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from pathways_jupyter import interrupts
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.magics.screen import Place, Screen
 from pathways_jupyter.render.progress import Progress
@@ -56,10 +57,11 @@ class Waiting:
         """
         connecting = None
         try:
-            connecting = begin()
-            for event in connecting:
-                with self._lock:
-                    self._progress.add(event)
+            with interrupts.after_imports():
+                connecting = begin()
+                for event in connecting:
+                    with self._lock:
+                        self._progress.add(event)
         except KeyboardInterrupt:
             if connecting is not None:
                 connecting.cancel()

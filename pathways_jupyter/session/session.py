@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
+from pathways_jupyter import interrupts
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.events import Event, EventKind, SessionState, Stage
@@ -329,7 +330,8 @@ def connect(config: ConnectConfig, variables: Variables | None = None) -> Sessio
       CapacityError: The slices are taken, and `config.wait` is over.
       PathwaysError: Anything else that keeps it from connecting; nothing was changed.
     """
-    return start(config, variables).session
+    with interrupts.after_imports():
+        return start(config, variables).session
 
 
 def _start(config: ConnectConfig, variables: Variables | None, session: Session | None = None) -> Connecting:

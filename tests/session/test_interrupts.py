@@ -10,28 +10,26 @@ import pytest
 DEADLINE = 110.0
 
 SCRIPT = """
-import random, signal, sys
+import os, random, signal, sys, threading
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.session import session as sessions
 import jax
 
-def interrupt(*_):
-    raise KeyboardInterrupt
-
 jax.devices()
-signal.signal(signal.SIGALRM, interrupt)
 random.seed({seed})
-seen = []
 for _ in range(25):
-    link = made = None
+    interrupt = threading.Timer(random.uniform(0.001, 0.4), os.kill, (os.getpid(), signal.SIGINT))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        signal.setitimer(signal.ITIMER_REAL, random.uniform(0.001, 0.4))
-        made = sessions.connect({config!r})
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        interrupt.start()
+        try:
+            sessions.connect({config!r})
+        finally:
+            interrupt.cancel()
+            interrupt.join()
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
     except KeyboardInterrupt:
-        pass
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     current = sessions.current()
     if current is not None:
         # Interrupted when all was done, or not at all.
