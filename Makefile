@@ -7,6 +7,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Node comes in a wheel; the browser is the system's, and none is downloaded.
 WITH_NODE := PATH="$(CURDIR)/$(BIN):$$PATH" PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1
 
+# In a container one is often root, which Jupyter serves only when told to.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
+
 .DEFAULT_GOAL := help
 .PHONY: help demo lab test ui soak lint format bench clean
 
@@ -18,7 +21,7 @@ demo: $(VENV)/.installed ## Connect a kernel to two slices of the embedded clust
 
 lab: $(VENV)/.installed ## Open JupyterLab with the sidebar on the embedded cluster
 	$(BIN)/pathways-jupyter local up
-	$(BIN)/jupyter lab --notebook-dir=examples/notebooks
+	$(BIN)/jupyter lab --notebook-dir=examples/notebooks $(AS_ROOT)
 
 test: $(VENV)/.test ## Run the tests (under 15 minutes)
 	$(BIN)/pytest
