@@ -74,7 +74,7 @@ NEEDS: tuple[Need, ...] = (
     Need(PODS, ("get",), "log", purpose="know which slices a proxy has"),
     # From Kubernetes 1.35 on the WebSocket needs both.
     Need(PODS, ("create", "get"), "portforward", purpose="open the tunnel"),
-    Need(JOBSETS, ("get", "list"), purpose="find the service"),
+    Need(JOBSETS, ("get", "list", "watch"), purpose="find the service, and draw it as it changes"),
     Need(PODS, ("create", "get"), "exec", level=Level.WARN, purpose="read files on TPU hosts"),
     Need(EVENTS, ("list", "watch"), level=Level.WARN, purpose="say why a pod does not start"),
 )
