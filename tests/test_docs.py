@@ -1,13 +1,40 @@
 """What the documents promise, held against the code."""
 
+import asyncio
+import contextlib
 import re
+import sys
 from pathlib import Path
 
 import yaml
 
+from pathways_jupyter.kube import auth, objects, pods
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.service.doctor import NEEDS
 
+DEADLINE = 90.0
 DOCS = Path(__file__).parents[1] / "docs"
+GROUP = "rbac.authorization.k8s.io"
+CONNECT = """
+import asyncio
+import pathways_jupyter
+from pathways_jupyter.errors import ApiError
+from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube.client import Client
+
+async def peep():
+    async with Client(auth.load()) as client:
+        await objects.list_(client, objects.NODES)
+
+try:
+    asyncio.run(peep())
+except ApiError as error:
+    print(str(error).partition(":")[0] + ".")
+with pathways_jupyter.connect(expected_tpu_instances={"tpuv6e:2x2": 1}, wait=60):
+    import jax
+    print(len(jax.devices()), float(jax.numpy.arange(8.0).sum()))
+"""
 
 
 def test_the_first_lines_of_the_readme_do_what_they_say(cluster, notebook):
@@ -17,12 +44,43 @@ def test_the_first_lines_of_the_readme_do_what_they_say(cluster, notebook):
     assert ran.text.count("TPU_DEVICE") == 8
 
 
-def test_the_role_in_the_permissions_grants_what_the_doctor_asks_for():
+async def test_the_role_in_the_permissions_is_enough_to_connect(cluster, machine):
+    account = {"kind": "ServiceAccount", "name": "jane", "namespace": "default"}
+    binding = {"roleRef": {"apiGroup": GROUP, "kind": "Role", "name": "pathways-jupyter-user"}, "subjects": [account]}
+    container = {
+        "name": "main",
+        "image": "python:3",
+        "command": [sys.executable, "-c", CONNECT],
+        "env": [{"name": name, "value": machine.environ[name]} for name in ("HOME", "JUPYTER_RUNTIME_DIR")],
+    }
+    pod = {"serviceAccountName": "jane", "restartPolicy": "Never", "containers": [container]}
+    async with Client(auth.load(str(cluster))) as client, asyncio.timeout(DEADLINE):
+        for resource, name, body in [
+            (objects.Resource("", "v1", "serviceaccounts", "ServiceAccount"), "jane", {}),
+            (objects.Resource(GROUP, "v1", "roles", "Role"), "pathways-jupyter-user", {"rules": documented_rules()}),
+            (objects.Resource(GROUP, "v1", "rolebindings", "RoleBinding"), "jane", binding),
+            (objects.PODS, "jane", {"spec": pod}),
+        ]:
+            body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, **body}
+            await objects.create(client, resource, body, namespace="default")
+        async with contextlib.aclosing(watch(client, objects.PODS, namespace="default", name="jane")) as changes:
+            async for change in changes:
+                if change.object and change.object["status"].get("phase") in {"Succeeded", "Failed"}:
+                    break
+        said = [line async for line in pods.logs(client, "jane", namespace="default")]
+        await objects.delete(client, objects.PODS, "jane", namespace="default")
+    assert said[-2:] == ["You are not allowed to list nodes.", "4 28.0"], said
+
+
+def documented_rules() -> list[dict]:
     text = (DOCS / "permissions.md").read_text(encoding="utf-8")
-    role = yaml.safe_load(re.search(r"```yaml\n(.*?)```", text, re.DOTALL)[1])
+    return yaml.safe_load(re.search(r"```yaml\n(.*?)```", text, re.DOTALL)[1])["rules"]
+
+
+def test_the_role_in_the_permissions_grants_what_the_doctor_asks_for():
     granted = {
         (group, resource, verb)
-        for rule in role["rules"]
+        for rule in documented_rules()
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
