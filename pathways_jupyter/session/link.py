@@ -103,16 +103,11 @@ class Link:
             return self._events[max(0, since - self._dropped) :]
 
     def ask(self, method: Method, **params: Any) -> int:
-        """Sends a request, and returns its number for :meth:`answer`.
-
-        Raises:
-          SessionError: The supervisor is gone.
-        """
+        """Sends a request, and returns its number for :meth:`answer`, which tells if the supervisor is gone."""
         number = next(self._ids)
-        try:
+        # What it said before it went has yet to be read, and says why.
+        with contextlib.suppress(OSError):
             self._socket.sendall(protocol.encode(Request(number, method, params)))
-        except OSError as error:
-            raise _gone() from error
         return number
 
     def answer(self, number: int, *, patience: float | None = None) -> Any:

@@ -66,7 +66,7 @@ def test_an_end_that_was_not_announced_is_told_and_cleaned_up_after():
     assert called == [True]
     assert link.events()[-1].message == "swept"
     with pytest.raises(SessionError, match="supervisor is gone"):
-        link.ask(Method.PING)
+        link.answer(link.ask(Method.PING))
 
 
 def test_an_end_that_was_announced_or_asked_for_is_no_loss():

@@ -47,6 +47,22 @@ def test_a_supervisor_that_cannot_start_says_why(monkeypatch, nothing_left):
     nothing_left(connecting._link.session)
 
 
+def test_one_that_ended_before_it_was_asked_for_anything_says_why_too(monkeypatch, nothing_left):
+    start = spawn._start
+
+    def ended():
+        link = start()
+        link._process.wait(DEADLINE)
+        return link
+
+    monkeypatch.setattr(spawn, "SUPERVISOR", "pathways_jupyter.session.missing")
+    monkeypatch.setattr(spawn, "_start", ended)
+    connecting = session.start(ConnectConfig(instances=ONE))
+    with pytest.raises(SessionError, match=r"No module named pathways_jupyter\.session\.missing"):
+        list(connecting)
+    nothing_left(connecting._link.session)
+
+
 def test_a_file_with_a_standard_modules_name_in_the_notebooks_directory_does_no_harm(tmp_path, monkeypatch):
     (tmp_path / "asyncio.py").write_text("raise SystemExit('shadowed')")
     monkeypatch.chdir(tmp_path)
