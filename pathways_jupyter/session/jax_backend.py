@@ -186,7 +186,6 @@ class JaxSwitch:
 
 def _bridge() -> Any:
     import jax
-    import jax.extend.backend
     from jax._src import xla_bridge
 
     missing = [name for name in _INSIDE if not hasattr(xla_bridge, name)]
@@ -214,6 +213,7 @@ def _look(bridge: Any) -> _Found:
 
 def _point(bridge: Any, client: Any, found: _Found, target: str, timeout: float) -> None:
     import jax
+    from jax.extend import backend
 
     first = [client]
 
@@ -223,7 +223,7 @@ def _point(bridge: Any, client: Any, found: _Found, target: str, timeout: float)
 
     jax.config.update("jax_platforms", ",".join([PLATFORM, *(found.clients or ("cpu",))]))
     jax.config.update("jax_backend_target", target)
-    jax.extend.backend.register_backend_factory(PLATFORM, factory, priority=-1, fail_quietly=False)
+    backend.register_backend_factory(PLATFORM, factory, priority=-1, fail_quietly=False)
     proxy = bridge._init_backend(PLATFORM)
     others = found.clients or {"cpu": bridge._init_backend("cpu")}
     with bridge._backend_lock:
@@ -248,16 +248,16 @@ def _restore(bridge: Any, found: _Found) -> None:
 
 def _clear() -> None:
     """Empties JAX's table of clients and its caches."""
-    import jax
+    from jax.extend import backend
 
     try:
-        jax.extend.backend.clear_backends()
+        backend.clear_backends()
     except Exception:
         # It waits for pending effects first; those of a proxy that is gone end in an error, and are gone too.
         from jax._src import dispatch
 
         dispatch.runtime_tokens.clear()
-        jax.extend.backend.clear_backends()
+        backend.clear_backends()
 
 
 def _make_client(target: str, timeout: float, outcome: _Outcome) -> Any:

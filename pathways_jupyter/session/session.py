@@ -282,9 +282,12 @@ class Connecting:
 
     def _undo(self) -> None:
         self._done = True
-        if self._switched is not None:
-            self._switched.disconnect()
-        _finish(self._link)
+        try:
+            if self._switched is not None:
+                self._switched.disconnect()
+        finally:
+            # Also when JAX cannot be put back: slices that nobody uses are held for nobody.
+            _finish(self._link)
 
     def _stage(self, message: str, **data: Any) -> Event:
         elapsed = round(time.monotonic() - self._began, 4)
