@@ -194,7 +194,9 @@ class Supervisor:
             await asyncio.wait({lost, wanted}, return_when=asyncio.FIRST_COMPLETED)
             if lost.done():
                 reason = lost.result()
-                self._account.report(EventKind.PROXY_LOST, reason, pod=self._record.pod)
+                # With the state in it: a cell that begins between this and the next event must know.
+                about = {"pod": self._record.pod, "state": SessionState.LOST}
+                self._account.report(EventKind.PROXY_LOST, reason, **about)
                 self._account.enter(SessionState.LOST, f"{reason} What was on its devices is gone.")
         finally:
             lost.cancel()
