@@ -19,10 +19,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pathways_jupyter.colocated.errors import CheckError, ColocatedError, HostError, Interrupted, LostError
+    from pathways_jupyter.colocated.errors import CheckError, ColocatedError, HostError, LostError
     from pathways_jupyter.colocated.feed import iterator
     from pathways_jupyter.colocated.functions import class_, function
     from pathways_jupyter.colocated.host import Host, hosts
+    from pathways_jupyter.colocated.interrupted import Interrupted
     from pathways_jupyter.colocated.run import reset, run_cell, who
 
 __all__ = [
@@ -46,7 +47,7 @@ _WHERE = {
     "ColocatedError": "errors",
     "Host": "host",
     "HostError": "errors",
-    "Interrupted": "errors",
+    "Interrupted": "interrupted",
     "LostError": "errors",
     "class_": "functions",
     "function": "functions",

@@ -5,13 +5,8 @@ from __future__ import annotations
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pathways_jupyter.errors import PathwaysError
-
-if TYPE_CHECKING:
-    from pathways_jupyter.colocated.channel import Answer
-    from pathways_jupyter.colocated.results import CallResult
 
 
 @dataclass(frozen=True)
@@ -111,26 +106,6 @@ class HostError(ColocatedError):
     def _render_traceback_(self) -> list[str]:
         # IPython shows this instead of the local traceback, which has only machinery in it.
         return self.remote_traceback().splitlines()
-
-
-class Interrupted(KeyboardInterrupt):
-    """The call was interrupted, and its hosts were told to stop.
-
-    Args:
-      message: Where the hosts were, in one line.
-      answers: What they had answered until then; None when they did not answer any more.
-
-    Attributes:
-      result: The same, read; set for cells.
-    """
-
-    def __init__(self, message: str, answers: Sequence[Answer] | None = None) -> None:
-        super().__init__(message)
-        self.answers = answers
-        self.result: CallResult | None = None
-
-    def _render_traceback_(self) -> list[str]:
-        return [f"Interrupted: {self}"]
 
 
 def name_hosts(hosts: Sequence[int]) -> str:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from pathways_jupyter.colocated import checks, placement, results, run, show
 from pathways_jupyter.colocated.channel import Answer
-from pathways_jupyter.colocated.errors import ColocatedError, Interrupted, name_hosts
+from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
 from pathways_jupyter.colocated.host import Host
+from pathways_jupyter.colocated.interrupted import Interrupted
 from pathways_jupyter.colocated.memory import MEMORY
 
 if TYPE_CHECKING:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pathways_jupyter.colocated.errors import CheckError, LostError
 from pathways_jupyter.events import Event, EventKind, SessionState
 
 if TYPE_CHECKING:
-    from pathways_jupyter.colocated.host import Host
     from pathways_jupyter.session.session import Session
 
 Tell = Callable[[LostError], None]
@@ -44,8 +43,8 @@ _told: deque[tuple[str, float]] = deque(maxlen=64)
 
 
 @contextlib.contextmanager
-def told(to: Sequence[Host], tell: Tell) -> Iterator[bool]:
-    """Calls `tell`, from another thread, if this process's session or one of these hosts is lost inside the block.
+def told(slices: Iterable[int], tell: Tell) -> Iterator[bool]:
+    """Calls `tell`, from another thread, if this process's session or one of these slices is lost inside the block.
 
     Yields whether there is a session that could tell.
     """
@@ -55,7 +54,7 @@ def told(to: Sequence[Host], tell: Tell) -> Iterator[bool]:
     if session is None:
         yield False
         return
-    call = _Call(frozenset(host.slice for host in to), tell)
+    call = _Call(frozenset(slices), tell)
     with _lock:
         follow = id(session) not in _calls
         calls = _calls.setdefault(id(session), [])

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.colocated import checks, placement, results, show, trees, versions, waiting
 from pathways_jupyter.colocated.channel import Answer, channel
-from pathways_jupyter.colocated.errors import CellSyntaxError, ColocatedError, Interrupted, LostError, name_hosts
+from pathways_jupyter.colocated.errors import CellSyntaxError, ColocatedError, LostError, name_hosts
 from pathways_jupyter.colocated.host import Host, choose, hosts
+from pathways_jupyter.colocated.interrupted import Interrupted
 from pathways_jupyter.colocated.memory import MEMORY
 
 if TYPE_CHECKING:

@@ -70,7 +70,7 @@ def wait(to: Sequence[Host], work: Callable[[], T], stop: Callable[[], object] |
         finished.set()
 
     interrupted = False
-    with loss.told(to, lost) as may_tell:
+    with loss.told((host.slice for host in to), lost) as may_tell:
         threading.Thread(target=run, name="colocated-call", daemon=True).start()
         try:
             finished.wait()

@@ -9,7 +9,8 @@ import pytest
 from cells import values
 
 from pathways_jupyter.colocated import run
-from pathways_jupyter.colocated.errors import CellSyntaxError, CheckError, ColocatedError, Interrupted
+from pathways_jupyter.colocated.errors import CellSyntaxError, CheckError, ColocatedError
+from pathways_jupyter.colocated.interrupted import Interrupted
 from pathways_jupyter.colocated.results import Display
 
 pytestmark = pytest.mark.usefixtures("connection", "fresh_names")
