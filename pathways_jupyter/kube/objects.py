@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+from urllib.parse import quote
 
-from pathways_jupyter.errors import ApiError
+from pathways_jupyter.errors import ApiError, ConfigError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.problems import ConnectionLost
 
@@ -42,12 +43,28 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Path of the collection (of all namespaces, when `namespace` is empty), of an object, or of a part of one."""
+        """Path of the collection (of all namespaces, when `namespace` is empty), of an object, or of a part of one.
+
+        Raises:
+          ConfigError: `namespace` or `name` is nothing that an API server could find.
+        """
         parts = ["apis", self.group] if self.group else ["api"]
         parts.append(self.version)
         if self.namespaced and namespace:
-            parts += ["namespaces", namespace]
-        return "/" + "/".join(part for part in (*parts, self.plural, name, subresource) if part)
+            parts += ["namespaces", _segment(namespace, "a namespace")]
+        parts += [self.plural, _segment(name, f"a {self.kind}"), subresource]
+        return "/" + "/".join(part for part in parts if part)
+
+    def item(self, namespace: str, name: str, subresource: str = "") -> str:
+        """Path of one object; unlike :meth:`path` it never leads to the collection.
+
+        Raises:
+          ConfigError: `name` is empty, or nothing that an API server could find.
+        """
+        if not name:
+            # DELETE on the path of an object without a name would delete all objects of the namespace.
+            raise ConfigError(f"A {self.kind} without a name was asked for.", hint="Give its name.")
+        return self.path(namespace, name, subresource)
 
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
@@ -122,7 +139,7 @@ async def get(client: Client, resource: Resource, name: str, *, namespace: str =
       ApiError: There is none (404), or reading it is forbidden (403).
       ClusterError: The server could not be reached.
     """
-    return await client.get(resource.path(namespace, name))
+    return await client.get(resource.item(namespace, name))
 
 
 async def find(client: Client, resource: Resource, name: str, *, namespace: str = "") -> Object | None:
@@ -177,7 +194,7 @@ async def replace(client: Client, resource: Resource, body: Object, *, namespace
       ClusterError: The server could not be reached.
     """
     name = str(body["metadata"]["name"])
-    return await client.put(resource.path(namespace or _namespace(body), name), body)
+    return await client.put(resource.item(namespace or _namespace(body), name), body)
 
 
 async def patch(
@@ -198,7 +215,7 @@ async def patch(
     """
     return await client.request(
         "PATCH",
-        resource.path(namespace, name, subresource),
+        resource.item(namespace, name, subresource),
         body=body,
         content_type=kind.value,
         repeat=kind is not PatchType.JSON,
@@ -250,7 +267,7 @@ async def delete(
     if stated := {key: value for key, value in preconditions.items() if value}:
         options["preconditions"] = stated
     try:
-        await client.delete(resource.path(namespace, name), body=options)
+        await client.delete(resource.item(namespace, name), body=options)
     except ApiError as error:
         if error.status == 404:
             return False
@@ -292,6 +309,20 @@ def owner(body: Object, *, controller: bool = False) -> Object:
         "controller": controller,
         "blockOwnerDeletion": False,
     }
+
+
+def _segment(name: str, what: str) -> str:
+    """`name` as one segment of a path.
+
+    Quoting alone is not enough: servers decode a path before they split it, so a quoted slash separates as a bare one
+    does, and dots are resolved even when they are quoted. No object can have such a name, so it is refused here, as
+    kubectl and client-go do.
+    """
+    if name in {".", ".."} or "/" in name or "%" in name:
+        raise ConfigError(
+            f"{name!r} cannot be the name of {what}.", hint='A name holds no "/" and no "%", and is not "." or "..".'
+        )
+    return quote(name, safe="")
 
 
 def _namespace(body: Object) -> str:

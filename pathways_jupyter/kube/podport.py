@@ -92,7 +92,7 @@ class Remote:
         """
         remote = cls(target)
         remote._socket = await target.client.open_websocket(
-            PODS.path(target.namespace, target.pod, "portforward"),
+            PODS.item(target.namespace, target.pod, "portforward"),
             remote,
             protocols=(PROTOCOL,),
             query={"ports": str(target.port)},

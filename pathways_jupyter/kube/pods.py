@@ -56,7 +56,7 @@ async def logs(
     given = {"container": container, "tailLines": tail, "sinceSeconds": since_seconds}
     query |= {key: str(value) for key, value in given.items() if value not in {None, ""}}
     query |= {key: "true" for key, value in {"follow": follow, "previous": previous}.items() if value}
-    path = PODS.path(namespace, name, "log")
+    path = PODS.item(namespace, name, "log")
     if not follow:
         async with client.stream(path, query=query) as chunks:
             async for line in _lines(chunks):
@@ -143,7 +143,7 @@ async def attach(
     query = [("command", part) for part in command]
     query += [(key, "true") for key, wanted in {"stdin": stdin, "stdout": True, "stderr": True}.items() if wanted]
     query += [("container", container)] if container else []
-    path = f"{PODS.path(namespace, name, 'exec')}?{urlencode(query)}"
+    path = f"{PODS.item(namespace, name, 'exec')}?{urlencode(query)}"
     return await client.websocket(path, protocols=_PROTOCOLS)
 
 
