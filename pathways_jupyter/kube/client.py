@@ -228,8 +228,7 @@ class Client:
                 try:
                     await socket.upgrade(http.request_bytes("GET", self._target(path, query), headers))
                 except Refused as refusal:
-                    # The upgrade is a GET, but what it asks for counts as creating a stream.
-                    raise self._refused(refusal.status, refusal.body, "POST", path, query) from None
+                    raise self._refused(refusal.status, refusal.body, problems.UPGRADE, path, query) from None
             self._known = True
             if socket.subprotocol not in protocols:
                 socket.close()

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import unquote
 
 from pathways_jupyter.errors import ApiError, ClusterError
+
+UPGRADE = "UPGRADE"
+"""Stands for the method of a WebSocket request: a GET, which Kubernetes authorizes as a `get` and as a `create`."""
+
+_UPGRADED = {"pods/attach", "pods/exec", "pods/portforward"}
+_DENIED = re.compile(r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"')
 
 
 class Unreachable(ClusterError):
@@ -40,8 +48,8 @@ class Act:
 
 
 def act(method: str, path: str, query: Mapping[str, str] | None = None) -> Act:
-    """Reads what a request does from its method, path and query."""
-    parts = [part for part in path.partition("?")[0].split("/") if part]
+    """Read what a request does from its method (or :data:`UPGRADE`), path and query."""
+    parts = [unquote(part) for part in path.partition("?")[0].split("/") if part]
     group = ""
     if parts[:1] == ["api"]:
         parts = parts[2:]
@@ -55,7 +63,13 @@ def act(method: str, path: str, query: Mapping[str, str] | None = None) -> Act:
     resource, name, subresource = [*parts, "", "", ""][:3]
     if subresource:
         resource = f"{resource}/{subresource}"
-    verbs = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete" if name else "deletecollection"}
+    verbs = {
+        "POST": "create",
+        "PUT": "update",
+        "PATCH": "patch",
+        "DELETE": "delete" if name else "deletecollection",
+        UPGRADE: "get and create",
+    }
     reading = "get" if name else "list"
     if method == "GET" and (query or {}).get("watch"):
         reading = "watch"
@@ -77,6 +91,9 @@ def refused(
     if status == 401:
         return ApiError("The API server does not accept these credentials.", status=status, reason=reason, hint=hint)
     if status == 403:
+        if denied := _DENIED.search(detail):
+            # The API server knows best which verb was missing: a WebSocket needs two, and asks for them one by one.
+            done = replace(done, **denied.groupdict())
         return ApiError(
             f"You are not allowed to {done}: {detail}", status=status, reason=reason, hint=_permission(done, detail)
         )
@@ -117,12 +134,14 @@ def unreachable(error: BaseException, server: str) -> Unreachable:
 
 def _permission(done: Act, detail: str) -> str:
     if "webhook" in detail or "exceeded quota" in detail:
-        return "A policy of the cluster says no; ask who runs it."
-    kind = "role" if done.namespace else "clusterrole"
+        return "Denied by a policy of the cluster; ask your cluster administrator."
+    # Whoever lacks one of the two verbs of a WebSocket would otherwise come back for the other.
+    verbs = ["get", "create"] if done.resource in _UPGRADED else [done.verb]
+    kind, title = ("role", "Role") if done.namespace else ("clusterrole", "ClusterRole")
     resource, _, subresource = done.resource.partition("/")
     full = (f"{resource}.{done.group}" if done.group else resource) + (f"/{subresource}" if subresource else "")
     where = f" --namespace={done.namespace}" if done.namespace else ""
     return (
-        f"Ask for a {kind.capitalize() if kind == 'role' else 'ClusterRole'} with verb {done.verb} on {full}: "
-        f"kubectl create {kind} pathways-user --verb={done.verb} --resource={full}{where}."
+        f"Ask for a {title} with {'verbs' if len(verbs) > 1 else 'verb'} {' and '.join(verbs)} on {full}: "
+        f"kubectl create {kind} pathways-user --verb={','.join(verbs)} --resource={full}{where}."
     )

@@ -1,11 +1,12 @@
 import asyncio
 import json
+import re
 import stat
 import sys
 
 import pytest
 
-from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster import Cluster
@@ -36,6 +37,25 @@ async def test_apply_makes_an_object_and_then_changes_it(bench):
     async with bench.client() as client:
         await objects.apply(client, CONFIG_MAPS, config_map("a", x="1"))
         assert (await objects.apply(client, CONFIG_MAPS, config_map("a", x="2")))["data"] == {"x": "2"}
+
+
+async def test_a_name_with_a_query_in_it_is_a_name(bench):
+    async with bench.client() as client:
+        await objects.create(client, CONFIG_MAPS, config_map("a", x="1"))
+        for name in ("a?x=1", "a#b", "a&b"):
+            with pytest.raises(ApiError, match=re.escape(f'"{name}" not found')):
+                await objects.get(client, CONFIG_MAPS, name, namespace="default")
+            assert not await objects.delete(client, CONFIG_MAPS, name, namespace="default")
+        assert await objects.find(client, CONFIG_MAPS, "a", namespace="default")
+
+
+async def test_an_object_without_a_name_is_never_taken_for_all_of_them(bench):
+    async with bench.client() as client:
+        await objects.create(client, CONFIG_MAPS, config_map("a"))
+        for verb in (objects.get, objects.delete):
+            with pytest.raises(ConfigError, match="ConfigMap without a name"):
+                await verb(client, CONFIG_MAPS, "", namespace="default")
+        assert await objects.find(client, CONFIG_MAPS, "a", namespace="default")
 
 
 async def test_a_long_list_comes_page_by_page(bench, monkeypatch):
@@ -86,7 +106,7 @@ async def test_what_is_forbidden_is_named_with_the_role_that_would_allow_it(benc
         assert raised.value.status == 403
         expected = "kubectl create role pathways-user --verb=create --resource=jobs.batch --namespace=default"
         assert expected in raised.value.hint
-        with pytest.raises(ApiError, match="create pods/exec p in namespace default"):
+        with pytest.raises(ApiError, match="get pods/exec p in namespace default"):
             await client.websocket(PODS.path("default", "p", "exec"), protocols=("v5.channel.k8s.io",))
         assert await objects.allowed(client, "list", JOBS, namespace="default")
         assert not await objects.allowed(client, "create", JOBS, namespace="default")

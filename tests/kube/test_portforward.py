@@ -124,14 +124,18 @@ async def test_a_pod_that_is_gone_is_told(bench):
         await forward.close()
 
 
-async def test_a_forbidden_forward_is_told(bench):
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]}]
+@pytest.mark.parametrize(("granted", "missing"), [((), "get"), (("create",), "get"), (("get",), "create")])
+async def test_a_forbidden_forward_names_the_verb_that_is_missing_and_asks_for_both(bench, granted, missing):
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["pods/portforward"], "verbs": granted},
+    ]
     async with bench.client(rules=rules, name="narrow") as client:
         await bench.pod(client, "idle", "sleep", "600")
         forward = await portforward.listen(Target(client, "default", "idle", 7000))
-        with pytest.raises(ApiError, match="create pods/portforward idle") as raised:
+        with pytest.raises(ApiError, match=f"not allowed to {missing} pods/portforward idle") as raised:
             await forward.prepare()
-        assert "--resource=pods/portforward" in raised.value.hint
+        assert "--verb=get,create --resource=pods/portforward" in raised.value.hint
         await forward.close()
 
 

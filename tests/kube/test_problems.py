@@ -1,5 +1,8 @@
+from urllib.parse import unquote, urlsplit
+
 import pytest
 
+from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.problems import act, refused
 
@@ -13,6 +16,8 @@ from pathways_jupyter.kube.problems import act, refused
         ("GET", "/api/v1/namespaces/default/pods/p", None, "get pods p in namespace default"),
         ("GET", "/api/v1/namespaces/default/pods/p/log", None, "get pods/log p in namespace default"),
         ("POST", "/api/v1/namespaces/default/pods/p/exec?command=ls", None, "create pods/exec p in namespace default"),
+        ("UPGRADE", "/api/v1/namespaces/a/pods/p/exec", None, "get and create pods/exec p in namespace a"),
+        ("GET", "/api/v1/namespaces/a/pods/p%3Fx", None, "get pods p?x in namespace a"),
         ("PUT", "/api/v1/namespaces/default/pods/p/status", None, "update pods/status p in namespace default"),
         ("PATCH", "/api/v1/nodes/n", None, "patch nodes n"),
         ("DELETE", "/api/v1/namespaces/default/pods", None, "deletecollection pods in namespace default"),
@@ -30,10 +35,41 @@ def test_a_refusal_for_the_whole_cluster_asks_for_a_cluster_role():
     assert "kubectl create clusterrole" in error.hint
 
 
+@pytest.mark.parametrize("verb", ["get", "create"])
+def test_a_refused_tunnel_names_the_verb_that_the_server_named_and_asks_for_both(verb):
+    denied = f'User "a" cannot {verb} resource "pods/portforward" in API group "" in the namespace "default"'
+    answer = {"message": f'pods "p" is forbidden: {denied}'}
+    path = "/api/v1/namespaces/default/pods/p/portforward"
+    error = refused(403, answer, method="UPGRADE", path=path, query=None, hint="")
+    assert str(error).startswith(f"You are not allowed to {verb} pods/portforward p in namespace default:")
+    assert "verbs get and create on pods/portforward" in error.hint
+    assert "--verb=get,create --resource=pods/portforward --namespace=default" in error.hint
+
+
 def test_a_refusal_by_policy_does_not_talk_of_roles():
     answer = {"message": 'admission webhook "gatekeeper" denied the request'}
     error = refused(403, answer, method="POST", path="/api/v1/namespaces/a/pods", query=None, hint="")
     assert "policy" in error.hint
+
+
+@pytest.mark.parametrize("name", ["p?x=1", "p#x", "a b", "p&watch=1", "räk", "p\r\nX: 1", "p;q", "a+b"])
+def test_a_name_of_any_characters_stays_one_segment_of_the_path(name):
+    path = objects.PODS.path("default", name, "log")
+    parsed = urlsplit(f"https://server{path}")
+    assert (parsed.query, parsed.fragment) == ("", "")
+    assert [unquote(part) for part in parsed.path.split("/")] == f"/api/v1/namespaces/default/pods/{name}/log".split(
+        "/"
+    )
+    assert path.isascii()
+    assert not set(path) & set(" \r\n")
+
+
+@pytest.mark.parametrize("name", [".", "..", "a/b", "/", "../../x", "a%2fb", "%2e%2e", "%"])
+def test_a_name_that_would_change_the_path_however_it_is_quoted_is_refused(name):
+    for arguments in (("default", name), (name, "p"), (name,)):
+        with pytest.raises(ConfigError, match="cannot be the name of a ") as raised:
+            objects.PODS.path(*arguments)
+        assert repr(name) in str(raised.value)
 
 
 @pytest.mark.parametrize("status", [404, 409, 422, 429, 500])
