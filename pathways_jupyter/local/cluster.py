@@ -96,6 +96,7 @@ def up(
     hollow: bool = False,
     port: int = 0,
     repair_seconds: float | None = None,
+    stream_idle_seconds: float | None = None,
 ) -> Cluster:
     """Starts a cluster with these slices, or gives the one of that name that runs.
 
@@ -107,6 +108,8 @@ def up(
       hollow: Only pretend to run the services' pods; for tests of scale.
       port: Where to serve the API on 127.0.0.1; 0 for any free port.
       repair_seconds: How long a deleted node stays away; None for the usual time.
+      stream_idle_seconds: How long a port-forward or an exec may be without a message before it is cut, as a kubelet
+        does; None for a kubelet's default of four hours.
 
     Raises:
       ConfigError: An instance type or a count cannot be used.
@@ -120,8 +123,11 @@ def up(
         "hollow": hollow,
         "port": port,
     }
-    if repair_seconds is not None:
-        settings["repair_seconds"] = repair_seconds
+    settings |= {
+        name: seconds
+        for name, seconds in (("repair_seconds", repair_seconds), ("stream_idle_seconds", stream_idle_seconds))
+        if seconds is not None
+    }
     place = ClusterDirectory(name)
     with place.exclusively():
         if not place.alive():

@@ -63,7 +63,7 @@ class RunningCluster:
             secret=secrets.token_urlsafe(32),
             kubeconfig=self._pod_kubeconfig,
         )
-        self.api = ApiServer(self._store, self._kubelet, directory=directory, port=shape.port)
+        self.api = self._api_server(shape.port)
         self._controllers: list[_Controller] = []
         self._restarting = asyncio.Lock()
         self.services: list[str] = []
@@ -101,7 +101,7 @@ class RunningCluster:
             self._store.close()
             self._store = Store(self._directory / "state")
             self._start_controllers(nodes_for(self._shape.instances))
-            self.api = ApiServer(self._store, self._kubelet, directory=self._directory, port=port)
+            self.api = self._api_server(port)
             await self.api.start()
 
     async def until_ready(self) -> None:
@@ -122,6 +122,15 @@ class RunningCluster:
     def last_used(self) -> float:
         """When a client of the API was last answered, in the event loop's time."""
         return self.api.last_used
+
+    def _api_server(self, port: int) -> ApiServer:
+        return ApiServer(
+            self._store,
+            self._kubelet,
+            directory=self._directory,
+            port=port,
+            stream_idle_seconds=self._shape.stream_idle_seconds,
+        )
 
     def _start_controllers(self, nodes: list[Object]) -> None:
         recorder = Recorder(self._store)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pathways_jupyter.local.apiserver.idling import STREAM_IDLE_SECONDS
+
 REPAIR_SECONDS = 10.0
 """How long a deleted node stays away."""
 
@@ -19,6 +21,7 @@ class Shape:
       hollow: Only pretend to run the services' pods; for tests of scale.
       port: Where the API listens; 0 for any free port.
       repair_seconds: How long a deleted node stays away.
+      stream_idle_seconds: How long a port-forward or an exec may be without a message before it is cut.
     """
 
     instances: Mapping[str, int]
@@ -26,3 +29,4 @@ class Shape:
     hollow: bool = False
     port: int = 0
     repair_seconds: float = REPAIR_SECONDS
+    stream_idle_seconds: float = STREAM_IDLE_SECONDS

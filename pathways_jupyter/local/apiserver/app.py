@@ -18,6 +18,7 @@ from pathways_jupyter.local.apiserver.access import answer_review, review_at
 from pathways_jupyter.local.apiserver.discovery import discover
 from pathways_jupyter.local.apiserver.door import Door, Head, refuse_upgrade
 from pathways_jupyter.local.apiserver.expiry import keep_expiring
+from pathways_jupyter.local.apiserver.idling import STREAM_IDLE_SECONDS
 from pathways_jupyter.local.apiserver.objects import Objects
 from pathways_jupyter.local.apiserver.pki import certificates
 from pathways_jupyter.local.apiserver.pods import Pods
@@ -46,14 +47,23 @@ class ApiServer:
       directory: Where certificates and tokens are kept, made by :meth:`start` where they are missing; a later server on
         the same directory has the same ones.
       port: The port on 127.0.0.1; 0 takes a free one.
+      stream_idle_seconds: How long a port-forward or an exec may be without a message before it is cut.
     """
 
-    def __init__(self, store: Store, runtime: PodRuntime, *, directory: Path, port: int = 0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        runtime: PodRuntime,
+        *,
+        directory: Path,
+        port: int = 0,
+        stream_idle_seconds: float = STREAM_IDLE_SECONDS,
+    ) -> None:
         self._store = store
         self._directory = directory
         self._users = Users(directory / "tokens.json")
         self._objects = Objects(store)
-        self._pods = Pods(store, runtime)
+        self._pods = Pods(store, runtime, idle_seconds=stream_idle_seconds)
         self._port = port
         self._listener: asyncio.Server | None = None
         self._expiring: asyncio.Task[None] | None = None
@@ -61,15 +71,11 @@ class ApiServer:
         self._answering: set[asyncio.Task[object]] = set()
         self._waiting: set[asyncio.BaseTransport] = set()
         self._shut = False
-        self.in_use = 0
-        """Requests under way, watches and tunnels among them, that are not pods' own."""
-        self.last_used = 0.0
-        """When one began or ended last, on the event loop's clock."""
         self._upgraded: set[asyncio.Transport] = set()
         self.in_use = 0
-        """Requests of people that are being answered now, watches and tunnels included; those of pods do not count."""
+        """Requests that are being served now, watches and tunnels included; those of pods do not count."""
         self.last_used = 0.0
-        """When a person's request was last begun or answered, in the event loop's time."""
+        """When such a request last began or ended, in the event loop's time."""
 
     @property
     def port(self) -> int:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 from aiohttp import WSMsgType, web
 
+from pathways_jupyter.local.apiserver.idling import IdleTimer
 from pathways_jupyter.local.apiserver.status import forbidden
 
 CHUNK = 256 * 1024
@@ -14,8 +17,53 @@ CHUNK = 256 * 1024
 _LARGEST_MESSAGE = 16 * 1024 * 1024
 
 
-async def open_channels(request: web.BaseRequest, protocols: Sequence[str]) -> web.WebSocketResponse:
-    """Upgrades a request to a WebSocket that speaks one of `protocols`.
+class Channels:
+    """The serving end of one WebSocket; every message, sent or received, counts as use of the connection."""
+
+    def __init__(self, socket: web.WebSocketResponse, idle: IdleTimer) -> None:
+        self.socket = socket
+        self._idle = idle
+
+    async def receive(self) -> bytes | None:
+        """The next message; None once the client is gone."""
+        message = await self.socket.receive()
+        self._idle.touch()
+        if message.type is WSMsgType.BINARY:
+            return bytes(message.data)
+        return message.data.encode() if message.type is WSMsgType.TEXT else None
+
+    async def next_message(self) -> tuple[int, bytes] | None:
+        """The next message's channel and content; None once the client is gone."""
+        while (data := await self.receive()) is not None:
+            if data:
+                return data[0], data[1:]
+        return None
+
+    async def send(self, data: bytes) -> None:
+        """Sends one message."""
+        self._idle.touch()
+        await self.socket.send_bytes(data)
+
+    async def send_json(self, channel: int, encoded: bytes) -> None:
+        """Sends an encoded object on one channel."""
+        await self.send(bytes([channel]) + encoded)
+
+    async def send_stream(self, channel: int, reader: asyncio.StreamReader) -> None:
+        """Sends everything that `reader` gives on one channel."""
+        prefix = bytes([channel])
+        while data := await reader.read(CHUNK):
+            await self.send(prefix + data)
+
+    async def close(self, **reason: Any) -> None:
+        """Closes the connection properly."""
+        await self.socket.close(**reason)
+
+
+@asynccontextmanager
+async def open_channels(
+    request: web.BaseRequest, protocols: Sequence[str], *, idle_seconds: float
+) -> AsyncIterator[Channels]:
+    """Upgrades a request to a WebSocket that speaks one of `protocols`, and is cut after `idle_seconds` without use.
 
     Raises:
       StatusError: 403, the client offers none of them.
@@ -25,26 +73,8 @@ async def open_channels(request: web.BaseRequest, protocols: Sequence[str]) -> w
         raise forbidden(f"unable to upgrade: none of the protocols {offered} is one of {list(protocols)}")
     socket = web.WebSocketResponse(protocols=tuple(protocols), compress=False, max_msg_size=_LARGEST_MESSAGE)
     await socket.prepare(request)
-    return socket
-
-
-async def next_message(socket: web.WebSocketResponse) -> tuple[int, memoryview] | None:
-    """The next message's channel and content; None once the client is gone."""
-    while True:
-        message = await socket.receive()
-        if message.type is WSMsgType.BINARY:
-            if message.data:
-                return message.data[0], memoryview(message.data)[1:]
-        elif message.type is WSMsgType.TEXT:
-            data = message.data.encode()
-            if data:
-                return data[0], memoryview(data)[1:]
-        else:
-            return None
-
-
-async def send_stream(socket: web.WebSocketResponse, channel: int, reader: asyncio.StreamReader) -> None:
-    """Sends everything that `reader` gives on one channel."""
-    prefix = bytes([channel])
-    while data := await reader.read(CHUNK):
-        await socket.send_bytes(prefix + data)
+    idle = IdleTimer(request.transport, idle_seconds)
+    try:
+        yield Channels(socket, idle)
+    finally:
+        idle.stop()

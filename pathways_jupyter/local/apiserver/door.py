@@ -17,6 +17,7 @@ from multidict import CIMultiDict, MultiDict
 
 from pathways_jupyter.local.apiserver.bodies import encode
 from pathways_jupyter.local.apiserver.channels import CHUNK
+from pathways_jupyter.local.apiserver.idling import IdleTimer
 from pathways_jupyter.local.apiserver.status import StatusError
 
 _LONGEST_HEAD = 64 * 1024
@@ -118,17 +119,38 @@ class Door(asyncio.Protocol):
         return self._transport
 
 
-def open_streams(transport: asyncio.Transport, rest: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Takes a paused connection over as a pair of streams; `rest` is what came already."""
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=4 * CHUNK, loop=loop)
-    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
-    transport.set_protocol(protocol)
-    protocol.connection_made(transport)
-    if rest:
-        protocol.data_received(rest)
-    transport.resume_reading()
-    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+class UpgradedConnection:
+    """A connection that was taken over; every byte, sent or received, counts as use of it.
+
+    Args:
+      transport: The connection, which is paused.
+      rest: What came already.
+      idle: Cuts the connection when it is not used.
+    """
+
+    def __init__(self, transport: asyncio.Transport, rest: bytes, idle: IdleTimer) -> None:
+        loop = asyncio.get_running_loop()
+        self._idle = idle
+        self._reader = asyncio.StreamReader(limit=4 * CHUNK, loop=loop)
+        protocol = asyncio.StreamReaderProtocol(self._reader, loop=loop)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if rest:
+            protocol.data_received(rest)
+        transport.resume_reading()
+        self._writer = asyncio.StreamWriter(transport, protocol, self._reader, loop)
+
+    async def receive(self) -> bytes:
+        """What the client sent; empty once it is gone."""
+        data = await self._reader.read(CHUNK)
+        self._idle.touch()
+        return data
+
+    async def send(self, data: bytes) -> None:
+        """Sends `data`, and waits while the client does not take it."""
+        self._idle.touch()
+        self._writer.write(data)
+        await self._writer.drain()
 
 
 def accept_upgrade(protocol: str) -> bytes:

@@ -117,6 +117,10 @@ class FrameReader:
             raise FrameError("a message out of turn, or one too large")
         self._left, self._mask, self._open = size, mask, not final
         self._fresh = self._fresh if opcode is Opcode.CONTINUATION else True
+        if size == 0 and final and self._fresh:
+            # A message without content, which is one nevertheless.
+            self._on_piece(view[:0], True)
+            self._fresh = False
         return head
 
     def _control(self, opcode: Opcode, view: memoryview, head: int, size: int, mask: bytes, final: bool) -> int:

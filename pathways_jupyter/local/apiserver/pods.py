@@ -14,7 +14,8 @@ from multidict import CIMultiDict, MultiDict
 
 from pathways_jupyter.local.apiserver import bodies, status
 from pathways_jupyter.local.apiserver.columns import seconds_of
-from pathways_jupyter.local.apiserver.door import Head, accept_upgrade, open_streams
+from pathways_jupyter.local.apiserver.door import Head, UpgradedConnection, accept_upgrade
+from pathways_jupyter.local.apiserver.idling import STREAM_IDLE_SECONDS, IdleTimer
 from pathways_jupyter.local.apiserver.remotecommand import attach_over_websocket, exec_over_websocket, read_command
 from pathways_jupyter.local.apiserver.resources import PODS, Object
 from pathways_jupyter.local.apiserver.route import Route, flag, number
@@ -54,11 +55,16 @@ class Target:
 
 
 class Pods:
-    """Serves the subresources of pods."""
+    """Serves the subresources of pods.
 
-    def __init__(self, store: Store, runtime: PodRuntime) -> None:
+    Args:
+      idle_seconds: How long a port-forward or an exec may be without a message.
+    """
+
+    def __init__(self, store: Store, runtime: PodRuntime, *, idle_seconds: float = STREAM_IDLE_SECONDS) -> None:
         self._store = store
         self._runtime = runtime
+        self._idle_seconds = idle_seconds
 
     async def serve(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
         """Answers one request.
@@ -77,12 +83,11 @@ class Pods:
             raise status.bad_request("unable to upgrade: this path needs a WebSocket or SPDY connection")
         if route.subresource == "portforward":
             if TUNNEL_PROTOCOL in request.headers.get("Sec-WebSocket-Protocol", ""):
-                return await forward_over_websocket(request, self._runtime, pod)
+                return await forward_over_websocket(request, self._runtime, pod, idle_seconds=self._idle_seconds)
             return await self._take_over(request, pod)
         target = self.target(request.query, pod)
-        if route.subresource == "attach":
-            return await attach_over_websocket(request, self._runtime, target.uid, target.container)
-        return await exec_over_websocket(request, self._runtime, target.uid, target.container)
+        serve = attach_over_websocket if route.subresource == "attach" else exec_over_websocket
+        return await serve(request, self._runtime, target.uid, target.container, idle_seconds=self._idle_seconds)
 
     async def _take_over(self, request: web.BaseRequest, pod: Object) -> web.StreamResponse:
         """Makes a tunnel of a connection that has served other requests before, and so is HTTP's already."""
@@ -90,7 +95,9 @@ class Pods:
         if transport is None:
             raise ConnectionResetError
         head = Head(request.method, request.path, MultiDict(request.query), CIMultiDict(request.headers))
-        tunnel = open_tunnel(head, transport, b"", self._runtime, pod, before=request.protocol)
+        tunnel = open_tunnel(
+            head, transport, b"", self._runtime, pod, idle_seconds=self._idle_seconds, before=request.protocol
+        )
         transport.pause_reading()
         await tunnel.run()
         # The connection is closed by now: this is for the HTTP server, and goes nowhere.
@@ -115,7 +122,7 @@ class Pods:
         """
         pod = self.pod(route)
         if head.upgrade == "websocket":
-            await open_tunnel(head, transport, rest, self._runtime, pod).run()
+            await open_tunnel(head, transport, rest, self._runtime, pod, idle_seconds=self._idle_seconds).run()
         else:
             await self._serve_spdy(head, route, pod, transport, rest)
 
@@ -130,14 +137,18 @@ class Pods:
             raise status.forbidden(
                 f"unable to upgrade: {route.subresource} speaks {protocol or 'no SPDY'}, not {offered}"
             )
-        if protocol == FORWARD_PROTOCOL:
+        idle = IdleTimer(transport, self._idle_seconds)
+        try:
+            if protocol == FORWARD_PROTOCOL:
+                transport.write(accept_upgrade(protocol))
+                await forward_over_spdy(UpgradedConnection(transport, rest, idle), self._runtime, pod)
+                return
+            target, command = self.target(head.query, pod), read_command(head.query)
             transport.write(accept_upgrade(protocol))
-            await forward_over_spdy(*open_streams(transport, rest), self._runtime, pod)
-            return
-        target, command = self.target(head.query, pod), read_command(head.query)
-        transport.write(accept_upgrade(protocol))
-        reader, writer = open_streams(transport, rest)
-        await exec_over_spdy(reader, writer, self._runtime, target.uid, target.container, command)
+            connection = UpgradedConnection(transport, rest, idle)
+            await exec_over_spdy(connection, self._runtime, target.uid, target.container, command)
+        finally:
+            idle.stop()
 
     def pod(self, route: Route) -> Object:
         """The pod that a request is about.

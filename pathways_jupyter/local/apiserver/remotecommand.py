@@ -12,7 +12,7 @@ from aiohttp import web
 from multidict import MultiMapping
 
 from pathways_jupyter.local.apiserver.bodies import encode
-from pathways_jupyter.local.apiserver.channels import next_message, open_channels, send_stream
+from pathways_jupyter.local.apiserver.channels import Channels, open_channels
 from pathways_jupyter.local.apiserver.route import flag
 from pathways_jupyter.local.apiserver.runtime import ExecProcess, PodRuntime
 from pathways_jupyter.local.apiserver.status import StatusError, bad_request
@@ -40,7 +40,7 @@ class Command:
 
 
 async def exec_over_websocket(
-    request: web.BaseRequest, runtime: PodRuntime, uid: str, container: str
+    request: web.BaseRequest, runtime: PodRuntime, uid: str, container: str, *, idle_seconds: float
 ) -> web.StreamResponse:
     """Runs a command in a container, wired to a WebSocket.
 
@@ -56,37 +56,37 @@ async def exec_over_websocket(
     except OSError as error:
         started = error
     try:
-        socket = await open_channels(request, PROTOCOLS)
-        if isinstance(started, OSError):
-            await socket.send_bytes(bytes([_STATUS]) + encode(unstartable(command.words, started)))
-        else:
-            await _serve(socket, started, command)
+        async with open_channels(request, PROTOCOLS, idle_seconds=idle_seconds) as channels:
+            if isinstance(started, OSError):
+                await channels.send_json(_STATUS, encode(unstartable(command.words, started)))
+            else:
+                await _serve(channels, started, command)
     finally:
         if not isinstance(started, OSError):
             started.kill()
-    await socket.close()
-    return socket
+    await channels.close()
+    return channels.socket
 
 
 async def attach_over_websocket(
-    request: web.BaseRequest, runtime: PodRuntime, uid: str, container: str
+    request: web.BaseRequest, runtime: PodRuntime, uid: str, container: str, *, idle_seconds: float
 ) -> web.StreamResponse:
     """Shows what a container prints from now on; containers here have no standard input to attach to.
 
     Raises:
       StatusError: 403, a protocol that is not spoken here.
     """
-    socket = await open_channels(request, PROTOCOLS)
-    output = asyncio.create_task(_send_logs(socket, runtime, uid, container))
-    gone = asyncio.create_task(_until_gone(socket))
-    try:
-        await asyncio.wait({output, gone}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (output, gone):
-            task.cancel()
-        await asyncio.gather(output, gone, return_exceptions=True)
-    await socket.close()
-    return socket
+    async with open_channels(request, PROTOCOLS, idle_seconds=idle_seconds) as channels:
+        output = asyncio.create_task(_send_logs(channels, runtime, uid, container))
+        gone = asyncio.create_task(_until_gone(channels))
+        try:
+            await asyncio.wait({output, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (output, gone):
+                task.cancel()
+            await asyncio.gather(output, gone, return_exceptions=True)
+    await channels.close()
+    return channels.socket
 
 
 def read_command(query: MultiMapping[str]) -> Command:
@@ -160,18 +160,18 @@ async def discard(reader: asyncio.StreamReader) -> None:
         pass
 
 
-async def _serve(socket: web.WebSocketResponse, process: ExecProcess, command: Command) -> None:
+async def _serve(channels: Channels, process: ExecProcess, command: Command) -> None:
     outputs = [
-        asyncio.create_task(send_stream(socket, channel, reader) if name in command.streams else discard(reader))
+        asyncio.create_task(channels.send_stream(channel, reader) if name in command.streams else discard(reader))
         for channel, reader, name in ((_STDOUT, process.stdout, "stdout"), (_STDERR, process.stderr, "stderr"))
         if reader is not None
     ]
-    inwards = asyncio.create_task(_pump_in(socket, process))
+    inwards = asyncio.create_task(_pump_in(channels, process))
     ended = asyncio.create_task(drain_outputs(outputs, process))
     try:
         await asyncio.wait({inwards, ended}, return_when=asyncio.FIRST_COMPLETED)
         if ended.done():
-            await socket.send_bytes(bytes([_STATUS]) + encode(exit_status(ended.result())))
+            await channels.send_json(_STATUS, encode(exit_status(ended.result())))
     finally:
         tasks = (*outputs, inwards, ended)
         for task in tasks:
@@ -179,29 +179,29 @@ async def _serve(socket: web.WebSocketResponse, process: ExecProcess, command: C
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _pump_in(socket: web.WebSocketResponse, process: ExecProcess) -> None:
+async def _pump_in(channels: Channels, process: ExecProcess) -> None:
     """Client to program, until the client goes."""
-    while (message := await next_message(socket)) is not None:
+    while (message := await channels.next_message()) is not None:
         channel, data = message
         if channel == _STDIN and process.stdin is not None:
             with contextlib.suppress(OSError):
-                process.stdin.write(bytes(data))
+                process.stdin.write(data)
                 await process.stdin.drain()
         elif channel == _RESIZE:
-            resize(process, bytes(data))
-        elif channel == _CLOSE and bytes(data) == bytes([_STDIN]) and process.stdin is not None:
+            resize(process, data)
+        elif channel == _CLOSE and data == bytes([_STDIN]) and process.stdin is not None:
             process.stdin.close()
 
 
-async def _send_logs(socket: web.WebSocketResponse, runtime: PodRuntime, uid: str, container: str) -> None:
+async def _send_logs(channels: Channels, runtime: PodRuntime, uid: str, container: str) -> None:
     with contextlib.suppress(LookupError, OSError):
         async for piece in runtime.logs(
             uid, container, follow=True, tail=0, previous=False, since=None, timestamps=False
         ):
-            await socket.send_bytes(bytes([_STDOUT]) + piece)
-    await socket.send_bytes(bytes([_STATUS]) + encode(SUCCESS))
+            await channels.send(bytes([_STDOUT]) + piece)
+    await channels.send_json(_STATUS, encode(SUCCESS))
 
 
-async def _until_gone(socket: web.WebSocketResponse) -> None:
-    while await next_message(socket) is not None:
+async def _until_gone(channels: Channels) -> None:
+    while await channels.next_message() is not None:
         pass

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from pathways_jupyter.local.apiserver.bodies import encode
 from pathways_jupyter.local.apiserver.channels import CHUNK
+from pathways_jupyter.local.apiserver.door import UpgradedConnection
 from pathways_jupyter.local.apiserver.remotecommand import (
     Command,
     container_not_found,
@@ -24,35 +25,23 @@ PROTOCOL = "v4.channel.k8s.io"
 
 
 async def exec_over_spdy(
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    runtime: PodRuntime,
-    uid: str,
-    container: str,
-    command: Command,
+    connection: UpgradedConnection, runtime: PodRuntime, uid: str, container: str, command: Command
 ) -> None:
     """Runs a command in a container, wired to a connection that was upgraded to SPDY."""
-
-    async def send(data: bytes) -> None:
-        writer.write(data)
-        await writer.drain()
-
-    session = _Session(command, send)
+    session = _Session(command, connection.send)
     running = asyncio.create_task(session.run(runtime, uid, container))
     try:
-        incoming = asyncio.create_task(_feed(reader, session))
+        incoming = asyncio.create_task(_feed(connection, session))
         await asyncio.wait({incoming, running}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in (incoming, running):
             task.cancel()
         await asyncio.gather(incoming, running, return_exceptions=True)
-    with contextlib.suppress(OSError):
-        await writer.drain()
 
 
-async def _feed(reader: asyncio.StreamReader, session: _Session) -> None:
+async def _feed(connection: UpgradedConnection, session: _Session) -> None:
     with contextlib.suppress(SpdyError, OSError):
-        while data := await reader.read(CHUNK):
+        while data := await connection.receive():
             await session.connection.feed(data)
 
 

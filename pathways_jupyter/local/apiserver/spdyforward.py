@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
-from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp import WSCloseCode, web
 
 from pathways_jupyter.local.apiserver.channels import CHUNK, open_channels
+from pathways_jupyter.local.apiserver.door import UpgradedConnection
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.spdy import SpdyConnection, SpdyError, SpdyStream
@@ -114,37 +115,31 @@ async def _ignore(piece: bytes) -> None:
     """For the stream that only the server writes to."""
 
 
-async def forward_over_websocket(request: web.BaseRequest, runtime: PodRuntime, pod: Object) -> web.StreamResponse:
+async def forward_over_websocket(
+    request: web.BaseRequest, runtime: PodRuntime, pod: Object, *, idle_seconds: float
+) -> web.StreamResponse:
     """Serves SPDY whose bytes travel in a WebSocket's messages: what kubectl does today.
 
     Raises:
       StatusError: 403, a protocol that is not spoken here.
     """
-    socket = await open_channels(request, [TUNNEL_PROTOCOL])
-    forwarder = SpdyForwarder(runtime, pod, socket.send_bytes)
-    try:
-        async for message in socket:
-            if message.type is WSMsgType.BINARY:
-                await forwarder.feed(message.data)
-    except SpdyError as error:
-        await socket.close(code=WSCloseCode.PROTOCOL_ERROR, message=str(error).encode()[:100])
-    finally:
-        await forwarder.close()
-    return socket
+    async with open_channels(request, [TUNNEL_PROTOCOL], idle_seconds=idle_seconds) as channels:
+        forwarder = SpdyForwarder(runtime, pod, channels.send)
+        try:
+            while (data := await channels.receive()) is not None:
+                await forwarder.feed(data)
+        except SpdyError as error:
+            await channels.close(code=WSCloseCode.PROTOCOL_ERROR, message=str(error).encode()[:100])
+        finally:
+            await forwarder.close()
+    return channels.socket
 
 
-async def forward_over_spdy(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, runtime: PodRuntime, pod: Object
-) -> None:
+async def forward_over_spdy(connection: UpgradedConnection, runtime: PodRuntime, pod: Object) -> None:
     """Serves SPDY on a connection that was upgraded to it: what older clients do."""
-
-    async def send(data: bytes) -> None:
-        writer.write(data)
-        await writer.drain()
-
-    forwarder = SpdyForwarder(runtime, pod, send)
+    forwarder = SpdyForwarder(runtime, pod, connection.send)
     try:
-        while data := await reader.read(CHUNK):
+        while data := await connection.receive():
             await forwarder.feed(data)
     except (SpdyError, OSError):
         return

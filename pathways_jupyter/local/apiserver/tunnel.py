@@ -13,6 +13,7 @@ from typing import cast
 
 from pathways_jupyter.local.apiserver.door import Head
 from pathways_jupyter.local.apiserver.frames import FrameError, FrameReader, Opcode, accept_key, frame_head
+from pathways_jupyter.local.apiserver.idling import IdleTimer
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.status import bad_request, forbidden
@@ -77,7 +78,8 @@ class Tunnel(asyncio.Protocol):
     Args:
       transport: The connection, which is paused, and whose next bytes are frames.
       rest: Those that came already.
-      before: Whose connection it was, where it was somebody's; is told when it is lost.
+      idle_seconds: How long it may be without a message, in either direction.
+      before: The protocol that had the connection, if any; it is notified of the loss.
     """
 
     def __init__(
@@ -87,8 +89,11 @@ class Tunnel(asyncio.Protocol):
         runtime: PodRuntime,
         pod: Object,
         ports: list[int],
+        *,
+        idle_seconds: float,
         before: asyncio.Protocol | None,
     ) -> None:
+        self._idle = IdleTimer(transport, idle_seconds)
         self._before = before
         self._transport = transport
         self._rest = rest
@@ -117,6 +122,7 @@ class Tunnel(asyncio.Protocol):
             await self._over.wait()
             await self._say_goodbye()
         finally:
+            self._idle.stop()
             self._gone.set()
             for way in self._ways:
                 if way.transport is not None:
@@ -150,6 +156,7 @@ class Tunnel(asyncio.Protocol):
     def send(self, channel: int, data: bytes) -> None:
         """Sends `data` on one of the client's channels."""
         if not self._gone.is_set():
+            self._idle.touch()
             self._transport.writelines((frame_head(Opcode.BINARY, len(data) + 1) + bytes((channel,)), data))
 
     def hold(self, way: _Way, full: bool) -> None:
@@ -179,7 +186,10 @@ class Tunnel(asyncio.Protocol):
 
     def _on_piece(self, piece: memoryview, first: bool) -> None:
         """Client to pod."""
+        self._idle.touch()
         if first:
+            if not piece:
+                return
             channel, piece = piece[0], piece[1:]
             known = channel % 2 == 0 and channel // 2 < len(self._ways)
             self._target = self._ways[channel // 2].transport if known else None
@@ -217,6 +227,7 @@ def open_tunnel(
     runtime: PodRuntime,
     pod: Object,
     *,
+    idle_seconds: float,
     before: asyncio.Protocol | None = None,
 ) -> Tunnel:
     """Answers the handshake of a request for ports, and takes its connection over.
@@ -237,7 +248,7 @@ def open_tunnel(
             f"Sec-WebSocket-Accept: {accept_key(key)}\r\nSec-WebSocket-Protocol: {PROTOCOL}\r\n\r\n"
         ).encode()
     )
-    tunnel = Tunnel(transport, rest, runtime, pod, ports, before)
+    tunnel = Tunnel(transport, rest, runtime, pod, ports, idle_seconds=idle_seconds, before=before)
     transport.set_protocol(tunnel)
     return tunnel
 

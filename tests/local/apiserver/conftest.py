@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import kubeconfigs
@@ -185,9 +186,9 @@ def make_pod(name: str, **labels: str):
 
 
 @contextlib.asynccontextmanager
-async def make_bench(directory: Path) -> AsyncIterator[Bench]:
+async def make_bench(directory: Path, **settings: Any) -> AsyncIterator[Bench]:
     store, runtime = Store(directory / "journal"), LocalRuntime()
-    server = ApiServer(store, runtime, directory=directory)
+    server = ApiServer(store, runtime, directory=directory, **settings)
     await server.start()
     token = server.add_token("admin")
     kubeconfig = directory / "kubeconfig"
