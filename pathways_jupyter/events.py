@@ -19,10 +19,17 @@ class SessionState(StrEnum):
     STARTING = "starting"
     WAITING = "waiting"
     CONNECTED = "connected"
+    DEGRADED = "degraded"
+    """Connected, but at least one of the session's slices is down."""
     LOST = "lost"
     CLOSING = "closing"
     CLOSED = "closed"
     FAILED = "failed"
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a proxy that JAX can compute on, possibly without some of its slices."""
+        return self in {SessionState.CONNECTED, SessionState.DEGRADED}
 
 
 TRANSITIONS: Mapping[SessionState, frozenset[SessionState]] = {
@@ -34,7 +41,12 @@ TRANSITIONS: Mapping[SessionState, frozenset[SessionState]] = {
         {SessionState.CONNECTED, SessionState.LOST, SessionState.FAILED, SessionState.CLOSING}
     ),
     # From CONNECTED to STARTING leads a reconnect that nothing forced.
-    SessionState.CONNECTED: frozenset({SessionState.STARTING, SessionState.LOST, SessionState.CLOSING}),
+    SessionState.CONNECTED: frozenset(
+        {SessionState.DEGRADED, SessionState.STARTING, SessionState.LOST, SessionState.CLOSING}
+    ),
+    SessionState.DEGRADED: frozenset(
+        {SessionState.CONNECTED, SessionState.STARTING, SessionState.LOST, SessionState.CLOSING}
+    ),
     SessionState.LOST: frozenset({SessionState.STARTING, SessionState.CLOSING}),
     SessionState.CLOSING: frozenset({SessionState.CLOSED}),
     SessionState.FAILED: frozenset({SessionState.CLOSING}),
@@ -43,7 +55,7 @@ TRANSITIONS: Mapping[SessionState, frozenset[SessionState]] = {
 
 
 class EventKind(StrEnum):
-    """What an event tells."""
+    """What an event reports."""
 
     STAGE = "stage"
     """Connecting went one stage further; ``data["stage"]`` names it."""
@@ -57,6 +69,11 @@ class EventKind(StrEnum):
     SUPERVISOR_LOST = "supervisor-lost"
     """The supervisor ended without having cleaned up; only the kernel itself can tell."""
     WARNING = "warning"
+
+
+SLICE_EVENTS = frozenset({EventKind.SLICE_PLACED, EventKind.SLICE_HEALED, EventKind.SLICE_DOWN})
+_WITHOUT_SLICES = frozenset({SessionState.STARTING, SessionState.LOST, SessionState.CLOSED, SessionState.FAILED})
+"""States in which a session holds no slices; while closing it still does."""
 
 
 class Stage(StrEnum):
@@ -81,10 +98,11 @@ class Event:
     """Something that happened to a session.
 
     Attributes:
-      kind: What it tells.
+      kind: What it reports.
       message: One line for a person.
       at: When, in seconds since the epoch.
-      data: The same for a program; JSON values only (``slice``: index, ``stage``, ``state``, ``pod``, ...).
+      data: The same for a program; JSON values only (``slice``: JAX's index of it in this session, ``number``: the
+        service's number of the same slice, ``stage``, ``state``, ``pod``, ...).
     """
 
     kind: EventKind
@@ -100,3 +118,39 @@ class Event:
     def from_json(cls, value: Mapping[str, Any]) -> Event:
         """The inverse of :meth:`to_json`."""
         return cls(EventKind(value["kind"]), value["message"], value["at"], value.get("data", {}))
+
+
+@dataclass(frozen=True)
+class SessionSlice:
+    """One slice that a session holds.
+
+    Attributes:
+      number: The service's number of it, which names it wherever a person reads of it; None where the proxy's log (an
+        older release's) does not say which of the service's slices it is.
+      index: JAX's ``slice_index`` of its devices, which counts the slices of one session.
+      up: Whether it can be computed on now.
+    """
+
+    number: int | None
+    index: int
+    up: bool
+
+    def __str__(self) -> str:
+        if self.number is None:
+            return f"your slice {self.index}"
+        return f"slice {self.number}" + (f" (your {self.index})" if self.number != self.index else "")
+
+
+def slices_after(slices: tuple[SessionSlice, ...], event: Event) -> tuple[SessionSlice, ...]:
+    """Return the slices that a session holds after `event`, given those that it held before.
+
+    The supervisor and every process that receives its events use this, so that they agree.
+    """
+    if event.data.get("state") in _WITHOUT_SLICES:
+        return ()
+    if event.kind not in SLICE_EVENTS:
+        return slices
+    index = int(event.data["slice"])
+    changed = SessionSlice(event.data.get("number"), index, event.kind is not EventKind.SLICE_DOWN)
+    others = [each for each in slices if each.index != index]
+    return tuple(sorted([*others, changed], key=lambda each: each.index))

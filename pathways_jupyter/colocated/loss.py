@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pathways_jupyter.colocated.errors import CheckError, LostError
-from pathways_jupyter.events import Event, EventKind, SessionState
+from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.session import Session
@@ -115,8 +115,9 @@ def _ending(event: Event, slices: frozenset[int]) -> LostError | None:
     """What a call on these slices ends with when this happens; None when it goes on."""
     state = event.data.get("state")
     if event.kind is EventKind.SLICE_DOWN and event.data["slice"] in slices:
+        lost = SessionSlice(event.data.get("number"), event.data["slice"], up=False)
         return LostError(
-            f"The call ended because slice {event.data['slice']} went down.",
+            f"The call ended because {lost} went down.",
             hint="Its arrays and its hosts' names are gone; the other slices go on. A new worker heals it.",
         )
     if event.kind in _LOSSES or state in _LOST:

@@ -27,6 +27,8 @@ def tone(event: Event) -> Tone:
     """How good or bad the news is."""
     if event.kind is EventKind.STATE:
         state = event.data.get("state")
+        if state == SessionState.DEGRADED:
+            return Tone.WAIT
         bad = {SessionState.LOST, SessionState.FAILED}
         return Tone.FAIL if state in bad else Tone.OK if state == SessionState.CONNECTED else Tone.NONE
     return _TONES.get(event.kind, Tone.NONE)

@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from pathways_jupyter.events import Event, EventKind, SessionState
+from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.render import events as timeline
-from pathways_jupyter.render import html, slicemap, text, words
+from pathways_jupyter.render import html, sessions, slicemap, text, words
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.sessions import TONES
 from pathways_jupyter.render.slicemap import Box
@@ -27,6 +27,7 @@ _RECENT = 5
 _MARKS = {Tone.OK: Mark.OK, Tone.WAIT: Mark.WAIT, Tone.FAIL: Mark.FAIL, Tone.NONE: Mark.NONE, Tone.MINE: Mark.OK}
 
 ADVICE: Mapping[SessionState, str] = {
+    SessionState.DEGRADED: "Arrays on a slice that is down are lost; the other slices go on. A new worker heals it.",
     SessionState.LOST: "Arrays on it are lost. %pathways reconnect gets a new proxy with the same settings.",
     SessionState.FAILED: "%pathways doctor looks for the cause.",
 }
@@ -49,26 +50,27 @@ def view(
     """
     now = time.time() if now is None else now
     tone = TONES[record.state]
+    mark = Mark.WARN if record.state is SessionState.DEGRADED else _MARKS[tone]
     news = [event for event in events if event.kind in _NEWS][-_RECENT:]
     over = record.state is SessionState.CLOSED
     about = [
         ("service", record.service),
         ("slices", words.instances(record.instances) if record.instances else ""),
-        ("devices", _devices(devices)),
+        ("devices", _devices(record, devices)),
         ("proxy", "" if over else record.pod or record.job),
         ("cluster", record.context),
         ("namespace", record.namespace),
     ]
     advice = ADVICE.get(record.state, "")
     title = f"Session {record.id}"
-    age = words.duration(now - record.created)
-    plain = [f"{_MARKS[tone]} {title}: {record.state}, {age} old", text.fields(about)]
+    state, age = sessions.state(record), f"for {words.duration(now - record.state_since)}"
+    plain = [f"{mark} {title}: {state}, {age}", text.fields(about)]
     plain += [f"  {timeline.line(event)}" for event in news]
     rich = html.card(
         tone,
-        html.head(title, html.toned(tone, str(record.state)), html.muted(f"{age} old")),
+        html.head(title, html.toned(tone, state), html.muted(age)),
         html.fields(about),
-        slicemap.picture(_boxes(record, devices, events)) if devices and not over else "",
+        slicemap.picture(_boxes(record, devices)) if devices and record.state.is_connected else "",
         *map(timeline.rich_line, news),
         html.line(escape(advice)) if advice else "",
     )
@@ -84,34 +86,41 @@ def none() -> View:
     return View(None, f"{Mark.NONE} {line}\n  {advice}", html.page(html.line(escape(line), html.muted(advice))))
 
 
-def _devices(devices: Mapping[int, Sequence[str]]) -> str:
-    parts = [f"slice {index}: {len(kinds)} × {kinds[0]}" for index, kinds in sorted(devices.items()) if kinds]
-    return ", ".join(parts)
+def _devices(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> str:
+    """How many devices can be computed on, and which slice has which; empty without a proxy."""
+    if not record.state.is_connected:
+        return ""
+    slices = _slices(record, devices)
+    total = sum(len(kinds) for kinds in devices.values())
+    up = sum(len(devices[each.index]) for each in slices if each.up)
+    parts = [
+        f"{each}: {f'{len(kinds)} × {kinds[0]}' if each.up else 'down'}"
+        for each in slices
+        if (kinds := devices[each.index])
+    ]
+    return f"{up if up == total else f'{up} of {total}'} ({', '.join(parts)})" if parts else ""
 
 
-def _boxes(record: SessionRecord, devices: Mapping[int, Sequence[str]], events: Sequence[Event]) -> list[Box]:
+def _boxes(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[Box]:
     """The session's own slices, in the order in which they were asked for."""
     types = [name for name, number in record.instances.items() for _ in range(number)]
-    down = _down(events)
-    connected = record.state is SessionState.CONNECTED
-    return [
-        Box(
-            index,
-            types[index] if index < len(types) else "",
-            Tone.FAIL if index in down else Tone.OK if connected else Tone.NONE,
-            "down" if index in down else "ready" if connected else str(record.state),
-            held=connected and index not in down,
+    boxes = []
+    for each in _slices(record, devices):
+        detail = "" if each.number == each.index else f"your {each.index}"
+        boxes.append(
+            Box(
+                each.index if each.number is None else each.number,
+                types[each.index] if each.index < len(types) else "",
+                Tone.OK if each.up else Tone.FAIL,
+                "ready" if each.up else "down",
+                held=each.up,
+                detail="as JAX counts" if each.number is None else detail,
+            )
         )
-        for index in sorted(devices)
-    ]
+    return boxes
 
 
-def _down(events: Sequence[Event]) -> set[int]:
-    down: set[int] = set()
-    for event in events:
-        index = event.data.get("slice")
-        if event.kind is EventKind.SLICE_DOWN and isinstance(index, int):
-            down.add(index)
-        elif event.kind in {EventKind.SLICE_HEALED, EventKind.SLICE_PLACED} and isinstance(index, int):
-            down.discard(index)
-    return down
+def _slices(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[SessionSlice]:
+    """The session's slices that JAX has devices of, also where nothing is known of them but that."""
+    known = {each.index: each for each in record.slices}
+    return [known.get(index, SessionSlice(None, index, up=True)) for index in sorted(devices)]

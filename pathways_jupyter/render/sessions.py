@@ -18,13 +18,14 @@ TONES = {
     SessionState.STARTING: Tone.WAIT,
     SessionState.WAITING: Tone.WAIT,
     SessionState.CONNECTED: Tone.OK,
+    SessionState.DEGRADED: Tone.WAIT,
     SessionState.LOST: Tone.FAIL,
     SessionState.CLOSING: Tone.WAIT,
     SessionState.CLOSED: Tone.NONE,
     SessionState.FAILED: Tone.FAIL,
 }
 
-_HEADERS = ("session", "state", "slices", "service", "notebook", "age", "pid")
+_HEADERS = ("session", "state", "for", "slices", "service", "notebook", "age", "pid")
 _NONE = "No sessions on this machine."
 
 
@@ -47,6 +48,13 @@ def view(records: Sequence[SessionRecord], *, mine: str = "", now: float | None 
     return View(list(records), text.table(_HEADERS, plain), html.page(html.table(_HEADERS, rich)))
 
 
+def state(record: SessionRecord) -> str:
+    """A session's state in words: ``connected``, or ``degraded, 1 of 2 slices``."""
+    if record.state is not SessionState.DEGRADED:
+        return str(record.state)
+    return f"{record.state}, {sum(each.up for each in record.slices)} of {words.count(len(record.slices), 'slice')}"
+
+
 def service_name(address: str) -> str:
     """The service's name where `address` is a head's DNS name below it; else the host."""
     host = address.partition(":")[0]
@@ -57,7 +65,8 @@ def _row(record: SessionRecord, mine: str, now: float) -> tuple[str, ...]:
     owner = PurePath(record.notebook).name or (f"kernel {record.kernel_id[:8]}" if record.kernel_id else "a script")
     return (
         record.id,
-        str(record.state),
+        state(record),
+        words.duration(now - record.state_since),
         tpu.format_instances(record.instances),
         service_name(record.service),
         f"{owner} (this one)" if record.id == mine else owner,

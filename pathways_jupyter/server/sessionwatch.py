@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import os
 import time
@@ -120,6 +121,8 @@ def row(record: SessionRecord, alive: bool) -> dict[str, Any]:
     return {
         "id": record.id,
         "state": record.state,
+        "state_since": record.state_since,
+        "slices": [dataclasses.asdict(each) for each in record.slices],
         "alive": alive,
         "kernel_id": record.kernel_id,
         "notebook": record.notebook,

@@ -31,6 +31,12 @@ class Transition:
     placed: bool
     worker_job: str
 
+    @property
+    def number(self) -> int | None:
+        """The service's number of the slice, which its worker Job's name ends with; None in older logs."""
+        number = self.worker_job.rpartition("-")[2]
+        return int(number) if number.isdecimal() else None
+
 
 @dataclass
 class Placement:

@@ -11,7 +11,15 @@ import time
 from typing import Any
 
 from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.events import TRANSITIONS, Event, EventKind, SessionState, Stage
+from pathways_jupyter.events import (
+    SLICE_EVENTS,
+    TRANSITIONS,
+    Event,
+    EventKind,
+    SessionState,
+    Stage,
+    slices_after,
+)
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.history import History
 from pathways_jupyter.session.registry import SessionRecord
@@ -49,19 +57,44 @@ class Account:
             registry.write(self.record)
 
     def enter(self, state: SessionState, message: str, **data: Any) -> None:
-        """Goes over to another state, and tells so; does nothing in that state."""
+        """Transition to `state` and publish an event; no-op if already there."""
         if state is self.record.state:
             return
         if state not in TRANSITIONS[self.record.state]:
-            logger.error("no way leads from %s to %s", self.record.state, state)
-        self.update(state=state)
-        self.report(EventKind.STATE, message, state=state, **data)
+            logger.error("no transition leads from %s to %s", self.record.state, state)
+        now = time.time()
+        # The record first: a client that reads it because of the event must find the new state.
+        self.update(state=state, state_since=now)
+        self._publish(Event(EventKind.STATE, message, now, {"state": state, **data}))
+
+    def connected(self, **data: Any) -> None:
+        """Transition to connected, and from there to degraded if a slice has gone down meanwhile."""
+        self.enter(SessionState.CONNECTED, "Connected.", **data)
+        self._judge_slices()
 
     def report(self, kind: EventKind, message: str, **data: Any) -> None:
-        """Tells everybody who listens, and the log."""
-        details = ", ".join(f"{name}={value}" for name, value in data.items())
-        logger.info("%s: %s%s", kind, message, f" ({details})" if details else "")
-        self.history.add(Event(kind, message, time.time(), data))
+        """Publish an event to all listeners, and log it."""
+        self._publish(Event(kind, message, time.time(), data))
+        if kind in SLICE_EVENTS and self.record.state.is_connected:
+            self._judge_slices()
+
+    def _publish(self, event: Event) -> None:
+        details = ", ".join(f"{name}={value}" for name, value in event.data.items())
+        logger.info("%s: %s%s", event.kind, event.message, f" ({details})" if details else "")
+        slices = slices_after(self.record.slices, event)
+        if slices != self.record.slices:
+            self.update(slices=slices)
+        self.history.add(event)
+
+    def _judge_slices(self) -> None:
+        """Enter the one of connected and degraded that the slices call for."""
+        slices = self.record.slices
+        up = sum(each.up for each in slices)
+        if up < len(slices):
+            verb = "is" if up == 1 else "are"
+            self.enter(SessionState.DEGRADED, f"Degraded: {up} of {len(slices)} slices {verb} up.")
+        else:
+            self.enter(SessionState.CONNECTED, "All slices are up again.")
 
     def stage(self, stage: Stage, message: str, **data: Any) -> None:
         """Tells how far connecting has come."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pathways_jupyter.errors import PathwaysError, SessionError
-from pathways_jupyter.events import Event, EventKind, SessionState
+from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState, slices_after
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.protocol import Answer, Method, Request
 
@@ -60,6 +60,8 @@ class Link:
         self._events: list[Event] = []
         self._dropped = 0
         self._state = SessionState.STARTING
+        self._state_since = time.time()
+        self._slices: tuple[SessionSlice, ...] = ()
         self._generation = 0
         self._ended = False
         self._closing = False
@@ -73,8 +75,18 @@ class Link:
 
     @property
     def state(self) -> SessionState:
-        """The session's state, as far as it has been told."""
+        """The session's state, as far as has been reported."""
         return self._state
+
+    @property
+    def state_since(self) -> float:
+        """When that state began, in seconds since the epoch."""
+        return self._state_since
+
+    @property
+    def slices(self) -> tuple[SessionSlice, ...]:
+        """The slices that the session holds, as far as has been reported."""
+        return self._slices
 
     @property
     def generation(self) -> int:
@@ -201,8 +213,9 @@ class Link:
                 if len(self._events) > _REMEMBERED:
                     del self._events[: _REMEMBERED // 10]
                     self._dropped += _REMEMBERED // 10
-                if "state" in message.data:
-                    self._state = SessionState(message.data["state"])
+                if message.data.get("state", self._state) != self._state:
+                    self._state, self._state_since = SessionState(message.data["state"]), message.at
+                self._slices = slices_after(self._slices, message)
                 self._generation = message.data.get("generation", self._generation)
             self._changed.notify_all()
         if isinstance(message, Event) and message.data.get("state") in _UNUSABLE and self.on_lost is not None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.errors import ApiError, CapacityError, ClusterError, ServiceError
-from pathways_jupyter.events import EventKind, Stage
+from pathways_jupyter.events import EventKind, SessionSlice, Stage
 from pathways_jupyter.kube import objects, portforward
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, Object
@@ -323,13 +323,18 @@ class Proxy:
         change = self._placement.feed(line)
         if change is None:
             return
-        about = {"slice": change.slice, "worker_job": change.worker_job}
+        known = {each.index: each.number for each in self._account.record.slices}
+        # The line of a slice that goes down need not say which worker Job it was on.
+        number = change.number if change.number is not None else known.get(change.slice)
+        name = str(SessionSlice(number, change.slice, change.placed))
+        name = name[0].upper() + name[1:]
+        about = {"slice": change.slice, "number": number, "worker_job": change.worker_job}
         if change.placed:
             healed = change.slice in self._down
             self._down.discard(change.slice)
             kind = EventKind.SLICE_HEALED if healed else EventKind.SLICE_PLACED
             where = f" on {change.worker_job}" if change.worker_job else ""
-            self._account.report(kind, f"Slice {change.slice} is placed{where}{' again' if healed else ''}.", **about)
+            self._account.report(kind, f"{name} is placed{where}{' again' if healed else ''}.", **about)
             if self._placement.placed >= self._wanted:
                 if not self._all_placed.is_set():
                     self._stage(
@@ -338,7 +343,7 @@ class Proxy:
                 self._all_placed.set()
         elif change.slice not in self._down and self._all_placed.is_set():
             self._down.add(change.slice)
-            self._account.report(EventKind.SLICE_DOWN, f"Slice {change.slice} is down.", **about)
+            self._account.report(EventKind.SLICE_DOWN, f"{name} is down.", **about)
 
     # While it lives.
 

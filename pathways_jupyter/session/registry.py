@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.config import runtime_dir
-from pathways_jupyter.events import SessionState
+from pathways_jupyter.events import SessionSlice, SessionState
 
 _SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
 """The longest path that ``sun_path`` holds, its closing NUL left out."""
@@ -50,6 +50,8 @@ class SessionRecord:
       config: The :class:`~pathways_jupyter.config.ConnectConfig` as JSON values.
       kubeconfigs: What ``KUBECONFIG`` said when the session began.
       context: The kubeconfig's context, also where it was the current one and nobody named it.
+      state_since: When the present state began, in seconds since the epoch.
+      slices: The slices that it holds now, by JAX's index.
     """
 
     id: str
@@ -72,6 +74,8 @@ class SessionRecord:
     pod: str = ""
     kubeconfigs: str = ""
     generation: int = 0
+    state_since: float = 0.0
+    slices: tuple[SessionSlice, ...] = ()
 
     @property
     def target(self) -> str:
@@ -87,7 +91,10 @@ class SessionRecord:
         """The inverse of :meth:`to_json`; fields of a newer version are dropped."""
         known = {each.name for each in dataclasses.fields(cls)}
         given = {name: item for name, item in value.items() if name in known}
-        return cls(**{**given, "state": SessionState(given["state"])})
+        slices = tuple(SessionSlice(each["number"], each["index"], each["up"]) for each in given.get("slices", ()))
+        # A supervisor of an older version does not write when its state began.
+        since = given.get("state_since") or given["created"]
+        return cls(**{**given, "state": SessionState(given["state"]), "slices": slices, "state_since": since})
 
 
 def new_session_id() -> str:

@@ -83,8 +83,9 @@ class Session:
 
     @property
     def record(self) -> SessionRecord:
-        """What was known of it when it was last connected."""
-        return self._record
+        """What was known of it when it was last connected; its state and its slices as they are now."""
+        link = self._link
+        return replace(self._record, state=link.state, state_since=link.state_since, slices=link.slices)
 
     @property
     def slices(self) -> dict[int, tuple[Any, ...]]:
@@ -132,7 +133,7 @@ class Session:
             self._link.close(patience=CLEANUP_SECONDS)
             return _start(self.config, variables, self)
         since = self._link.count
-        replaced = self.state is SessionState.CONNECTED and self._link.generation > self._generation
+        replaced = self.state.is_connected and self._link.generation > self._generation
         number = self._link.ask(Method.STATUS if replaced else Method.RECONNECT)
         return Connecting(self.config, self._link, number, variables, session=self, since=since)
 
@@ -151,7 +152,7 @@ class Session:
             return Switched(unusable=self._forget(variables))
         if self.state is SessionState.LOST:
             return self._switch.empty(variables)
-        if self.state is SessionState.CONNECTED and self._link.generation > self._generation:
+        if self.state.is_connected and self._link.generation > self._generation:
             return self._adopt(self._link, self.status(), variables)
         return None
 
@@ -181,7 +182,7 @@ class Session:
         """Points JAX at the proxy of `record`."""
         self._link, self._record = link, record
         link.on_lost = self._switch.lost
-        if link.state is not SessionState.CONNECTED:
+        if not link.state.is_connected:
             raise SessionError("The proxy was lost before JAX had connected to it.", hint="Try again.")
         switched = self._switch.activate(record.target, namespace=variables)
         self._generation = record.generation

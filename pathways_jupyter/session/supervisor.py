@@ -130,7 +130,7 @@ class Supervisor:
                 if not self._failed(error):
                     return
             else:
-                self._account.enter(SessionState.CONNECTED, "Connected.", generation=self._record.generation)
+                self._account.connected(generation=self._record.generation)
                 if not self._attempt.done():
                     self._attempt.set_result(self._status())
                 await self._keep(proxy)
@@ -258,7 +258,7 @@ class Supervisor:
         self._lifeline.close()
         if self._lingering is not None or self._ending.is_set():
             return
-        if not self._account.config.linger or self._record.state is not SessionState.CONNECTED:
+        if not self._account.config.linger or not self._record.state.is_connected:
             self.end("the kernel is gone")
             return
         message = f"The kernel is gone; its proxy lingers for {self._account.config.linger:.0f} s."
@@ -340,6 +340,7 @@ def _begin(session: str, request: Request, owner: Connection) -> Supervisor:
     params = request.params
     config = protocol.config_from_json(params["config"])
     socket_path, tunnel_path = registry.socket_paths(session)
+    now = time.time()
     record = SessionRecord(
         id=session,
         pid=os.getpid(),
@@ -347,7 +348,8 @@ def _begin(session: str, request: Request, owner: Connection) -> Supervisor:
         kernel_id=str(params.get("kernel_id") or ""),
         notebook=str(params.get("notebook") or ""),
         user=registry.current_user(),
-        created=time.time(),
+        created=now,
+        state_since=now,
         socket=str(socket_path),
         tunnel=str(tunnel_path),
         log=str(registry.log_path(session)),

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from pathways_jupyter.events import Event, EventKind, SessionState, Stage
+from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState, Stage
 from pathways_jupyter.render import arrays, doctor, events, progress, session, sessions, slices
 from pathways_jupyter.service.doctor import Finding, Level
 from pathways_jupyter.service.podstate import State
@@ -33,6 +33,8 @@ def record(**changes):
         "state": SessionState.CONNECTED,
         "service": "pathways-cluster-pathways-head-0-0.pathways-cluster:29001",
         "instances": {"tpuv6e:2x2": 2},
+        "state_since": NOW - 187,
+        "slices": (SessionSlice(0, 0, up=True), SessionSlice(1, 1, up=True)),
     }
     return SessionRecord(**{**values, **changes})
 
@@ -81,21 +83,47 @@ def test_no_picture_assumes_a_light_page(picture):
     assert not re.search(r"background(-color)?: *(#fff|white)|[^-]color: *(#000|black)", html)
 
 
+DEGRADED = {
+    "state": SessionState.DEGRADED,
+    "state_since": NOW - 5,
+    "slices": (SessionSlice(0, 0, up=True), SessionSlice(1, 1, up=False)),
+}
+
+
 def test_a_session_shows_its_devices_and_what_happened_last():
     drawn = session.view(record(), DEVICES, [DOWN], now=NOW)
-    assert "connected, 3 min 07 s old" in drawn.text
-    assert "slice 0: 4 × TPU v6 lite" in drawn.text
+    assert "connected, for 3 min 07 s" in drawn.text
+    assert "8 (slice 0: 4 × TPU v6 lite, slice 1: 4 × TPU v6 lite)" in drawn.text
     assert "Slice 1 is down." in drawn.text
+
+
+def test_a_session_with_a_slice_down_does_not_look_connected():
+    drawn = session.view(record(**DEGRADED), DEVICES, [DOWN], now=NOW)
+    assert drawn.text.startswith("! Session 4f2a: degraded, 1 of 2 slices, for 5.0 s")
+    assert "4 of 8 (slice 0: 4 × TPU v6 lite, slice 1: down)" in drawn.text
+    assert "slice 0, tpuv6e:2x2, ready" in drawn.html
     assert "slice 1, tpuv6e:2x2, down" in drawn.html
+    assert "degraded, 1 of 2 slices" in sessions.view([record(**DEGRADED)]).text
 
 
-def test_a_lost_session_says_how_to_go_on():
-    assert "%pathways reconnect" in session.view(record(state=SessionState.LOST), DEVICES).text
+def test_a_slice_has_the_services_number_and_jaxs_index_beside_it_where_they_differ():
+    held = {"instances": {"tpuv6e:2x2": 1}, "slices": (SessionSlice(1, 0, up=True),)}
+    drawn = session.view(record(**held), {0: DEVICES[0]})
+    assert "4 (slice 1 (your 0): 4 × TPU v6 lite)" in drawn.text
+    assert "slice 1, tpuv6e:2x2, ready, your 0" in drawn.html
 
 
-def test_a_healed_slice_is_drawn_ready_again():
-    healed = Event(EventKind.SLICE_HEALED, "Slice 1 is back.", NOW, {"slice": 1})
-    assert "slice 1, tpuv6e:2x2, ready" in session.view(record(), DEVICES, [DOWN, healed]).html
+def test_an_age_is_that_of_the_state_and_not_of_the_session():
+    lost = record(state=SessionState.LOST, created=NOW - 560, state_since=NOW - 15, slices=())
+    assert "lost, for 15 s" in session.view(lost, DEVICES, now=NOW).text
+    assert re.search(r"lost +15 s .*9 min 20 s", sessions.view([lost], now=NOW).text)
+
+
+def test_a_lost_session_says_how_to_go_on_and_shows_no_devices():
+    drawn = session.view(record(state=SessionState.LOST, slices=()), DEVICES)
+    assert "%pathways reconnect" in drawn.text
+    assert "devices" not in drawn.text
+    assert 'class="pw-map"' not in drawn.html
 
 
 def test_slices_tell_mine_from_others_and_who_waits():

@@ -16,6 +16,7 @@ import pytest
 
 from pathways_jupyter.errors import CapacityError, ServiceError, SessionError
 from pathways_jupyter.events import EventKind, SessionState
+from pathways_jupyter.service.names import JOB_INDEX_LABEL, REPLICATED_JOB_LABEL
 from pathways_jupyter.session import client, protocol, registry, session
 from pathways_jupyter.session.protocol import Method
 
@@ -102,6 +103,57 @@ def test_a_deleted_pod_is_told_and_reconnecting_gives_a_new_proxy(connected, clu
     assert connected.record.pod != pod
     assert connected.record.generation == 2
     assert jax.numpy.ones(4).sum() == 4
+
+
+def test_a_session_with_a_slice_down_is_degraded_until_it_has_healed(connected, cluster):
+    since, before = connected.event_count, connected.status()
+    assert [(each.number, each.index, each.up) for each in before.slices] == [(0, 0, True), (1, 1, True)]
+    assert before.state_since >= before.created
+    kubectl(cluster, "delete", "pod", "--wait=false", "-l", f"{JOB_INDEX_LABEL}=1,{REPLICATED_JOB_LABEL}=worker")
+    assert EventKind.SLICE_DOWN in until(connected, SessionState.DEGRADED, since)
+    degraded = connected.status()
+    # It may have healed by now; what the events say is what was.
+    down = next(event for event in connected.events(since) if event.kind is EventKind.SLICE_DOWN)
+    assert (down.message, down.data["slice"], down.data["number"]) == ("Slice 1 is down.", 1, 1)
+    judged = next(event for event in connected.events(since) if event.data.get("state") == SessionState.DEGRADED)
+    assert "1 of 2 slices" in judged.message
+    assert degraded.state_since >= judged.at
+    assert EventKind.SLICE_HEALED in until(connected, SessionState.CONNECTED, since)
+    healed = connected.status()
+    assert healed.state is connected.state is SessionState.CONNECTED
+    assert [each.up for each in healed.slices] == [True, True]
+    assert healed.state_since > judged.at
+    assert connected.record.slices == healed.slices
+
+
+def test_a_session_goes_on_and_reconnects_and_disconnects_while_it_is_degraded(config, cluster, gone):
+    import jax
+
+    with session.connect(config(2)) as made:
+        since = made.event_count
+        kubectl(cluster, "cordon", "-l", "cloud.google.com/gke-tpu-topology")
+        try:
+            kubectl(
+                cluster, "delete", "pod", "--wait=false", "-l", f"{JOB_INDEX_LABEL}=0,{REPLICATED_JOB_LABEL}=worker"
+            )
+            until(made, SessionState.DEGRADED, since)
+            assert made.status().state is made.state is SessionState.DEGRADED
+            assert made.settle() is None
+            assert jax.device_put(1.0, made.slices[1][0]) + 1 == 2
+        finally:
+            kubectl(cluster, "uncordon", "-l", "cloud.google.com/gke-tpu-topology")
+        assert made.reconnect().session.state.is_connected
+    gone(made.id)
+
+
+def test_a_slice_is_called_what_the_service_calls_it(config, hold):
+    hold(1)
+    with session.connect(config(1)) as made:
+        (held,) = made.status().slices
+        assert (held.number, held.index) == (1, 0)
+        (event,) = [event for event in made.events() if event.kind is EventKind.SLICE_PLACED]
+        assert (event.data["slice"], event.data["number"]) == (0, 1)
+        assert event.message.startswith("Slice 1 (your 0) is placed")
 
 
 def test_a_proxy_that_lived_too_long_is_told_as_that(config, cluster, gone):
