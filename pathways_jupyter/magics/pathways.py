@@ -15,7 +15,7 @@ from pathways_jupyter.commands import HELP, MAGIC
 from pathways_jupyter.errors import ConfigError, PathwaysError
 from pathways_jupyter.magics.connection import Connection
 from pathways_jupyter.magics.parser import Call, parse
-from pathways_jupyter.magics.screen import Screen
+from pathways_jupyter.magics.screen import Screen, shown
 
 PROGRAM = "%pathways"
 _UNAVAILABLE = "UNAVAILABLE"
@@ -37,12 +37,12 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         """Connects this notebook to TPUs behind a Shared Pathways Service; ``%pathways help`` tells more."""
         call = parse(line, MAGIC)
         if call.help or call.command is HELP:
-            return self._help(call)
+            return shown(self._help(call))
         if call.command.name == "traceback":
             return self._traceback()
         from pathways_jupyter.magics import actions
 
-        return actions.ACTIONS[call.command.name](self.connection, call.values)
+        return shown(actions.ACTIONS[call.command.name](self.connection, call.values))
 
     def before_cell(self, info: Any) -> None:
         """Takes note of what others did to the session, before the cell's code meets it."""

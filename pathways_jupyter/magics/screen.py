@@ -6,7 +6,18 @@ import sys
 import uuid
 from typing import Any
 
+from pathways_jupyter.magics.discarded import result_is_discarded
 from pathways_jupyter.render.view import View
+
+
+def shown(result: Any) -> Any:
+    """What a magic returns for `result`: displayed here and now where the cell would discard it."""
+    if result is None or not result_is_discarded():
+        return result
+    from IPython.display import display
+
+    display(result)
+    return None
 
 
 class Screen:
