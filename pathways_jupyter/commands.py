@@ -35,6 +35,8 @@ class Source(Enum):
     SESSIONS = "sessions"
     COMMANDS = "commands"
     FILES = "files"
+    SLICES = "slices"
+    HOSTS = "hosts"
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,11 @@ LOGS = Command(
         Word(
             "program", "whose log; the session's proxy when left out", choices=("rm", "worker", "proxy", "supervisor")
         ),
-        Word("slice", "slice of the worker, or SLICE-HOST such as 1-0 on slices of several hosts"),
+        Word(
+            "slice",
+            "slice of the worker, or SLICE-HOST such as 1-0 on slices of several hosts",
+            source=Source.SLICES,
+        ),
     ),
     options=(
         Option("--follow", "follow", "go on as lines are written; Interrupt ends it", kind=Kind.FLAG, short="-f"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pathways_jupyter.commands import Command, Kind, Option, Word
+from pathways_jupyter.commands import Command, Kind, Option, Source, Word
 
-_SLICES = Option("--slices", "slices", "only hosts of these slices, such as 0,1 or 0-3", metavar="N[,N]")
-_HOSTS = Option("--hosts", "hosts", "only these hosts, such as 0,2 or 0-3", metavar="N[,N]")
+_SLICES = Option(
+    "--slices", "slices", "only hosts of these slices, such as 0,1 or 0-3", metavar="N[,N]", source=Source.SLICES
+)
+_HOSTS = Option("--hosts", "hosts", "only these hosts, such as 0,2 or 0-3", metavar="N[,N]", source=Source.HOSTS)
 
 CELL = Command(
     "%%colocated",

@@ -12,6 +12,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 from pathways_jupyter.colocated.commands import CELL, LINE
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.magics import completion, parser
+from pathways_jupyter.magics.screen import shown
 
 if TYPE_CHECKING:
     from pathways_jupyter.colocated.results import CallResult
@@ -34,10 +35,10 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
     def colocated(self, line: str, cell: str | None = None) -> Any:
         """Runs a cell on TPU hosts; ``%%colocated --help`` tells more."""
         if cell is None:
-            return self._line(line)
+            return shown(self._line(line))
         # `--in x, y` is one list.
         call = parser.parse(f"{CELL.name} {_SPACED_COMMA.sub(',', line)}", {CELL.name: CELL})
-        return _cell_help() if call.help else self._cell(call.values, cell)
+        return shown(_cell_help() if call.help else self._cell(call.values, cell))
 
     def _cell(self, given: Mapping[str, Any], cell: str) -> Values | None:
         from pathways_jupyter.colocated import live, run, show
@@ -213,23 +214,9 @@ def _table(value: Any, headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]
     return View(value, text.table(headers, rows), rich)
 
 
-def matcher() -> Any:
+def matchers() -> list[Any]:
     """Tab completion for both magics."""
-    from IPython.core.completer import SimpleCompletion, context_matcher
-
-    def match(context: Any) -> dict[str, Any]:
-        head, separator, rest = context.text_until_cursor.lstrip().partition(" ")
-        found: list[str] = []
-        fragment = ""
-        if separator and head == CELL.name:
-            fragment, found = completion.complete(f"{CELL.name} {rest.lstrip()}", {CELL.name: CELL})
-        elif separator and head in {"%colocated", "colocated"}:
-            fragment, found = completion.complete(rest.lstrip(), LINE)
-        return {
-            "completions": [SimpleCompletion(each, type="magic") for each in found],
-            "matched_fragment": fragment,
-            "ordered": True,
-            "suppress": bool(found),
-        }
-
-    return context_matcher(identifier="colocated-completer")(match)
+    return [
+        completion.matcher(CELL.name, {CELL.name: CELL}, command=CELL.name),
+        completion.matcher("%colocated", LINE),
+    ]

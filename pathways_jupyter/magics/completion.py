@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,8 @@ def _values(source: Source, fragment: str, words: list[str]) -> tuple[str, list[
         # Only the part after the last comma is being written.
         fragment = fragment.rpartition(",")[2]
         return fragment, _beginning(fragment, _instances(fragment))
+    if source in {Source.SLICES, Source.HOSTS}:
+        fragment = fragment.rpartition(",")[2]
     if source is Source.FILES:
         return fragment, _files(fragment)
     find = _SOURCES.get(source)
@@ -148,6 +151,34 @@ def _commands(words: list[str]) -> list[str]:
     return list(MAGIC)
 
 
+def _session() -> Any:
+    """This process's session; None where nothing connected yet, and then nothing is imported to find out."""
+    module = sys.modules.get("pathways_jupyter.session.session")
+    return module.current() if module is not None else None
+
+
+def _slices(words: list[str]) -> list[str]:
+    """The slices as the command counts them: `logs` by the service's numbers, cells on hosts by JAX's."""
+    if _session() is None:
+        return []
+    if words[0] != "logs":
+        return [str(number) for number in sorted({host.slice for host in _all_hosts()})]
+    if "worker" not in words:
+        return []
+    known = [each["number"] for each in getattr(_session().record, "slices", ())]
+    return [str(number) for number in sorted(known)]
+
+
+def _hosts(words: list[str]) -> list[str]:
+    return [str(host.index) for host in _all_hosts()] if _session() is not None else []
+
+
+def _all_hosts() -> Sequence[Any]:
+    from pathways_jupyter.colocated.host import hosts
+
+    return hosts()
+
+
 def _given(words: list[str], flag: str) -> str:
     return dict(itertools.pairwise(words)).get(flag, "")
 
@@ -158,14 +189,20 @@ _SOURCES: Mapping[Source, Callable[[list[str]], list[str]]] = {
     Source.SERVICES: _services,
     Source.SESSIONS: _sessions,
     Source.COMMANDS: _commands,
+    Source.SLICES: _slices,
+    Source.HOSTS: _hosts,
 }
 
 
 _ASSIGNMENT = re.compile(r"^[\w.,\s]+=\s*(?=%)")
 
 
-def matcher(magic: str, commands: Mapping[str, Command]) -> Any:
-    """A matcher for IPython's completer that answers for lines beginning with `magic`, e.g. ``%pathways``."""
+def matcher(magic: str, commands: Mapping[str, Command], *, command: str = "") -> Any:
+    """A matcher for IPython's completer that answers for lines beginning with `magic`, e.g. ``%pathways``.
+
+    Args:
+      command: The only command, where the line does not name one.
+    """
     from IPython.core.completer import SimpleCompletion, context_matcher
 
     def match(context: Any) -> dict[str, Any]:
@@ -173,12 +210,15 @@ def matcher(magic: str, commands: Mapping[str, Command]) -> Any:
         head, separator, text = line.partition(" ")
         if head not in {magic, magic.lstrip("%")} or not separator:
             return {"completions": [], "matched_fragment": "", "suppress": False}
-        fragment, found = complete(text.lstrip(), commands)
+        fragment, found = complete(f"{command} {text}".lstrip(), commands)
+        if not found and head == magic:
+            # Python's names are never meant here, but IPython takes no word of that from a matcher without a
+            # completion. What stands there already is one that changes nothing.
+            found = [fragment]
         return {
             "completions": [SimpleCompletion(each, type="magic") for each in found],
             "matched_fragment": fragment,
             "ordered": True,
-            # On such a line Python's own names are never meant.
             "suppress": bool(found),
         }
 

@@ -41,7 +41,7 @@ class _Extension:
 
     def __init__(self, shell: Any) -> None:
         self.magics = PathwaysMagics(shell)
-        self.matchers = [completion.matcher("%pathways", MAGIC), colocated.matcher()]
+        self.matchers = [completion.matcher("%pathways", MAGIC), *colocated.matchers()]
         shell.register_magics(self.magics, colocated.ColocatedMagics(shell))
         shell.Completer.custom_matchers.extend(self.matchers)
         for mimetype, show in _SESSION_DISPLAYS.items():

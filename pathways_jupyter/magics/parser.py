@@ -59,7 +59,7 @@ def parse(line: str, commands: Mapping[str, Command]) -> Call:
         if word.choices and values.get(word.name, word.choices[0]) not in word.choices:
             raise ConfigError(
                 f"There is no {word.name} {values[word.name]!r}.",
-                hint=_nearest(values[word.name], list(word.choices), command.name),
+                hint=f"{_nearest(values[word.name], list(word.choices))} See {command.name} --help.",
             )
     return Call(command, values)
 
@@ -120,6 +120,8 @@ def _shape(option: Option) -> dict[str, Any]:
 
 
 def _nearest(word: str, known: Mapping[str, Any] | list[str], command: str = "") -> str:
-    close = difflib.get_close_matches(word.partition("=")[0], list(known), n=1)
+    word = word.partition("=")[0]
+    # Two words of two letters that differ in one are half alike.
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6 if len(word) > 3 else 0.5)
     see = f"See {command} --help." if command else f"There are: {', '.join(known)}."
     return f"Did you mean {close[0]}? {see}" if close else see

@@ -232,6 +232,10 @@ def test_options_and_commands_are_completed(connected) -> None:
 
     assert "--collapse" in completed("%%colocated --col")
     assert "who" in completed("%colocated w")
+    assert completed("%%colocated --slices ") == ["0", "1"]
+    assert completed("%%colocated --hosts 0,") == ["0", "1"]
+    assert completed("%colocated who --hosts 1") == ["1"]
+    assert completed("%%colocated --in ") == [""]
 
 
 def test_without_a_session_nothing_runs_anywhere(notebook) -> None:

@@ -78,3 +78,24 @@ def test_ipython_completes_the_line_in_place():
         assert [line[: each.start] + each.text for each in found] == [
             f"{before}%pathways connect --tpu tpuv6e:2x2=1,{each}" for each in ("tpuv5e:4x4=", "tpuv5e:4x8=")
         ]
+
+
+@pytest.mark.parametrize(
+    "text", ["connect --context ", "connect --context x", "logs worker ", "connect --max-lifetime ", "nonsense "]
+)
+def test_where_nothing_is_known_ipython_offers_nothing_of_its_own(text, tmp_path, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    completer = IPCompleter(shell=InteractiveShell())
+    completer.custom_matchers.append(matcher("%pathways", MAGIC))
+    line = f"%pathways {text}"
+    with provisionalcompleter():
+        found = list(completer.completions(line, len(line)))
+    completed = {line[: each.start] + each.text + line[each.end :] for each in found}
+    assert completed <= {line} or all(each.startswith(f"{line}-") for each in completed)
+
+
+def test_a_variable_that_is_called_as_the_magic_is_completed_by_python():
+    completer = IPCompleter(shell=InteractiveShell())
+    completer.custom_matchers.append(matcher("%pathways", MAGIC))
+    with provisionalcompleter():
+        assert [each.text for each in completer.completions("pathways or Tru", 15)] == ["True"]

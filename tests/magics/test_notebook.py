@@ -98,6 +98,8 @@ def test_logs_of_every_program_are_one_command_away(connected):
     absent = connected.run("%pathways logs worker 7")
     assert absent.error == "ConfigError"
     assert "0 to 1" in absent.shown
+    mistyped = connected.run("%pathways logs rn")
+    assert "Did you mean rm? There are: rm, worker, proxy, supervisor." in mistyped.shown
 
 
 def test_a_followed_log_ends_with_interrupt_and_the_connection_stays(connected):
