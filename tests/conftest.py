@@ -179,7 +179,7 @@ def cluster(machine):
 def open_notebook(machine):
     """Opens notebooks, each with a kernel of its own; the test's end closes them."""
     with contextlib.ExitStack() as stack:
-        yield lambda: stack.enter_context(contextlib.closing(Notebook(machine)))
+        yield lambda on=machine: stack.enter_context(contextlib.closing(Notebook(on)))
 
 
 @pytest.fixture

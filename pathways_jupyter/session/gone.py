@@ -13,7 +13,7 @@ import threading
 import weakref
 from typing import Any
 
-_PUT = "batched_device_put"
+from pathways_jupyter.session import jax_internals
 
 _lock = threading.RLock()
 _gone: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -23,17 +23,15 @@ _original: Any = None
 def forbid(client: Any) -> None:
     """From now on, putting data on devices of `client` is an error; may be called on any thread."""
     global _original
-    from jax._src.lib import xla_client
-
+    jaxlib = jax_internals.load().client
     with _lock:
         if client in _gone:
             return
         # What is registered last is called first, and is not to find it in the set any more.
         weakref.finalize(client, _let_go).atexit = False
         _gone.add(client)
-        if _original is None and hasattr(xla_client, _PUT):
-            _original = getattr(xla_client, _PUT)
-            setattr(xla_client, _PUT, _put)
+        if _original is None:
+            _original, jaxlib.batched_device_put = jaxlib.batched_device_put, _put
 
 
 def delete_arrays(client: Any) -> None:
@@ -59,9 +57,7 @@ def _put(aval: Any, sharding: Any, xs: Any, devices: Any, *args: Any, **kwargs: 
 def _let_go() -> None:
     """Leaves JAX as it was found once nobody has such a device any more."""
     global _original
-    from jax._src.lib import xla_client
-
     with _lock:
         if _original is not None and not _gone:
-            setattr(xla_client, _PUT, _original)
+            jax_internals.load().client.batched_device_put = _original
             _original = None

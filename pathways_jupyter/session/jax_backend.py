@@ -4,7 +4,7 @@ JAX decides on its devices once, at first use. Switching later means emptying it
 clients that were there before are kept and stay in that table behind the proxy, so arrays on them remain usable while
 connected, and disconnecting puts back the very same objects.
 
-The table has no public way in. What is touched of JAX's inside is listed in `_INSIDE` and checked before anything
+The table has no public way in. What is touched of JAX's inside is listed in `jax_internals` and checked before anything
 changes, so a JAX that moved it gets an error and not half a switch.
 """
 
@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.errors import SessionError
-from pathways_jupyter.session import gone, quiet
+from pathways_jupyter.session import gone, jax_internals, quiet
 from pathways_jupyter.session.arrays import NamedArray, arrays_of
+from pathways_jupyter.session.initialize import InitializeGuard
+from pathways_jupyter.session.jax_internals import Internals
 
 PLATFORM = "proxy"
 INSECURE_CREDENTIALS = "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"
 
 _Outcome = queue.SimpleQueue[tuple[Any, str]]
 """Where the thread that makes a client leaves it, or the reason why there is none."""
-
-_INSIDE = ("_backends", "_backend_errors", "_backend_factories", "_backend_lock", "_default_backend", "_init_backend")
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,13 @@ class Switched:
 
 @dataclass(frozen=True)
 class _Found:
-    """What JAX was before: the clients (none when it was not initialised), its settings, and its ``proxy`` factory."""
+    """What JAX was before: the clients (none when it was not initialised), its settings, and its ``proxy`` factory.
 
+    Attributes:
+      guard: Undoes what ``pathwaysutils.initialize()`` changes from here on.
+    """
+
+    guard: InitializeGuard
     clients: Mapping[str, Any]
     default: Any
     errors: Mapping[str, str]
@@ -94,14 +99,15 @@ class JaxSwitch:
         Raises:
           SessionError: The proxy does not answer, or this version of JAX cannot be switched; nothing was changed.
         """
-        bridge, hush, client = _bridge(), quiet.Hush(), None
+        internals = jax_internals.load()
+        hush, client = quiet.Hush(), None
         try:
             self._outcome = queue.SimpleQueue()
             try:
                 client = _make_client(target, timeout, self._outcome)
             finally:
                 self._outcome = None
-            found = self._found or _look(bridge)
+            found = self._found or _look(internals)
             variables = namespace or {}
             switched = Switched(
                 unusable=tuple(arrays_of([self._client], variables) if self._client is not None else ()),
@@ -111,11 +117,11 @@ class JaxSwitch:
             try:
                 # From here on :meth:`deactivate` finds the way back, wherever this is interrupted.
                 self._client, self._found, self._hush = client, found, hush
-                _clear()
-                _point(bridge, client, found, target, timeout)
+                _clear(internals)
+                _point(internals, client, found, target, timeout)
             except BaseException:
                 self._client = self._hush = None
-                _restore(bridge, found)
+                _restore(internals, found)
                 self._found = None
                 raise
             finally:
@@ -162,7 +168,7 @@ class JaxSwitch:
         switched = Switched(unusable=tuple(arrays_of(present, namespace or {})))
         retired = self._retire()
         try:
-            _restore(_bridge(), found)
+            _restore(jax_internals.load(), found)
         finally:
             retired()
         # Last, so that what was interrupted can be done again.
@@ -184,24 +190,13 @@ class JaxSwitch:
         return lambda: hush.end(client)
 
 
-def _bridge() -> Any:
-    import jax
-    from jax._src import xla_bridge
-
-    missing = [name for name in _INSIDE if not hasattr(xla_bridge, name)]
-    if missing:
-        raise SessionError(
-            f"JAX {jax.__version__} cannot be switched: it has no {', '.join(missing)}.",
-            hint="Install a version of JAX that the README lists.",
-        )
-    return xla_bridge
-
-
-def _look(bridge: Any) -> _Found:
+def _look(internals: Internals) -> _Found:
     import jax
 
+    bridge = internals.bridge
     with bridge._backend_lock:
         return _Found(
+            guard=InitializeGuard(PLATFORM),
             clients=dict(bridge._backends),
             default=bridge._default_backend,
             errors=dict(bridge._backend_errors),
@@ -211,19 +206,19 @@ def _look(bridge: Any) -> _Found:
         )
 
 
-def _point(bridge: Any, client: Any, found: _Found, target: str, timeout: float) -> None:
+def _point(internals: Internals, client: Any, found: _Found, target: str, timeout: float) -> None:
     import jax
-    from jax.extend import backend
 
-    first = [client]
+    bridge, first = internals.bridge, [client]
 
     def factory() -> Any:
-        # Whoever calls clear_backends() afterwards gets a fresh client of the same proxy.
+        # After the user's own clear_backends() JAX asks again, and gets a fresh client of the same proxy.
         return first.pop() if first else _make_client(target, timeout, queue.SimpleQueue())
 
+    found.guard.engage()
     jax.config.update("jax_platforms", ",".join([PLATFORM, *(found.clients or ("cpu",))]))
     jax.config.update("jax_backend_target", target)
-    backend.register_backend_factory(PLATFORM, factory, priority=-1, fail_quietly=False)
+    found.guard.register(PLATFORM, factory, priority=-1, fail_quietly=False)
     proxy = bridge._init_backend(PLATFORM)
     others = found.clients or {"cpu": bridge._init_backend("cpu")}
     with bridge._backend_lock:
@@ -231,12 +226,14 @@ def _point(bridge: Any, client: Any, found: _Found, target: str, timeout: float)
         bridge._default_backend = proxy
 
 
-def _restore(bridge: Any, found: _Found) -> None:
+def _restore(internals: Internals, found: _Found) -> None:
     import jax
 
-    _clear()
+    _clear(internals)
+    found.guard.undo()
     jax.config.update("jax_platforms", found.platforms)
     jax.config.update("jax_backend_target", found.target)
+    bridge = internals.bridge
     with bridge._backend_lock:
         bridge._backend_factories.pop(PLATFORM, None)
         if found.factory is not None:
@@ -246,24 +243,19 @@ def _restore(bridge: Any, found: _Found) -> None:
         bridge._backend_errors = dict(found.errors)
 
 
-def _clear() -> None:
-    """Empties JAX's table of clients and its caches."""
-    from jax.extend import backend
-
+def _clear(internals: Internals) -> None:
+    """Empty JAX's table of clients and its caches."""
     try:
-        backend.clear_backends()
+        internals.backend.clear_backends()
     except Exception:
         # It waits for pending effects first; those of a proxy that is gone end in an error, and are gone too.
-        from jax._src import dispatch
-
-        dispatch.runtime_tokens.clear()
-        backend.clear_backends()
+        internals.dispatch.runtime_tokens.clear()
+        internals.backend.clear_backends()
 
 
 def _make_client(target: str, timeout: float, outcome: _Outcome) -> Any:
     """A client of the proxy at `target`, made on another thread: Interrupt cannot reach this one inside C++."""
-    from jax.extend.backend import ifrt_proxy
-
+    ifrt_proxy = jax_internals.load().backend.ifrt_proxy
     options = ifrt_proxy.ClientConnectionOptions()
     options.connection_timeout_in_seconds = max(1, int(timeout))
 

@@ -16,6 +16,8 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+from pathways_jupyter.session import jax_internals
+
 _LEVELS = {"DEBUG": 0, "INFO": 0, "WARNING": 1, "WARN": 1, "ERROR": 2, "FATAL": 3, "CRITICAL": 3}
 _LAST_WORDS_SECONDS = 1.0
 """How long a client may still log about what is gone, on threads of its own."""
@@ -87,6 +89,4 @@ def _speak() -> None:
 
 
 def _set(level: int) -> None:
-    from jaxlib import utils
-
-    utils.absl_set_min_log_level(level)
+    jax_internals.load().logging.absl_set_min_log_level(level)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import socket
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from pathways_jupyter.errors import SessionError
-from pathways_jupyter.session import jax_backend
+from pathways_jupyter.session import jax_internals
 from pathways_jupyter.session.arrays import arrays_of
 from pathways_jupyter.session.jax_backend import INSECURE_CREDENTIALS, JaxSwitch
 
@@ -156,9 +158,31 @@ def test_a_proxy_that_does_not_answer_changes_nothing(tmp_path, listens):
 
 
 def test_a_jax_with_another_inside_is_refused_before_anything_changes(monkeypatch):
-    monkeypatch.setattr(jax_backend, "_INSIDE", ("_backends", "_moved_elsewhere"))
-    with pytest.raises(SessionError, match="_moved_elsewhere"):
+    import jax
+
+    jax.devices()
+    before = snapshot()
+    names = {**jax_internals._NAMES, "dispatch": ("runtime_tokens", "_moved_elsewhere")}
+    monkeypatch.setattr(jax_internals, "_NAMES", names)
+    jax_internals.load.cache_clear()
+    with pytest.raises(SessionError, match=r"it has no jax\._src\.dispatch\._moved_elsewhere\."):
         JaxSwitch().activate("grpc://unix:/nowhere")
+    assert snapshot() == before
+
+
+def test_the_names_that_are_checked_are_those_that_the_sources_touch():
+    """Nothing of JAX's inside is reached but through the one module that checks it, and only by names it lists."""
+    package = Path(jax_internals.__file__).parent
+    touched = set()
+    for path in package.glob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, (ast.Import, ast.ImportFrom)) and path.name != "jax_internals.py":
+                assert "jax._src" not in ast.unparse(node), path
+                assert "jaxlib" not in ast.unparse(node), path
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) in {"bridge", "internals.bridge"}:
+                touched.add(node.attr)
+    assert touched == set(jax_internals._NAMES["bridge"])
 
 
 def test_a_pytree_that_refuses_to_be_looked_into_does_no_harm():

@@ -1,0 +1,88 @@
+"""Every private name of JAX that switching its devices needs, in one place.
+
+JAX has no public way to exchange the devices of a running process, so the switch reaches into its table of clients, the
+function that puts data on devices, and the log level of its C++ side. All of these names are looked up together, before
+anything is changed: a JAX that has moved one of them gives an error and not half a switch.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pathways_jupyter.errors import SessionError
+
+_MODULES: Mapping[str, str] = {
+    "bridge": "jax._src.xla_bridge",
+    "backend": "jax.extend.backend",
+    "client": "jaxlib.xla_client",
+    "dispatch": "jax._src.dispatch",
+    "logging": "jaxlib.utils",
+    "profiler": "jax._src.profiler",
+}
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "bridge": (
+        "_backend_errors",
+        "_backend_factories",
+        "_backend_lock",
+        "_backends",
+        "_default_backend",
+        "_init_backend",
+        "register_backend_factory",
+    ),
+    "backend": ("clear_backends", "ifrt_proxy", "register_backend_factory"),
+    "client": ("batched_device_put",),
+    "dispatch": ("runtime_tokens",),
+    "logging": ("absl_set_min_log_level",),
+    "profiler": ("start_server", "start_trace", "stop_server", "stop_trace", "trace"),
+}
+"""What is used of each module; the tests compare it with what the sources touch."""
+
+
+@dataclass(frozen=True)
+class Internals:
+    """JAX's modules that hold the names above.
+
+    Attributes:
+      bridge: The table of clients, and the factories that make them.
+      backend: The public door to the same table; holds a reference of its own to the registering function.
+      client: jaxlib's C++ bindings.
+      dispatch: Effects that are still pending.
+      logging: The log level of JAX's C++ side.
+      profiler: What ``pathwaysutils.initialize()`` replaces.
+    """
+
+    bridge: Any
+    backend: Any
+    client: Any
+    dispatch: Any
+    logging: Any
+    profiler: Any
+
+
+@functools.cache
+def load() -> Internals:
+    """Look up all names.
+
+    Raises:
+      SessionError: This version of JAX lacks some; the message names them.
+    """
+    import jax
+
+    modules, missing = {}, []
+    for field, path in _MODULES.items():
+        try:
+            modules[field] = importlib.import_module(path)
+        except ImportError:
+            missing.append(path)
+            continue
+        missing += [f"{path}.{name}" for name in _NAMES[field] if not hasattr(modules[field], name)]
+    if missing:
+        raise SessionError(
+            f"JAX {jax.__version__} cannot be switched: it has no {', '.join(missing)}.",
+            hint="Install a version of JAX that the README lists.",
+        )
+    return Internals(**modules)
