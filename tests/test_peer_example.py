@@ -7,7 +7,7 @@ import sys
 import played_google
 import pytest
 
-EXAMPLE = '''
+EXAMPLE = """
 import pathways_jupyter
 
 with pathways_jupyter.connect(
@@ -25,12 +25,12 @@ with pathways_jupyter.connect(
   pathwaysutils.initialize()
   orig_matrix = jnp.zeros(5)
   ...
-'''
-SEE = '''
+"""
+SEE = """
   import jax
   pprint.pprint((len(jax.devices()), orig_matrix.devices() <= set(jax.devices()), float((orig_matrix + 1).sum())))
 print(jax.devices()[0].platform, jax.config.jax_enable_compilation_cache)
-'''
+"""
 SEEN = ["(8, True, 5.0)", "cpu True"]
 
 
