@@ -20,7 +20,7 @@ demo: $(VENV)/.installed ## Connect a kernel to two slices of the embedded clust
 	$(BIN)/pathways-jupyter demo
 
 lab: $(VENV)/.installed ## Open JupyterLab with the sidebar on the embedded cluster
-	$(BIN)/pathways-jupyter local up
+	$(BIN)/pathways-jupyter local up --fast-heal
 	$(BIN)/jupyter lab --notebook-dir=examples/notebooks $(AS_ROOT)
 
 test: $(VENV)/.test ## Run the tests (under 15 minutes)

@@ -57,14 +57,10 @@ def on_local_cluster(asked: ConnectConfig) -> ConnectConfig:
             raise ConfigError(
                 f"--local is a cluster of its own, and --{name} names another.", hint="Leave one of them out."
             )
-    there = None if asked.instances else cluster.find()
-    instances = asked.instances or (there.instances if there is not None else cluster.DEFAULT_INSTANCES)
-    # Never smaller than usual, or the next notebook would find no slice in it.
-    roomy = {kind: max(count, cluster.DEFAULT_INSTANCES.get(kind, 0)) for kind, count in instances.items()}
-    running = cluster.ensure(roomy)
+    running = cluster.ensure(asked.instances)
     return dataclasses.replace(
         asked,
-        instances=instances,
+        instances=asked.instances or running.instances,
         kubeconfig=str(running.kubeconfig),
         context=running.context,
     )

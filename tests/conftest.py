@@ -169,7 +169,8 @@ def machine():
 @pytest.fixture(scope="session")
 def cluster(machine):
     """The embedded cluster of `machine`, as ``pathways-jupyter local up`` brings it up; its kubeconfig."""
-    up = machine.cli("local", "up", "--tpu", INSTANCES, "--json")
+    # Tests that lose a worker cannot wait for a replacement as long as a real cluster takes.
+    up = machine.cli("local", "up", "--tpu", INSTANCES, "--fast-heal", "--json")
     assert up.returncode == 0, up.stdout + up.stderr
     yield Path(machine.cli("local", "kubeconfig").stdout.strip())
     assert machine.cli("local", "down").returncode == 0

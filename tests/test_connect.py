@@ -4,6 +4,7 @@ import inspect
 import json
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -41,6 +42,36 @@ def test_a_script_connects_with_the_keywords_of_pathwaysutils(machine, cluster):
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["connected 8 [0, 1] 28.0", "cpu", "4", "closed 0"]
     assert json.loads(machine.cli("sessions", "--json").stdout) == []
+
+
+SMALL = """
+import jax, pathways_jupyter
+with pathways_jupyter.connect(local=True, expected_tpu_instances={"tpuv6e:2x2": 1}):
+    print(len(jax.devices()), float(jax.numpy.arange(8.0).sum()))
+"""
+
+
+def test_a_cluster_smaller_than_the_default_is_used_as_it_is(machine):
+    with tempfile.TemporaryDirectory(prefix="pj-") as home:
+        own = {"JUPYTER_RUNTIME_DIR": home, "JUPYTER_CONFIG_DIR": home}
+        assert machine.cli("local", "up", "--slices", "1", **own).returncode == 0
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", SMALL],
+                env={**machine.environ, **own},
+                cwd=home,
+                capture_output=True,
+                text=True,
+                timeout=110,
+                check=False,
+            )
+            assert (done.stdout, done.returncode) == ("4 28.0\n", 0), done.stderr
+            more = machine.cli("local", "up", "--slices", "2", **own)
+            assert "has tpuv6e:2x2=1, too few for tpuv6e:2x2=2" in more.stderr
+            fast = machine.cli("local", "up", "--slices", "1", "--fast-heal", **own)
+            assert "does not heal fast" in fast.stderr
+        finally:
+            machine.cli("local", "down", **own)
 
 
 def test_every_setting_has_a_keyword():

@@ -50,7 +50,7 @@ def main(port: str, kind: str = "") -> int:
         if kind != "without":
             slices = int(os.environ.get("PATHWAYS_UI_SLICES", "2"))
             instance = os.environ.get("PATHWAYS_UI_TYPE", "tpuv6e:2x2")
-            running = cluster.up({instance: slices}, hollow=kind == "bench", wait=kind != "bench")
+            running = cluster.up({instance: slices}, hollow=kind == "bench", wait=kind != "bench", fast_heal=True)
             # The tests break and mend things with kubectl.
             kubeconfig.write_text(running.kubeconfig.read_text(encoding="utf-8"), encoding="utf-8")
         server = subprocess.Popen(

@@ -33,9 +33,19 @@ def local() -> None:
 @click.option("--idle", default=1800.0, show_default=True, metavar="SECONDS", help="It ends after so long without use.")
 @click.option("--port", default=0, metavar="PORT", help="Where its API listens on 127.0.0.1; any free port otherwise.")
 @click.option("--sidecar/--no-sidecar", default=True, help="Give every worker a colocated Python sidecar.")
+@click.option("--fast-heal", is_flag=True, help="Replace a dead worker within a second or two, not as Kubernetes does.")
 @_NAME
 @_JSON
-def up(instances: str, slices: int | None, idle: float, port: int, sidecar: bool, name: str, as_json: bool) -> None:
+def up(
+    instances: str,
+    slices: int | None,
+    idle: float,
+    port: int,
+    sidecar: bool,
+    fast_heal: bool,
+    name: str,
+    as_json: bool,
+) -> None:
     """Start it, unless it runs, and wait until its service is ready."""
     from pathways_jupyter.local import cluster
 
@@ -46,7 +56,7 @@ def up(instances: str, slices: int | None, idle: float, port: int, sidecar: bool
         wanted = dict.fromkeys(wanted, slices)
     elif "=" not in instances:
         wanted = dict.fromkeys(wanted, 2)
-    running = cluster.up(wanted, name=name, idle_seconds=idle, port=port, sidecar=sidecar)
+    running = cluster.up(wanted, name=name, idle_seconds=idle, port=port, sidecar=sidecar, fast_heal=fast_heal)
     _print(running, as_json)
 
 
@@ -122,6 +132,8 @@ def _print(running: Any, as_json: bool) -> None:
     click.echo(
         f"The embedded cluster {running.name!r} runs: {words.instances(running.instances)}, process {running.pid}."
     )
+    if running.fast_heal:
+        click.echo("  It replaces a dead worker at once; a real cluster waits 10, 20, 40 ... seconds.")
     if running.name == "local":
         click.echo(f"  In a notebook: %pathways connect --local --tpu {tpu.format_instances(running.instances)}")
     click.echo(f"  In a terminal: kubectl --kubeconfig {running.kubeconfig} get pods")

@@ -154,7 +154,7 @@ class _Story:
         from pathways_jupyter.local import cluster
 
         with self._step("Start the embedded cluster") as told:
-            self._cluster = cluster.up(INSTANCES, name=_NAME, idle_seconds=_IDLE)
+            self._cluster = cluster.up(INSTANCES, name=_NAME, idle_seconds=_IDLE, fast_heal=True)
             self._config = dataclasses.replace(
                 self._config, kubeconfig=str(self._cluster.kubeconfig), context=self._cluster.context
             )

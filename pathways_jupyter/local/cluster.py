@@ -44,6 +44,7 @@ class Cluster:
       url: Where the API is served.
       instances: Slices per instance type.
       sidecar: Whether every worker has a colocated Python sidecar.
+      fast_heal: Whether it replaces what failed quickly, instead of as Kubernetes does.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Cluster:
     url: str
     instances: Mapping[str, int] = field(default_factory=dict)
     sidecar: bool = False
+    fast_heal: bool = False
     context: str = CONTEXT
 
     def restart_api(self) -> None:
@@ -97,6 +99,7 @@ def up(
     port: int = 0,
     repair_seconds: float | None = None,
     stream_idle_seconds: float | None = None,
+    fast_heal: bool = False,
 ) -> Cluster:
     """Starts a cluster with these slices, or gives the one of that name that runs.
 
@@ -110,47 +113,70 @@ def up(
       repair_seconds: How long a deleted node stays away; None for the usual time.
       stream_idle_seconds: How long a port-forward or an exec may be without a message before it is cut, as a kubelet
         does; None for a kubelet's default of four hours.
+      fast_heal: Replace what failed after a second or two instead of after Kubernetes' 10, 20, 40 ... seconds.
 
     Raises:
       ConfigError: An instance type or a count cannot be used.
       LocalClusterError: The cluster cannot be started, or one of that name runs with other slices.
     """
-    wanted = {str(tpu.parse_instance_type(kind)): tpu.parse_count(count, kind) for kind, count in instances.items()}
+    wanted = _parsed(instances)
     settings: dict[str, Any] = {
-        "instances": wanted,
         "idle_seconds": idle_seconds,
         "sidecar": sidecar,
         "hollow": hollow,
         "port": port,
+        "fast_heal": fast_heal,
     }
-    settings |= {
-        name: seconds
-        for name, seconds in (("repair_seconds", repair_seconds), ("stream_idle_seconds", stream_idle_seconds))
-        if seconds is not None
-    }
+    if repair_seconds is not None:
+        settings["repair_seconds"] = repair_seconds
+    if stream_idle_seconds is not None:
+        settings["stream_idle_seconds"] = stream_idle_seconds
+    return _up(name, needed=wanted, fresh=wanted, settings=settings, wait=wait)
+
+
+def ensure(needed: Mapping[str, int] | None = None, *, name: str = "local", sidecar: bool = True) -> Cluster:
+    """The running cluster if it has the slices that are needed, or a new one, on whose hosts a notebook can run cells.
+
+    A new cluster is not smaller than the default one, so that the next notebook finds a slice in it too; one that runs
+    is measured only by what is needed.
+
+    Args:
+      needed: Slices per instance type; None for whatever the cluster has.
+
+    Raises: See :func:`up`.
+    """
+    wanted = _parsed(needed or {})
+    fresh = {kind: max(count, DEFAULT_INSTANCES.get(kind, 0)) for kind, count in wanted.items()}
+    settings = {"idle_seconds": DEFAULT_IDLE_SECONDS, "sidecar": sidecar}
+    return _up(name, needed=wanted, fresh=fresh or DEFAULT_INSTANCES, settings=settings, wait=True)
+
+
+def _up(
+    name: str, *, needed: Mapping[str, int], fresh: Mapping[str, int], settings: Mapping[str, Any], wait: bool
+) -> Cluster:
+    """The cluster that runs, when it has what is `needed`; else a new one with `fresh` slices and these settings."""
     place = ClusterDirectory(name)
     with place.exclusively():
         if not place.alive():
-            _start(place, settings)
+            _start(place, {"instances": dict(fresh), **settings})
         record = _running(name)
     cluster = _cluster(place, record)
-    if short := {kind: count for kind, count in wanted.items() if cluster.instances.get(kind, 0) < count}:
+    end_it = f"End it first, with what runs in it: pathways-jupyter local down{_named(name)}"
+    if short := {kind: count for kind, count in needed.items() if cluster.instances.get(kind, 0) < count}:
         raise LocalClusterError(
             f"The local cluster has {tpu.format_instances(cluster.instances)}, too few for "
             f"{tpu.format_instances(short)}.",
-            hint=f"End it first, with what runs in it: pathways-jupyter local down{_named(name)}",
+            hint=end_it,
         )
+    if settings.get("fast_heal") and not cluster.fast_heal:
+        raise LocalClusterError(f"The local cluster {name!r} runs already, and does not heal fast.", hint=end_it)
     if wait:
         cluster.wait()
     return cluster
 
 
-def ensure(instances: Mapping[str, int] = DEFAULT_INSTANCES, *, name: str = "local", sidecar: bool = True) -> Cluster:
-    """The running cluster, or a new one with at least these slices, on whose hosts a notebook can run cells.
-
-    See :func:`up` for the arguments and the errors.
-    """
-    return up(instances, name=name, sidecar=sidecar)
+def _parsed(instances: Mapping[str, int]) -> dict[str, int]:
+    return {str(tpu.parse_instance_type(kind)): tpu.parse_count(count, kind) for kind, count in instances.items()}
 
 
 def find(name: str = "local") -> Cluster | None:
@@ -268,4 +294,5 @@ def _cluster(place: ClusterDirectory, record: Record) -> Cluster:
         f"https://127.0.0.1:{record.port}",
         dict(record.instances),
         record.sidecar,
+        record.fast_heal,
     )

@@ -19,17 +19,14 @@ from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.environment import SpecError, arguments
 from pathways_jupyter.local.exec import Exec
+from pathways_jupyter.local.healing import BackOff
 from pathways_jupyter.local.images import ImageError
 from pathways_jupyter.local.logs import ContainerLog
 from pathways_jupyter.local.probes import Probe
 from pathways_jupyter.local.spawner import Process, Spawner
 
-BACKOFF_SECONDS = 1.0
-"""Wait before the second restart (the first is at once); doubled each time. A real cluster begins with 10 s."""
-MAX_BACKOFF_SECONDS = 60.0
-STABLE_SECONDS = 60.0
-"""A container that ran this long has its next restart at once again."""
-
+_CONFIG_RETRY_SECONDS = 1.0
+"""Wait before an image or a referenced object that is missing is looked for again."""
 _START_FAILED = 128
 _LAST_OUTPUT_SECONDS = 1.0
 
@@ -49,6 +46,7 @@ class Surroundings(Protocol):
     uid: str
     directory: Path
     programs: Path
+    restarts: BackOff
 
     def spawner(self, *, warm: bool) -> Spawner:
         """The fork server for programs that need JAX, or the other one."""
@@ -86,7 +84,7 @@ class Container:
         self._process: Process | None = None
         self._environment: dict[str, str] = {}
         self._stop = asyncio.Event()
-        self._backoff = 0.0
+        self._failures = 0
         self._logs = pod.directory / "logs" / self.name
 
     @property
@@ -124,12 +122,12 @@ class Container:
             except SpecError as error:
                 self._wait_for("CreateContainerConfigError", str(error))
                 self._pod.record("Failed", f"Error: {error}", warning=True)
-                await self._pause(max(self._next_backoff(), BACKOFF_SECONDS))
+                await self._pause(_CONFIG_RETRY_SECONDS)
                 continue
             if self._stop.is_set() or not again(code):
                 return
-            if time.monotonic() - began > STABLE_SECONDS:
-                self._backoff = 0.0
+            if time.monotonic() - began > self._pod.restarts.forgotten_seconds:
+                self._failures = 0
             await self._back_off()
 
     async def stop(self, grace: float) -> None:
@@ -352,13 +350,13 @@ class Container:
     async def _cannot_pull(self, error: ImageError) -> None:
         self._wait_for("ErrImagePull", str(error))
         self._pod.record("Failed", str(error), warning=True)
-        await self._pause(BACKOFF_SECONDS)
+        await self._pause(_CONFIG_RETRY_SECONDS)
         self._wait_for("ImagePullBackOff", f"Back-off pulling image: {error}")
         await self._stop.wait()
 
     async def _back_off(self) -> None:
-        delay = self._next_backoff()
-        if delay:
+        self._failures += 1
+        if delay := self._pod.restarts.wait(self._failures):
             message = f"back-off {delay:g}s restarting failed container={self.name}"
             self._pod.record("BackOff", message, warning=True)
             self._wait_for("CrashLoopBackOff", message)
@@ -367,11 +365,6 @@ class Container:
             self.last_state = self.state
         if not self._stop.is_set():
             self.restarts += 1
-
-    def _next_backoff(self) -> float:
-        delay = self._backoff
-        self._backoff = min(max(delay * 2, BACKOFF_SECONDS), MAX_BACKOFF_SECONDS)
-        return delay
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

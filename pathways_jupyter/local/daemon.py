@@ -80,6 +80,7 @@ class Daemon:
                 str(control),
                 dict(self._shape.instances),
                 self._shape.sidecar,
+                self._shape.fast_heal,
                 tuple(map(str, self._cluster.network.roots)),
             )
             self._place.write(record)
@@ -145,6 +146,7 @@ class Daemon:
             self._waiting += 1
             try:
                 await self._ready.wait()
+                await self._cluster.until_serving()
             finally:
                 self._waiting -= 1
         elif order is Order.RESTART_API:

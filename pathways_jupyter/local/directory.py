@@ -34,6 +34,7 @@ class Record:
       control: The unix socket on which it takes orders.
       instances: Slices per instance type.
       sidecar: Whether every worker has a colocated Python sidecar.
+      fast_heal: Whether it replaces what failed quickly, instead of as Kubernetes does.
       elsewhere: Directories outside the cluster's own that go with it.
     """
 
@@ -42,6 +43,7 @@ class Record:
     control: str
     instances: dict[str, int] = field(default_factory=dict)
     sidecar: bool = False
+    fast_heal: bool = False
     elsewhere: tuple[str, ...] = ()
 
     @classmethod
@@ -58,6 +60,7 @@ class Record:
             control=str(values["control"]),
             instances={str(kind): int(count) for kind, count in dict(values.get("instances") or {}).items()},
             sidecar=bool(values.get("sidecar")),
+            fast_heal=bool(values.get("fast_heal")),
             elsewhere=tuple(str(each) for each in values.get("elsewhere") or ()),
         )
 

@@ -25,6 +25,7 @@ from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch import Change, ChangeType, Watch
 from pathways_jupyter.local.container import Container
 from pathways_jupyter.local.exec import Exec
+from pathways_jupyter.local.healing import KUBERNETES, BackOff
 from pathways_jupyter.local.network import Network
 from pathways_jupyter.local.pod import Pod
 from pathways_jupyter.local.recorder import Recorder
@@ -56,6 +57,7 @@ class Kubelet:
       cold: Starts commands and light programs.
       warm: Starts programs that need JAX.
       secret: What the cluster's Pathways programs prove to each other that they belong together with.
+      restarts: How long a container that ended waits before it is started again.
       kubeconfig: Gives a pod the file by which it reaches the API, or None.
     """
 
@@ -67,11 +69,13 @@ class Kubelet:
         cold: Spawner,
         warm: Spawner,
         secret: str,
+        restarts: BackOff = KUBERNETES.containers,
         kubeconfig: Callable[[Object], Path | None] = lambda _pod: None,
     ) -> None:
         self.directory = directory
         self.programs = directory / "bin"
         self.network = network
+        self.restarts = restarts
         self._cold = cold
         self._warm = warm
         self._secret = secret

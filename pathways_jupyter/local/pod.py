@@ -12,6 +12,7 @@ from typing import Protocol
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.container import Container, Role
+from pathways_jupyter.local.healing import BackOff
 from pathways_jupyter.local.network import Network, pod_names
 from pathways_jupyter.local.spawner import Spawner
 
@@ -27,6 +28,7 @@ class Host(Protocol):
     directory: Path
     programs: Path
     network: Network
+    restarts: BackOff
 
     def spawner(self, *, warm: bool) -> Spawner:
         """The fork server for programs that need JAX, or the other one."""
@@ -55,6 +57,7 @@ class Pod:
         self.uid: str = obj["metadata"]["uid"]
         self.directory = host.directory / "pods" / self.uid
         self.programs = host.programs
+        self.restarts = host.restarts
         self._host = host
         spec = obj["spec"]
         self._policy: str = spec["restartPolicy"]

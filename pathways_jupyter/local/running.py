@@ -20,6 +20,7 @@ from pathways_jupyter.local.controllers.jobset import JobSetController
 from pathways_jupyter.local.controllers.nodes import NodeController, nodes_for
 from pathways_jupyter.local.controllers.reconciler import condition
 from pathways_jupyter.local.controllers.scheduler import Scheduler
+from pathways_jupyter.local.healing import FAST, KUBERNETES
 from pathways_jupyter.local.kubelet import Kubelet
 from pathways_jupyter.local.network import Network
 from pathways_jupyter.local.recorder import Recorder
@@ -51,6 +52,7 @@ class RunningCluster:
     def __init__(self, directory: Path, shape: Shape, *, cold: Spawner, warm: Spawner) -> None:
         self._directory = directory
         self._shape = shape
+        self._healing = FAST if shape.fast_heal else KUBERNETES
         self._cold = cold
         self._warm = warm
         self.network = Network(directory)
@@ -61,6 +63,7 @@ class RunningCluster:
             cold=self._cold,
             warm=self._warm,
             secret=secrets.token_urlsafe(32),
+            restarts=self._healing.containers,
             kubeconfig=self._pod_kubeconfig,
         )
         self.api = self._api_server(shape.port)
@@ -104,6 +107,11 @@ class RunningCluster:
             self.api = self._api_server(port)
             await self.api.start()
 
+    async def until_serving(self) -> None:
+        """Waits while the API is being restarted."""
+        async with self._restarting:
+            return
+
     async def until_ready(self) -> None:
         """Waits until every service has all its slices; hollow services are ready with their pods."""
         await asyncio.gather(*(self._until_service_ready(each) for each in self.services))
@@ -144,7 +152,7 @@ class RunningCluster:
             ),
             Scheduler(self._store, recorder),
             JobSetController(self._store, recorder),
-            JobController(self._store, recorder),
+            JobController(self._store, recorder, backoff=self._healing.jobs),
             GarbageCollector(self._store),
         ]
         self._kubelet.attach(self._store, recorder)

@@ -22,6 +22,7 @@ class Shape:
       port: Where the API listens; 0 for any free port.
       repair_seconds: How long a deleted node stays away.
       stream_idle_seconds: How long a port-forward or an exec may be without a message before it is cut.
+      fast_heal: Replace what failed after a second or two instead of after Kubernetes' 10, 20, 40 ... seconds.
     """
 
     instances: Mapping[str, int]
@@ -30,3 +31,4 @@ class Shape:
     port: int = 0
     repair_seconds: float = REPAIR_SECONDS
     stream_idle_seconds: float = STREAM_IDLE_SECONDS
+    fast_heal: bool = False

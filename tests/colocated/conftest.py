@@ -15,7 +15,7 @@ def local_cluster(tmp_path_factory):
     runtime = tmp_path_factory.mktemp("rt")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_RUNTIME_DIR", str(runtime))
-        yield cluster.up(INSTANCES, sidecar=True)
+        yield cluster.up(INSTANCES, sidecar=True, fast_heal=True)
         cluster.down()
 
 

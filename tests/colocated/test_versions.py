@@ -29,7 +29,7 @@ def local_cluster(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         # Short: the path of a unix socket has 108 characters at most.
         patch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path_factory.mktemp("rt")))
-        yield cluster.up(INSTANCES, sidecar=True)
+        yield cluster.up(INSTANCES, sidecar=True, fast_heal=True)
         cluster.down()
 
 

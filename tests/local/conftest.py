@@ -14,6 +14,7 @@ from pathways_jupyter.local.controllers.job import JobController
 from pathways_jupyter.local.controllers.jobset import JobSetController
 from pathways_jupyter.local.controllers.nodes import NodeController, nodes_for
 from pathways_jupyter.local.controllers.scheduler import Scheduler
+from pathways_jupyter.local.healing import FAST
 from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION, Kubelet
 from pathways_jupyter.local.network import Network
 from pathways_jupyter.local.recorder import Recorder
@@ -113,7 +114,7 @@ async def machine(tmp_path: Path):
     cold, warm = Spawner(log=tmp_path / "cold.log"), Spawner(log=tmp_path / "warm.log")
     cold.start()
     store = Store()
-    kubelet = Kubelet(tmp_path, network=network, cold=cold, warm=warm, secret="s3cret")
+    kubelet = Kubelet(tmp_path, network=network, cold=cold, warm=warm, secret="s3cret", restarts=FAST.containers)
     kubelet.attach(store, Recorder(store))
     yield Machine(store, kubelet, cold, network)
     await asyncio.wait_for(kubelet.close(), DEADLINE)
@@ -135,7 +136,7 @@ async def controlled(machine: Machine):
         ),
         Scheduler(store, recorder),
         JobSetController(store, recorder),
-        JobController(store, recorder),
+        JobController(store, recorder, backoff=FAST.jobs),
         GarbageCollector(store),
     ]
     for controller in controllers:

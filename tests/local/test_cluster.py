@@ -35,7 +35,7 @@ def runtime(tmp_path_factory):
 @pytest.fixture(scope="module")
 def shared(runtime):
     """One cluster for the tests that leave it as it was."""
-    running = cluster.up({"tpuv6e:2x2": 2}, name="shared", idle_seconds=600)
+    running = cluster.up({"tpuv6e:2x2": 2}, name="shared", idle_seconds=600, fast_heal=True)
     yield running
     cluster.down("shared")
 
@@ -126,6 +126,21 @@ def test_a_worker_that_is_killed_comes_back_and_its_slice_heals(shared):
     [status] = pod["status"]["containerStatuses"]
     assert status["restartCount"] == 1
     assert status["lastState"]["terminated"]["exitCode"] == 128 + signal.SIGILL
+
+
+@kubectl_needed
+def test_unless_asked_otherwise_a_worker_is_replaced_no_sooner_than_by_kubernetes(name):
+    running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=600, hollow=True, wait=False)
+    job = "job/pathways-cluster-worker-0"
+    kubectl(running, "wait", job, "--for=jsonpath={.status.ready}=1", "--timeout=60s")
+    kubectl(
+        running, "delete", "pod", "-l", "batch.kubernetes.io/job-name=pathways-cluster-worker-0", "--grace-period=1"
+    )
+    # The loss is counted, and no other pod is there at that moment: the wait has begun.
+    status = kubectl(running, "wait", job, "--for=jsonpath={.status.failed}=1", "-o", "json", "--timeout=60s").stdout
+    assert json.loads(status)["status"]["active"] == 0
+    with pytest.raises(LocalClusterError, match="does not heal fast"):
+        cluster.up({"tpuv6e:2x2": 1}, name=name, fast_heal=True)
 
 
 @kubectl_needed

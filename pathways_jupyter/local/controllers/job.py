@@ -29,24 +29,26 @@ from pathways_jupyter.local.controllers.reconciler import (
     reference_to,
     set_condition,
 )
+from pathways_jupyter.local.healing import KUBERNETES, BackOff
 from pathways_jupyter.local.recorder import Recorder
 from pathways_jupyter.service import names
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 """The finalizer of a pod whose end has not been counted."""
 
-FIRST_BACKOFF_SECONDS = 1.0
-"""Wait before a pod replaces the second one that failed in a row; doubled each time. A real cluster waits 10 s."""
-MAX_BACKOFF_SECONDS = 60.0
-
 _UNSERVED = ("podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "maxFailedIndexes")
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class JobController:
-    """Keeps every Job's pods and status as they should be."""
+    """Keeps every Job's pods and status as they should be.
 
-    def __init__(self, store: Store, recorder: Recorder) -> None:
+    Args:
+      backoff: How long a pod that failed waits for its successor.
+    """
+
+    def __init__(self, store: Store, recorder: Recorder, *, backoff: BackOff = KUBERNETES.jobs) -> None:
+        self._backoff = backoff
         self._store = store
         self._recorder = recorder
         self._failures: dict[str, tuple[int, float]] = {}
@@ -109,7 +111,7 @@ class JobController:
             else:
                 status["failed"] = status.get("failed", 0) + 1
                 count, since = self._failures.get(job["metadata"]["uid"], (0, 0.0))
-                count = count if time.monotonic() - since < MAX_BACKOFF_SECONDS else 0
+                count = count if time.monotonic() - since < self._backoff.forgotten_seconds else 0
                 self._failures[job["metadata"]["uid"]] = (count + 1, time.monotonic())
         if indexed and completed:
             status["completedIndexes"] = format_indexes(completed)
@@ -186,8 +188,7 @@ class JobController:
         if room <= 0:
             return None
         count, since = self._failures.get(job["metadata"]["uid"], (0, 0.0))
-        delay = timing.backoff(count - 2, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
-        if (left := since + delay - time.monotonic()) > 0:
+        if (left := since + self._backoff.wait(count) - time.monotonic()) > 0:
             return left
         if spec["completionMode"] != "Indexed":
             for _ in range(room):

@@ -4,6 +4,9 @@ import pytest
 
 from pathways_jupyter.local.apiserver.resources import CONFIG_MAPS, EVENTS, JOBS, PODS
 from pathways_jupyter.local.controllers.indexes import format_indexes, parse_indexes
+from pathways_jupyter.local.controllers.job import JobController
+from pathways_jupyter.local.healing import FAST, KUBERNETES, BackOff
+from pathways_jupyter.local.recorder import Recorder
 from pathways_jupyter.service import names
 
 SLEEP = ("sleep", "600")
@@ -67,6 +70,40 @@ async def test_a_deleted_pod_is_replaced_and_counted(controlled):
     await controlled.until_gone(before["metadata"]["name"])
     [after] = controlled.pods()
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
+
+
+def test_the_wait_before_the_next_pod_is_kubernetes_own():
+    assert [KUBERNETES.jobs.wait(failures) for failures in range(9)] == [0, 10, 20, 40, 80, 160, 320, 600, 600]
+    assert [KUBERNETES.containers.wait(failures) for failures in range(8)] == [0, 0, 10, 20, 40, 80, 160, 300]
+    assert [FAST.jobs.wait(failures) for failures in range(5)] == [0, 0, 1, 2, 4]
+
+
+async def test_a_pod_that_failed_is_not_replaced_before_its_time(machine):
+    job = JobController(machine.store, Recorder(machine.store))
+    job.start()
+    machine.job("steady", *SLEEP, hollow=True)
+    [pod] = await machine.until_pods(lambda pods: len(pods) == 1)
+
+    machine.store.delete(PODS, "default", pod["metadata"]["name"], grace=0)
+
+    # With a wait of nothing the Job would have its next pod in the very status in which the loss is counted.
+    await machine.until(count(failed=1, active=0), "steady", JOBS)
+    await machine.until_pods(lambda pods: not pods)
+    await job.close()
+
+
+@pytest.mark.parametrize(("forgotten", "waits"), [(0.0, False), (600.0, True)])
+async def test_failures_of_long_ago_are_forgotten_where_that_is_asked_for(machine, forgotten, waits):
+    job = JobController(machine.store, Recorder(machine.store), backoff=BackOff(600.0, 600.0, 1, forgotten))
+    job.start()
+    machine.job("steady", *SLEEP, hollow=True)
+    for failed in (1, 2):
+        [pod] = await machine.until_pods(lambda pods: len(pods) == 1 and "deletionTimestamp" not in pods[0]["metadata"])
+        machine.store.delete(PODS, "default", pod["metadata"]["name"], grace=0)
+        await machine.until(count(failed=failed), "steady", JOBS)
+
+    await machine.until(count(failed=2, active=0 if waits else 1), "steady", JOBS)
+    await job.close()
 
 
 async def test_deleting_the_only_pod_of_a_job_without_retries_fails_it(controlled):

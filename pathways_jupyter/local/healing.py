@@ -1,0 +1,51 @@
+"""How long the cluster waits before it replaces what failed: as Kubernetes does, or quickly for demonstrations.
+
+Kubernetes waits longer after each failure, which matters to whoever waits for a slice: the third loss of a worker
+costs 40 seconds. A demonstration or a test that cannot wait asks for :data:`FAST`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class BackOff:
+    """The wait before what failed is replaced.
+
+    Attributes:
+      first_seconds: The first wait; each further failure doubles it.
+      max_seconds: The longest wait.
+      at_once: How many failures are replaced without a wait.
+      forgotten_seconds: A failure this long after the last one counts as the first.
+    """
+
+    first_seconds: float
+    max_seconds: float
+    at_once: int = 0
+    forgotten_seconds: float = math.inf
+
+    def wait(self, failures: int) -> float:
+        """Seconds to wait after so many failures."""
+        doublings = failures - self.at_once - 1
+        return min(self.first_seconds * 2.0 ** min(doublings, 32), self.max_seconds) if doublings >= 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Healing:
+    """The waits of a cluster: of a Job before its next pod, of a kubelet before a container's next start."""
+
+    jobs: BackOff
+    containers: BackOff
+
+
+KUBERNETES = Healing(
+    # Only a pod that succeeds makes the Job controller forget.
+    jobs=BackOff(first_seconds=10.0, max_seconds=600.0),
+    containers=BackOff(first_seconds=10.0, max_seconds=300.0, at_once=1, forgotten_seconds=600.0),
+)
+FAST = Healing(
+    jobs=BackOff(first_seconds=1.0, max_seconds=60.0, at_once=1, forgotten_seconds=60.0),
+    containers=BackOff(first_seconds=1.0, max_seconds=60.0, at_once=1, forgotten_seconds=60.0),
+)
