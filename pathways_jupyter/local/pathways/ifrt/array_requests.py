@@ -310,8 +310,9 @@ def _described(array: Array) -> Array:
 def _shard_specs(session: Session, source: Array) -> list[Spec]:
     spec = _described(source).spec
     assert spec is not None
-    shape = spec.sharding.shard_shape(spec.shape)
-    return [Spec(spec.kind, shape, session.machine.shardings.single(each)) for each in spec.sharding.device_ids]
+    shape, memory_kind = spec.sharding.shard_shape(spec.shape), spec.sharding.memory_kind
+    single = session.machine.shardings.single
+    return [Spec(spec.kind, shape, single(each, memory_kind)) for each in spec.sharding.device_ids]
 
 
 def _donated(message: Any, sources: Sequence[Array]) -> Sequence[Array]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PLATFORM = "tpu"
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
-"""Every device has one memory of each kind; the first is the default. On this CPU all are the same memory."""
+"""Every device has one memory of each kind, as XLA's own CPU devices have; the first is the default."""
 
 
 @dataclass(frozen=True)

@@ -39,12 +39,13 @@ class Sharding:
         self.proto = wire.Sharding()
         self.proto.serialized_sharding.type_name = type_name
         self.proto.serialized_sharding.data = message.SerializeToString()
+        self.memory_kind: str | None = message.memory_kind or None
         self._jax: JaxSharding | None = None
         self._shard_shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     @property
     def jax(self) -> JaxSharding:
-        """The same for JAX, over this process's CPU devices. The memory kind is left out: all memory here is one."""
+        """The same for JAX, over this process's CPU devices and in the same kind of memory."""
         if self._jax is None:
             self._jax = self._to_jax()
         return self._jax
@@ -77,7 +78,7 @@ class Sharding:
 
         places = tuple(self._devices.jax_devices[each] for each in self.device_ids)
         if self._type_name == _SINGLE:
-            return jax.sharding.SingleDeviceSharding(places[0])
+            return jax.sharding.SingleDeviceSharding(places[0], memory_kind=self.memory_kind)
         partitioning = xc.OpSharding()
         if self._type_name == _HLO:
             partitioning.ParseFromString(self._message.xla_op_sharding)
@@ -85,7 +86,7 @@ class Sharding:
             _partition_evenly(
                 partitioning, tuple(self._message.shape.dims), tuple(self._message.shard_shape.dims), len(places)
             )
-        return GSPMDSharding(places, partitioning)
+        return GSPMDSharding(places, partitioning, memory_kind=self.memory_kind)
 
 
 class Shardings:

@@ -300,8 +300,10 @@ def transformer_training():
 
 
 def run(name, path):
-    """Runs a scenario and saves what it returned."""
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(SCENARIOS[name]())]
+    """Runs a scenario, saves what it returned, and returns what each array is and where it lies."""
+    results = jax.tree.leaves(SCENARIOS[name]())
+    memories = [leaf.sharding.memory_kind if isinstance(leaf, jax.Array) else "numpy" for leaf in results]
+    leaves = [np.asarray(leaf) for leaf in results]
     # numpy does not write bfloat16 and the like.
     np.savez(path, *[leaf if leaf.dtype.isbuiltin == 1 else leaf.astype(np.float64) for leaf in leaves])
-    return [f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves]
+    return [f"{leaf.dtype}{list(leaf.shape)} in {memory}" for leaf, memory in zip(leaves, memories, strict=True)]

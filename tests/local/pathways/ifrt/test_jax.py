@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-_SCENARIOS = Path(__file__).with_name("scenarios.py")
+_MODULES = ("scenarios", "memory_scenarios")
 
 
 def _names():
-    spec = importlib.util.spec_from_file_location("jax_scenarios", _SCENARIOS)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return list(module.SCENARIOS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parent))
+        for module in _MODULES:
+            importlib.import_module(module)
+    return list(sys.modules["scenarios"].SCENARIOS)
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +26,8 @@ def run(client, plain_client, tmp_path_factory):
     directory = tmp_path_factory.mktemp("results")
     load = f"""
         import sys
-        sys.path.insert(0, {str(_SCENARIOS.parent)!r})
-        import scenarios
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        import {", ".join(_MODULES)}
     """
     client.run(load)
     plain_client.run(load)
