@@ -13,14 +13,15 @@ from jax.sharding import PartitionSpec as P
 from scenarios import devices, mesh, scenario
 
 HOST = "pinned_host"
+SPLIT = P("x")
 ROWS = np.arange(64, dtype="f4").reshape(8, 8) / 64
 
 
-def on_device(spec=P("x")):
+def on_device(spec=SPLIT):
     return NamedSharding(mesh(), spec)
 
 
-def on_host(spec=P("x"), kind=HOST):
+def on_host(spec=SPLIT, kind=HOST):
     return NamedSharding(mesh(), spec, memory_kind=kind)
 
 
@@ -42,13 +43,20 @@ def put_into_each_memory_and_back():
     kinds = [jax.device_put(ROWS, on_host(kind=kind)) for kind in (HOST, "unpinned_host", "device")]
     back = [jax.device_put(each, on_device()) for each in kinds]
     forth = [jax.device_put(each, on_host()) for each in back]
-    return kinds, back, forth, jax.device_put(np.zeros((0, 3), "f4"), SingleDeviceSharding(devices()[1], memory_kind=HOST))
+    return (
+        kinds,
+        back,
+        forth,
+        jax.device_put(np.zeros((0, 3), "f4"), SingleDeviceSharding(devices()[1], memory_kind=HOST)),
+    )
 
 
 @scenario
 def parts_of_arrays_in_host_memory():
     whole = jax.device_put(ROWS, on_host())
-    parts = [jax.device_put(ROWS[i : i + 1], SingleDeviceSharding(d, memory_kind=HOST)) for i, d in enumerate(devices())]
+    parts = [
+        jax.device_put(ROWS[i : i + 1], SingleDeviceSharding(d, memory_kind=HOST)) for i, d in enumerate(devices())
+    ]
     joined = jax.make_array_from_single_device_arrays((8, 8), on_host(), parts)
     called = jax.make_array_from_callback((8, 8), on_host(), lambda index: ROWS[index])
     everywhere = jax.device_put(ROWS, on_host(P()))
