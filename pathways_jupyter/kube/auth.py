@@ -11,12 +11,13 @@ import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlsplit
 
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.kube import kubeconfig as kubeconfigs
-from pathways_jupyter.kube.cluster import REFETCH, Cluster, tls
+from pathways_jupyter.kube.cluster import Cluster, tls
 from pathways_jupyter.kube.credentials import Credentials, ExecPlugin, Fixed, TokenFile, basic, load_certificate
+from pathways_jupyter.kube.kubeconfig import REFETCH, Entry
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -96,67 +97,108 @@ def in_cluster(environ: Mapping[str, str] | None = None, *, directory: Path = SE
 
 
 def _from_context(context: kubeconfigs.Context, environ: Mapping[str, str]) -> Cluster:
-    server = str(context.cluster["server"]).rstrip("/")
-    if not server.startswith(("https://", "http://")):
-        raise ConfigError(f"Context {context.name!r}: {server!r} is not a URL.", hint=REFETCH)
-    secure = tls(
-        _material(context.cluster, "certificate-authority"),
-        verify=not context.cluster.get("insecure-skip-tls-verify", False),
-    )
+    entry = context.cluster
+    server = entry.text("server").rstrip("/")
+    if problem := _url_problem(server, ("https", "http")):
+        raise entry.wrong("server", f"is {server!r}, which is not a URL: {problem}")
+    proxy = entry.text("proxy-url")
+    if problem := _url_problem(proxy) if proxy else "":
+        raise entry.wrong("proxy-url", f"is {proxy!r}, which is not a URL: {problem}")
+    try:
+        secure = tls(_material(entry, "certificate-authority"), verify=not entry.flag("insecure-skip-tls-verify"))
+    except ConfigError as error:
+        raise entry.about(error) from error
     return Cluster(
         name=context.name,
         server=server,
         namespace=context.namespace or "default",
         credentials=_credentials(context, secure),
         ssl=secure if server.startswith("https://") else None,
-        server_name=str(context.cluster.get("tls-server-name") or ""),
-        proxy=str(context.cluster.get("proxy-url") or "") or _proxy_of_environment(server, environ),
+        server_name=entry.text("tls-server-name"),
+        proxy=proxy or _proxy_of_environment(server, environ),
         headers=_impersonation(context.user),
     )
+
+
+def _url_problem(text: str, schemes: tuple[str, ...] = ()) -> str:
+    """Why `text` is no URL of a server, as the end of a sentence; empty when it is one."""
+    try:
+        url = urlsplit(text)
+        host, port = url.hostname, url.port
+    except ValueError as error:
+        return str(error)
+    if " " in text or not host:
+        return "it names no host"
+    if port == 0:
+        return "port 0 cannot be connected to"
+    if schemes and url.scheme not in schemes:
+        return f"it does not begin with {' or '.join(f'{scheme}://' for scheme in schemes)}"
+    return ""
 
 
 def _credentials(context: kubeconfigs.Context, secure: ssl.SSLContext) -> Credentials:
     user = context.user
     certificate, key = _material(user, "client-certificate"), _material(user, "client-key")
     if certificate and key:
-        load_certificate(secure, certificate, key)
+        try:
+            load_certificate(secure, certificate, key)
+        except ConfigError as error:
+            raise user.about(error) from error
     hint = f"The credentials of context {context.name} are wrong or have expired. {REFETCH}"
     # The same order of precedence as kubectl's.
-    if user.get("tokenFile"):
-        return TokenFile(Path(str(user["tokenFile"])))
-    if user.get("token"):
-        return Fixed(f"Bearer {user['token']}", hint=hint)
-    if user.get("username"):
-        return Fixed(basic(str(user["username"]), str(user.get("password", ""))), hint=hint)
-    if user.get("exec"):
-        return ExecPlugin(user["exec"], directory=context.source.parent, cluster=context.cluster, context=secure)
-    if user.get("auth-provider"):
+    if path := user.text("tokenFile"):
+        return TokenFile(Path(path))
+    if token := user.text("token"):
+        return Fixed(f"Bearer {token}", hint=hint)
+    if name := user.text("username"):
+        return Fixed(basic(name, user.text("password")), hint=hint)
+    if user.within("exec").fields:
+        return _exec_plugin(user.within("exec"), context.cluster, secure)
+    if user.within("auth-provider").fields:
         from pathways_jupyter.kube import google
 
-        return google.legacy_provider(context.name, context.source, hint=hint)
+        return google.legacy_provider(context.name, user.file, hint=hint)
     return Fixed(hint=hint)
 
 
-def _material(entry: Mapping[str, Any], name: str) -> bytes:
+def _exec_plugin(entry: Entry, cluster: Entry, secure: ssl.SSLContext) -> ExecPlugin:
+    variables = entry.fields.get("env") or []
+    if not isinstance(variables, list) or not all(
+        isinstance(each, dict) and isinstance(each.get("name"), str) and isinstance(each.get("value"), str)
+        for each in variables
+    ):
+        raise entry.wrong("env", "must be a list of names with values")
+    config = {
+        **{field: entry.text(field) for field in ("apiVersion", "command", "interactiveMode")},
+        "args": entry.texts("args"),
+        "env": variables,
+        "installHint": entry.fields.get("installHint"),
+        "provideClusterInfo": entry.flag("provideClusterInfo"),
+    }
+    return ExecPlugin(config, directory=entry.file.parent, cluster=cluster.fields, context=secure)
+
+
+def _material(entry: Entry, name: str) -> bytes:
     """PEM bytes that an entry holds inline (``<name>-data``) or names a file of."""
-    inline, path = entry.get(f"{name}-data"), entry.get(name)
+    inline = entry.fields.get(f"{name}-data")
+    if inline:
+        try:
+            # Line breaks are allowed in it, as they are everywhere else.
+            return base64.b64decode("".join(str(inline).split()), validate=True)
+        except ValueError as error:
+            raise entry.wrong(f"{name}-data", "is not base64") from error
+    path = entry.text(name)
     try:
-        if inline:
-            return base64.b64decode(str(inline), validate=True)
-        return Path(str(path)).read_bytes() if path else b""
-    except ValueError as error:
-        raise ConfigError(f"The kubeconfig's {name}-data is not base64.", hint=REFETCH) from error
+        return Path(path).read_bytes() if path else b""
     except OSError as error:
-        raise ConfigError(f"The kubeconfig's {name} {path} cannot be read: {error.strerror}.", hint=REFETCH) from error
+        raise entry.wrong(name, f"names {path}, which cannot be read: {error.strerror}") from error
 
 
-def _impersonation(user: Mapping[str, Any]) -> dict[str, str]:
-    groups = [str(group) for group in user.get("as-groups") or ()]
+def _impersonation(user: Entry) -> dict[str, str]:
+    groups = user.texts("as-groups")
     if len(groups) > 1:
-        raise ConfigError(
-            "The kubeconfig impersonates several groups, which is not supported.", hint="Use a context with one group."
-        )
-    headers = {"Impersonate-User": str(user["as"])} if user.get("as") else {}
+        raise user.wrong("as-groups", "names several groups, which is not supported")
+    headers = {"Impersonate-User": user.text("as")} if user.text("as") else {}
     return headers | ({"Impersonate-Group": groups[0]} if groups else {})
 
 
@@ -164,10 +206,15 @@ def _proxy_of_environment(server: str, environ: Mapping[str, str]) -> str:
     proxy = environ.get("HTTPS_PROXY") or environ.get("https_proxy") or ""
     if not proxy or not server.startswith("https://"):
         return ""
-    from urllib.parse import urlsplit
-
     host = urlsplit(server).hostname or ""
     listed = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
     exempt = [name.strip().lstrip(".") for name in listed.split(",") if name.strip()]
-    direct = host == "localhost" or host.startswith("127.") or "*" in exempt
-    return "" if direct or any(host == name or host.endswith(f".{name}") for name in exempt) else proxy
+    if host == "localhost" or host.startswith("127.") or "*" in exempt:
+        return ""
+    if any(host == name or host.endswith(f".{name}") for name in exempt):
+        return ""
+    # Without a scheme it is HTTP, as for curl and kubectl.
+    url = proxy if "://" in proxy else f"http://{proxy}"
+    if problem := _url_problem(url):
+        raise ConfigError(f"HTTPS_PROXY is {proxy!r}, which is not a URL: {problem}.", hint="Correct it, or unset it.")
+    return url

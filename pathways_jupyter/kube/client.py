@@ -130,8 +130,10 @@ class Client:
         again = method in _REPEATABLE if repeat is None else repeat
 
         async def attempt() -> bytes:
+            # Not within the time that the server has to answer: a slow credential plugin is no silent API server.
+            headers = await self._headers()
             async with asyncio.timeout(ANSWER_SECONDS):
-                response = await self._send(method, path, query, payload, content_type)
+                response = await self._send(method, path, query, headers, payload, content_type)
                 answer = await self._finish(response)
             if response.status >= 400:
                 raise self._refused(response.status, answer, method, path, query)
@@ -179,8 +181,9 @@ class Client:
         """
 
         async def attempt() -> http.Response:
+            headers = await self._headers()
             async with asyncio.timeout(ANSWER_SECONDS):
-                response = await self._send("GET", path, query, b"", "", fresh=True)
+                response = await self._send("GET", path, query, headers, fresh=True)
                 if response.status < 400:
                     return response
                 body = await self._finish(response)
@@ -242,9 +245,16 @@ class Client:
     # One attempt.
 
     async def _send(
-        self, method: str, path: str, query: Query | None, payload: bytes, content_type: str, *, fresh: bool = False
+        self,
+        method: str,
+        path: str,
+        query: Query | None,
+        headers: dict[str, str],
+        payload: bytes = b"",
+        content_type: str = "",
+        *,
+        fresh: bool = False,
     ) -> http.Response:
-        headers = await self._headers()
         if payload:
             headers["Content-Type"] = content_type
         request = http.request_bytes(method, self._target(path, query), headers, payload)

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.kube.credentials import Credentials
-
-REFETCH = "Fetch the credentials of the cluster again, e.g. gcloud container clusters get-credentials."
-"""What to do about a kubeconfig that cannot be used."""
+from pathways_jupyter.kube.kubeconfig import REFETCH
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
+import signal
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +23,10 @@ from pathways_jupyter.errors import ClusterError, ConfigError
 
 # A credential this close to its end is renewed before use, so that it does not expire on the way.
 MARGIN_SECONDS = 60.0
+CREDENTIAL_SECONDS = 30.0
+"""Longest time that a plugin, or an authority that gives tokens, may take."""
+_MAX_CREDENTIAL_BYTES = 1024 * 1024
+_KEPT_COMPLAINT_BYTES = 16 * 1024
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
@@ -63,13 +69,16 @@ class TokenFile:
 
     async def authorization(self) -> str:
         """See :class:`Credentials`."""
+        hint = "Check the kubeconfig's tokenFile, or fetch the credentials again."
         try:
-            return f"Bearer {self._path.read_text(encoding='utf-8').strip()}"
+            token = self._path.read_text(encoding="utf-8").strip()
         except OSError as error:
-            raise ClusterError(
-                f"The token file {self._path} cannot be read: {error.strerror}.",
-                hint="Check the kubeconfig's tokenFile, or fetch the credentials again.",
-            ) from error
+            raise ClusterError(f"The token file {self._path} cannot be read: {error.strerror}.", hint=hint) from error
+        except UnicodeDecodeError:
+            token = ""
+        if not is_token(token):
+            raise ClusterError(f"The token file {self._path} does not hold one line of text.", hint=hint)
+        return f"Bearer {token}"
 
     async def renew(self) -> bool:
         """See :class:`Credentials`."""
@@ -94,7 +103,13 @@ class Renewable:
         """See :class:`Credentials`."""
         async with self._lock:
             if time.time() > self._expires - MARGIN_SECONDS:
-                self._token, self._expires = await asyncio.to_thread(self._fetch)
+                try:
+                    async with asyncio.timeout(CREDENTIAL_SECONDS):
+                        self._token, self._expires = await asyncio.to_thread(self._fetch)
+                except TimeoutError as error:
+                    raise ClusterError(
+                        f"No credentials came within {CREDENTIAL_SECONDS:g} s.", hint=self.hint
+                    ) from error
             return f"Bearer {self._token}"
 
     async def renew(self) -> bool:
@@ -154,46 +169,66 @@ class ExecPlugin:
         certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
         if not token and not (certificate and key):
             raise self._failed("it printed neither a token nor a client certificate")
+        if token and not is_token(str(token)):
+            raise self._failed("the token that it printed is not one line of text")
         if certificate and key and self._context:
-            load_certificate(self._context, str(certificate).encode(), str(key).encode())
+            try:
+                load_certificate(self._context, str(certificate).encode(), str(key).encode())
+            except ConfigError as error:
+                raise self._failed(str(error).rstrip(".")) from error
         self._authorization = f"Bearer {token}" if token else ""
         expiry = status.get("expirationTimestamp")
         self._expires = parse_time(str(expiry)) if expiry else float("inf")
 
     async def _run(self) -> Mapping[str, Any]:
+        process = await self._start()
+        # Read all along: a program that fills this pipe waits until somebody does.
+        complaint = asyncio.create_task(_end_of(process.stderr, _KEPT_COMPLAINT_BYTES))
+        try:
+            async with asyncio.timeout(CREDENTIAL_SECONDS):
+                output = await _at_most(process.stdout, _MAX_CREDENTIAL_BYTES)
+                code, said = await process.wait(), await complaint
+        except BaseException as error:
+            # Whatever it has started holds its pipes open, so the whole group goes.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+            complaint.cancel()
+            if isinstance(error, TimeoutError):
+                raise self._failed(f"it did not end within {CREDENTIAL_SECONDS:g} s") from error
+            if isinstance(error, asyncio.LimitOverrunError):
+                raise self._failed(f"it printed more than {_MAX_CREDENTIAL_BYTES // 1024} KiB") from error
+            raise
+        if code:
+            lines = said.decode(errors="replace").strip().splitlines() or ["no message"]
+            raise self._failed(f"exit code {code}: {lines[-1]}")
+        try:
+            return dict(json.loads(output)["status"])
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise self._failed("it did not print an ExecCredential") from error
+
+    async def _start(self) -> asyncio.subprocess.Process:
         command = str(self._config["command"])
         if os.sep in command:
             command = str(self._directory / command)
         environment = {str(each["name"]): str(each["value"]) for each in self._config.get("env") or ()}
         try:
-            process = await asyncio.create_subprocess_exec(
+            return await asyncio.create_subprocess_exec(
                 command,
                 *(str(each) for each in self._config.get("args") or ()),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 env={**os.environ, **environment, "KUBERNETES_EXEC_INFO": json.dumps(self._request())},
+                # A group of its own, so that it can be ended with everything that it has started.
+                start_new_session=True,
             )
-        except OSError as error:
-            told = " ".join(str(self._config.get("installHint") or "").split())
+        except (OSError, ValueError) as error:
+            advice = " ".join(str(self._config.get("installHint") or "").split())
             raise ClusterError(
-                f"The credential plugin {command} cannot be run: {error.strerror}.",
-                hint=told or "Install it, or give --cluster, --project and --region, which need no plugin on GKE.",
+                f"The credential plugin {command} cannot be run: {getattr(error, 'strerror', '') or error}.",
+                hint=advice or "Install it, or give --cluster, --project and --region, which need no plugin on GKE.",
             ) from error
-        try:
-            output, complaint = await process.communicate()
-        except BaseException:
-            process.kill()
-            await process.wait()
-            raise
-        if process.returncode:
-            lines = complaint.decode(errors="replace").strip().splitlines() or ["no message"]
-            raise self._failed(f"exit code {process.returncode}: {lines[-1]}")
-        try:
-            credential = json.loads(output)
-            return dict(credential["status"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise self._failed("it did not print an ExecCredential") from error
 
     def _request(self) -> Mapping[str, Any]:
         spec: dict[str, Any] = {"interactive": False}
@@ -204,6 +239,35 @@ class ExecPlugin:
 
     def _failed(self, problem: str) -> ClusterError:
         return ClusterError(f"The credential plugin {self._config['command']} failed: {problem}.", hint=self.hint)
+
+
+def is_token(text: str) -> bool:
+    """Whether `text` can be sent as a token: a line break in it would begin another header."""
+    return bool(text) and text.isprintable()
+
+
+async def _at_most(stream: asyncio.StreamReader | None, limit: int) -> bytes:
+    """All that `stream` holds.
+
+    Raises:
+      LimitOverrunError: That is more than `limit` bytes; whatever may follow is not waited for.
+    """
+    assert stream is not None
+    found = b""
+    while piece := await stream.read(64 * 1024):
+        found += piece
+        if len(found) > limit:
+            raise asyncio.LimitOverrunError("too much was printed", limit)
+    return found
+
+
+async def _end_of(stream: asyncio.StreamReader | None, limit: int) -> bytes:
+    """The last `limit` bytes of `stream`."""
+    assert stream is not None
+    kept = b""
+    while piece := await stream.read(64 * 1024):
+        kept = (kept + piece)[-limit:]
+    return kept
 
 
 def basic(user: str, password: str) -> str:

@@ -6,6 +6,7 @@ files, so the plain cases are read here.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -15,24 +16,100 @@ from typing import Any
 
 from pathways_jupyter.errors import ConfigError
 
+REFETCH = "Fetch the credentials of the cluster again, e.g. gcloud container clusters get-credentials."
+"""What to do about a kubeconfig that cannot be used."""
+
 _PATHS = {"certificate-authority", "client-certificate", "client-key", "tokenFile"}
+_DEEPEST = 50
+_TYPES = {str: "text", bool: "true or false", list: "a list", dict: "a mapping", type(None): "empty"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The fields of one named cluster or user; every path in it is absolute.
+
+    A kubeconfig is written by people and by a dozen programs, so each field is checked when it is read: an error names
+    the file, the entry and the field.
+
+    Attributes:
+      file: Where the entry stands; relative commands are relative to it.
+      title: What it is called in messages, e.g. ``user 'jane'``.
+    """
+
+    file: Path
+    title: str
+    fields: Mapping[str, Any]
+
+    def text(self, field: str) -> str:
+        """A field's text; empty where it is not set.
+
+        Raises:
+          ConfigError: It is not text, or not one line of it.
+        """
+        text: str = self._of(field, str) or ""
+        if not text.isprintable():
+            # It would become part of a request's head, where a line break begins another header.
+            raise self.wrong(field, "contains a line break or another control character")
+        return text
+
+    def flag(self, field: str) -> bool:
+        """A field that is true or false; false where it is not set.
+
+        Raises:
+          ConfigError: It is something else, such as the text "false", which would count as true.
+        """
+        return bool(self._of(field, bool))
+
+    def texts(self, field: str) -> tuple[str, ...]:
+        """A field that is a list of texts; empty where it is not set.
+
+        Raises:
+          ConfigError: It is not.
+        """
+        listed = self._of(field, list) or []
+        return tuple(
+            Entry(self.file, self.title, {f"{field}[{at}]": each}).text(f"{field}[{at}]")
+            for at, each in enumerate(listed)
+        )
+
+    def within(self, field: str) -> Entry:
+        """A field that is a mapping, as an entry of its own; it has no fields where it is not set.
+
+        Raises:
+          ConfigError: It is not.
+        """
+        return Entry(self.file, f"{field} of {self.title}", self._of(field, dict) or {})
+
+    def wrong(self, field: str, problem: str) -> ConfigError:
+        """The error for a field that cannot be used; `problem` continues the sentence."""
+        return ConfigError(f"{self.file}: {field} of {self.title} {problem}.", hint=f"Correct it. {REFETCH}")
+
+    def about(self, error: ConfigError) -> ConfigError:
+        """`error`, which is about something in this entry, with the entry's name before it."""
+        return ConfigError(f"{self.file}, {self.title}: {error}", hint=error.hint)
+
+    def _of(self, field: str, kind: type) -> Any:
+        value = self.fields.get(field)
+        if value is None or isinstance(value, kind):
+            return value
+        found = _TYPES.get(type(value), "a number" if isinstance(value, int | float) else "a date")
+        quotes = "; put it in quotes" if kind is str and found != "a list" and found != "a mapping" else ""
+        raise self.wrong(field, f"must be {_TYPES[kind]}, and is {found}{quotes}")
 
 
 @dataclass(frozen=True)
 class Context:
-    """One context with what it points at; every path in it is absolute.
+    """One context with what it points at.
 
     Attributes:
       cluster: The cluster's entry, e.g. ``server`` and ``certificate-authority-data``.
       user: The user's entry, e.g. ``token`` or ``exec``.
-      source: The file that the user's entry came from; relative commands are relative to it.
     """
 
     name: str
     namespace: str
-    cluster: Mapping[str, Any]
-    user: Mapping[str, Any]
-    source: Path
+    cluster: Entry
+    user: Entry
 
 
 @dataclass(frozen=True)
@@ -41,10 +118,9 @@ class Kubeconfig:
 
     files: tuple[Path, ...]
     current: str
-    contexts: Mapping[str, Mapping[str, Any]]
-    clusters: Mapping[str, Mapping[str, Any]]
-    users: Mapping[str, Mapping[str, Any]]
-    sources: Mapping[str, Path]
+    contexts: Mapping[str, Entry]
+    clusters: Mapping[str, Entry]
+    users: Mapping[str, Entry]
 
     def context(self, name: str = "") -> Context:
         """The context `name`, or the current one.
@@ -63,8 +139,8 @@ class Kubeconfig:
                 f"There is no context {wanted!r} in {_listed(self.files)}.", hint=f"Contexts there: {listed}."
             )
         entry = self.contexts[wanted]
-        cluster, user = str(entry.get("cluster", "")), str(entry.get("user", ""))
-        if cluster not in self.clusters or not self.clusters[cluster].get("server"):
+        cluster, user = entry.text("cluster"), entry.text("user")
+        if cluster not in self.clusters or not self.clusters[cluster].text("server"):
             raise ConfigError(
                 f"Context {wanted!r} names cluster {cluster!r}, which has no server in {_listed(self.files)}.",
                 hint="Fetch the credentials of the cluster again, or choose another --context.",
@@ -76,10 +152,9 @@ class Kubeconfig:
             )
         return Context(
             name=wanted,
-            namespace=str(entry.get("namespace", "")),
+            namespace=entry.text("namespace"),
             cluster=self.clusters[cluster],
-            user=self.users.get(user, {}),
-            source=self.sources.get(user, self.files[0]),
+            user=self.users.get(user, Entry(entry.file, "no user", {})),
         )
 
 
@@ -108,25 +183,19 @@ def read(files: tuple[Path, ...]) -> Kubeconfig:
       ConfigError: A file cannot be read or is not a kubeconfig.
     """
     current = ""
-    sections: dict[str, dict[str, Mapping[str, Any]]] = {"contexts": {}, "clusters": {}, "users": {}}
-    sources: dict[str, Path] = {}
+    sections: dict[str, dict[str, Entry]] = {"contexts": {}, "clusters": {}, "users": {}}
     for file in files:
         content = _parse(file)
         current = current or str(content.get("current-context") or "")
         for section, merged in sections.items():
             for name, entry in _entries(content, section, file):
-                if name not in merged:
-                    merged[name] = _absolute(entry, file.parent)
-                    if section == "users":
-                        sources[name] = file
-    return Kubeconfig(files, current, **sections, sources=sources)
+                merged.setdefault(name, entry)
+    return Kubeconfig(files, current, **sections)
 
 
 def _parse(file: Path) -> Mapping[str, Any]:
     try:
-        text = file.read_text(encoding="utf-8")
-        # Every JSON file is a YAML file, and parsing it needs no YAML parser.
-        content = json.loads(text) if text.lstrip().startswith("{") else _parse_yaml(text)
+        content = _parse_text(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise _unreadable(file, str(error)) from error
     if content is None:
@@ -136,34 +205,46 @@ def _parse(file: Path) -> Mapping[str, Any]:
     return content
 
 
-def _parse_yaml(text: str) -> Any:
+def _parse_text(text: str) -> Any:
+    if text.lstrip().startswith("{"):
+        # Most such files are JSON, which needs no YAML parser; the others are YAML in flow style.
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(text)
     import yaml
 
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        depth = 0
+        for event in yaml.parse(text, Loader=loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                # Loading it would overflow libyaml's stack, and end the process.
+                raise ValueError("it is nested too deeply")
+        return yaml.load(text, Loader=loader)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from error
 
 
-def _entries(content: Mapping[str, Any], section: str, file: Path) -> list[tuple[str, Mapping[str, Any]]]:
+def _entries(content: Mapping[str, Any], section: str, file: Path) -> list[tuple[str, Entry]]:
     listed = content.get(section) or []
-    singular = section.removesuffix("s")
+    kind = section.removesuffix("s")
     try:
-        return [(str(each["name"]), dict(each.get(singular) or {})) for each in listed]
+        named = [(str(each["name"]), dict(each.get(kind) or {})) for each in listed]
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise _unreadable(file, f"its {section} are not a list of named entries") from error
+    return [(name, Entry(file, f"{kind} {name!r}", _absolute(fields, file.parent))) for name, fields in named]
 
 
-def _absolute(entry: Mapping[str, Any], directory: Path) -> Mapping[str, Any]:
+def _absolute(fields: Mapping[str, Any], directory: Path) -> Mapping[str, Any]:
     return {
-        key: str(directory / Path(value).expanduser()) if key in _PATHS and value else value
-        for key, value in entry.items()
+        key: str(directory / Path(value).expanduser()) if key in _PATHS and value and isinstance(value, str) else value
+        for key, value in fields.items()
     }
 
 
 def _unreadable(file: Path, problem: str) -> ConfigError:
     return ConfigError(
-        f"{file} is not a usable kubeconfig: {problem}.", hint="Mend it, or point --kubeconfig elsewhere."
+        f"{file} is not a usable kubeconfig: {problem}.", hint="Fix it, or point --kubeconfig elsewhere."
     )
 
 

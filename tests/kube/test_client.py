@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pathways_jupyter.errors import ApiError, ClusterError, ConfigError
-from pathways_jupyter.kube import objects
+from pathways_jupyter.kube import client, credentials, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster import Cluster
 from pathways_jupyter.kube.credentials import Fixed
@@ -143,6 +143,30 @@ async def test_a_token_that_stays_wrong_is_renewed_once_and_then_told(bench):
     async with bench.client(user={"tokenFile": str(path)}) as client:
         with pytest.raises(ApiError, match="does not accept"):
             await objects.list_(client, PODS)
+
+
+PATIENT_PLUGIN = """#!{python}
+import json, time
+time.sleep({seconds})
+print(json.dumps({{"kind": "ExecCredential", "status": {{"token": {token!r}}}}}))
+"""
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_slow_credential_plugin_is_not_taken_for_a_silent_server(bench, monkeypatch, hangs):
+    monkeypatch.setattr(client, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(credentials, "CREDENTIAL_SECONDS", 3.0)
+    plugin, token = bench.directory / "plugin", bench.server.add_token("x")
+    plugin.write_text(PATIENT_PLUGIN.format(python=sys.executable, seconds=600 if hangs else 1.5, token=token))
+    plugin.chmod(0o700)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+    async with bench.client(user=user) as made:
+        if not hangs:
+            await objects.list_(made, PODS)
+            return
+        with pytest.raises(ClusterError) as raised:
+            await objects.list_(made, PODS)
+        assert str(raised.value) == f"The credential plugin {plugin} failed: it did not end within 3 s."
 
 
 async def test_a_server_that_never_answered_is_not_waited_for(bench, unused_port):

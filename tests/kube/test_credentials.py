@@ -1,18 +1,23 @@
 import asyncio
 import base64
 import os
+import ssl
 import stat
 import sys
 import time
 
 import kubeconfigs
+import psutil
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from pathways_jupyter.errors import ClusterError, ConfigError
-from pathways_jupyter.kube import auth
+from pathways_jupyter.kube import auth, credentials
 from pathways_jupyter.kube.cluster import tls
 from pathways_jupyter.kube.credentials import ExecPlugin, Renewable, TokenFile, parse_time
 
+DEADLINE = 60.0
 V1 = "client.authentication.k8s.io/v1"
 
 
@@ -102,6 +107,53 @@ async def test_a_cancelled_request_does_not_leave_the_plugin_running(tmp_path):
         os.kill(pid, 0)
 
 
+async def test_a_plugin_that_hangs_is_named_with_how_long_it_was_waited_for(tmp_path, monkeypatch):
+    """The program that hangs is a child of the plugin, and holds its output open after the plugin itself."""
+    monkeypatch.setattr(credentials, "CREDENTIAL_SECONDS", 0.5)
+    pid_file = tmp_path / "pid"
+    body = f"import subprocess\nopen({str(pid_file)!r}, 'w').write(str(subprocess.Popen(['sleep', '600']).pid))"
+    source = plugin(tmp_path, body)
+    with pytest.raises(ClusterError, match=r"plugin .*/plugin failed: it did not end within 0.5 s"):
+        await source.authorization()
+    child = psutil.Process(int(pid_file.read_text())) if psutil.pid_exists(int(pid_file.read_text())) else None
+    assert child is None or child.status() == psutil.STATUS_ZOMBIE or child.wait(DEADLINE) is None
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+async def test_a_plugin_that_prints_without_end_is_cut(tmp_path, monkeypatch, stream):
+    monkeypatch.setattr(credentials, "CREDENTIAL_SECONDS", 2 if stream == "stderr" else DEADLINE)
+    source = plugin(tmp_path, f"while True: sys.{stream}.write('x' * 65536)")
+    async with asyncio.timeout(DEADLINE):
+        problem = "printed more than 1024 KiB" if stream == "stdout" else "did not end within 2 s"
+        with pytest.raises(ClusterError, match=problem):
+            await source.authorization()
+
+
+async def test_much_talk_on_standard_error_does_no_harm(tmp_path):
+    source = plugin(tmp_path, "sys.stderr.write('x' * 3_000_000)\n" + prints("{'token': 'abc'}"))
+    async with asyncio.timeout(DEADLINE):
+        assert await source.authorization() == "Bearer abc"
+
+
+@pytest.mark.parametrize("token", ["a\\r\\nX: 1", "a\\nb", "\\x00"])
+async def test_a_token_that_would_begin_another_header_is_refused_whoever_gives_it(tmp_path, token):
+    printed = token.encode().decode("unicode_escape")
+    with pytest.raises(ClusterError, match="the token that it printed is not one line"):
+        await plugin(tmp_path, prints(f"{{'token': '{token}'}}")).authorization()
+    (tmp_path / "token").write_text(printed + "x", newline="")
+    with pytest.raises(ClusterError, match=r"token file .* does not hold one line"):
+        await TokenFile(tmp_path / "token").authorization()
+    with pytest.raises(ConfigError, match="token of user 'u' contains a line break"):
+        auth.load(kubeconfig(tmp_path, {"token": printed}))
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\xff\xfe"])
+async def test_a_token_file_without_a_token_is_told(tmp_path, content):
+    (tmp_path / "token").write_bytes(content)
+    with pytest.raises(ClusterError, match="does not hold one line"):
+        await TokenFile(tmp_path / "token").authorization()
+
+
 @pytest.mark.parametrize(
     "config",
     [
@@ -177,13 +229,50 @@ def test_impersonation_becomes_headers(tmp_path):
         ({}, {"certificate-authority-data": base64.b64encode(b"no pem").decode()}, "not a PEM certificate"),
         ({}, {"certificate-authority": "missing.crt"}, "cannot be read"),
         ({"client-certificate-data": base64.b64encode(b"x").decode(), "client-key-data": "eA=="}, {}, "cannot be used"),
-        ({}, {"server": "x.example"}, "is not a URL"),
+        ({}, {"server": "x.example"}, "server of cluster 'c' is 'x.example', which is not a URL"),
+        ({}, {"server": "http://["}, "server of cluster 'c' is 'http://\\[', which is not a URL: Invalid IPv6"),
+        ({}, {"server": "https://x:99999"}, "server of cluster 'c' is 'https://x:99999', .*: Port out of range"),
+        ({}, {"server": "https://x:port"}, "server of cluster 'c' is 'https://x:port', which is not a URL"),
+        ({}, {"server": "https://x:0"}, "port 0"),
+        ({}, {"server": "https://"}, "server of cluster 'c' is 'https:', .* names no host"),
+        ({}, {"server": "https://a b"}, "names no host"),
+        ({}, {"server": "https://x\r\nY: 1"}, "server of cluster 'c' contains a line break"),
+        ({}, {"server": ["https://x"]}, "server of cluster 'c' must be text, and is a list"),
+        ({}, {"proxy-url": "http://["}, "proxy-url of cluster 'c' is"),
+        ({}, {"insecure-skip-tls-verify": "false"}, "insecure-skip-tls-verify .* must be true or false, and is text"),
+        ({"token": 5}, {}, "token of user 'u' must be text, and is a number; put it in quotes"),
+        ({"token": ["t"]}, {}, "token of user 'u' must be text, and is a list"),
+        ({"token": "t", "as": "jane\nX: 1"}, {}, "as of user 'u' contains a line break"),
+        ({"token": "t", "as-groups": "dev"}, {}, "as-groups of user 'u' must be a list, and is text"),
+        ({"exec": "plugin"}, {}, "exec of user 'u' must be a mapping, and is text"),
+        ({"exec": {"apiVersion": V1, "command": "x", "args": "a"}}, {}, "args of exec of user 'u' must be a list"),
+        ({"exec": {"apiVersion": V1, "command": "x", "args": [1]}}, {}, r"args\[0\] of exec of user 'u' must be text"),
+        ({"exec": {"apiVersion": V1, "command": "x", "env": [{"name": "A"}]}}, {}, "env of exec of user 'u' must be"),
+        ({"exec": {"apiVersion": V1, "command": ["x"]}}, {}, "command of exec of user 'u' must be text"),
     ],
 )
-def test_a_kubeconfig_that_cannot_work_is_told_and_what_to_do(tmp_path, user, cluster, problem):
+def test_a_kubeconfig_that_cannot_work_is_named_with_the_field_and_what_to_do(tmp_path, user, cluster, problem):
     with pytest.raises(ConfigError, match=problem) as raised:
         auth.load(kubeconfig(tmp_path, user, cluster))
+    assert str(tmp_path / "config") in str(raised.value)
     assert raised.value.hint
+
+
+def test_data_may_be_broken_into_lines(tmp_path):
+    encoded = base64.encodebytes(ssl.get_server_certificate.__doc__.encode() * 9).decode()
+    with pytest.raises(ConfigError, match="not a PEM certificate"):
+        auth.load(kubeconfig(tmp_path, {}, {"certificate-authority-data": encoded}))
+
+
+def test_an_encrypted_key_is_refused_and_not_asked_for(tmp_path):
+    key = rsa.generate_private_key(65537, 2048).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.BestAvailableEncryption(b"secret"),
+    )
+    user = {"client-certificate-data": "eA==", "client-key-data": base64.b64encode(key).decode()}
+    with pytest.raises(ConfigError, match="cannot be used"):
+        auth.load(kubeconfig(tmp_path, user))
 
 
 def test_no_kubeconfig_at_all_is_told_with_every_way_out(tmp_path):
@@ -204,11 +293,17 @@ def test_inside_a_pod_the_service_account_is_used(tmp_path):
         ({"https_proxy": "http://p:3128", "NO_PROXY": "other.org"}, "http://p:3128"),
         ({"HTTPS_PROXY": "http://p:3128", "NO_PROXY": ".example"}, ""),
         ({"HTTPS_PROXY": "http://p:3128", "no_proxy": "x.example,y"}, ""),
+        ({"HTTPS_PROXY": "p:3128"}, "http://p:3128"),
         ({}, ""),
     ],
 )
 def test_the_environments_proxy_is_used_but_for_exempt_hosts(tmp_path, environ, expected):
     assert auth.load(kubeconfig(tmp_path, {}), environ=environ).proxy == expected
+
+
+def test_a_proxy_in_the_environment_that_is_no_url_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"HTTPS_PROXY is 'http://\[', which is not a URL"):
+        auth.load(kubeconfig(tmp_path, {}), environ={"HTTPS_PROXY": "http://["})
 
 
 def test_the_kubeconfig_is_never_written(tmp_path):

@@ -42,14 +42,14 @@ def files(tmp_path):
 def test_the_first_file_that_names_something_defines_it(files):
     merged = kubeconfig.read(files)
     assert merged.current == "one"
-    assert merged.context().cluster["server"] == "https://one.example:6443"
-    assert merged.context("two").cluster["server"] == "https://two.example"
+    assert merged.context().cluster.text("server") == "https://one.example:6443"
+    assert merged.context("two").cluster.text("server") == "https://two.example"
 
 
 def test_paths_in_a_file_are_relative_to_that_file(files):
     context = kubeconfig.read(files).context("one")
-    assert context.cluster["certificate-authority"] == str(files[0].parent / "pki/ca.crt")
-    assert context.user["tokenFile"] == str(files[0].parent / "token")
+    assert context.cluster.text("certificate-authority") == str(files[0].parent / "pki/ca.crt")
+    assert context.user.text("tokenFile") == str(files[0].parent / "token")
     assert context.namespace == "research"
 
 
@@ -68,7 +68,16 @@ def test_without_a_setting_the_file_in_the_home_directory_is_read(tmp_path):
 def test_a_kubeconfig_written_as_json_is_read_too(tmp_path):
     path = tmp_path / "config"
     kubeconfigs.write(path, {"server": "https://x"}, {"token": "t"})
-    assert kubeconfig.read((path,)).context().user["token"] == "t"
+    assert kubeconfig.read((path,)).context().user.text("token") == "t"
+
+
+def test_a_kubeconfig_in_yaml_flow_style_is_read_too(tmp_path):
+    path = tmp_path / "config"
+    path.write_text(
+        "{current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}],\n"
+        " clusters: [{name: c, cluster: {server: 'https://x'}}], users: [{name: u, user: {token: t}}]}  # a comment"
+    )
+    assert kubeconfig.read((path,)).context().user.text("token") == "t"
 
 
 def test_a_file_that_was_asked_for_must_exist(tmp_path):
@@ -90,6 +99,10 @@ def test_an_unknown_context_is_told_with_those_that_exist(files):
         ("contexts: {a: 1}", "not a list of named entries"),
         ("contexts:\n- context: {cluster: c}\n", "not a list of named entries"),
         ("{broken", "not a usable kubeconfig"),
+        ("[" * 100_000, "not a usable kubeconfig"),
+        ('{"a":' * 100_000, "not a usable kubeconfig"),
+        ("current-context: 2020-13-45", "not a usable kubeconfig"),
+        ("&a [*a, *b]", "not a usable kubeconfig"),
     ],
 )
 def test_a_broken_file_is_named(tmp_path, text, problem):
