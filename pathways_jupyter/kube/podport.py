@@ -24,6 +24,9 @@ PROTOCOL = "v4.channel.k8s.io"
 HEADROOM = FRAME_HEADROOM + 1
 """Bytes before a message that :meth:`Remote.send` may need."""
 
+KEEP_ALIVE_SECONDS = 60.0
+"""Between the messages that keep an idle connection open."""
+
 _DATA, _ERROR = 0, 1
 _HELD_BYTES = 256 * 1024
 _LONGEST_ERROR = 4096
@@ -66,7 +69,13 @@ class Near(Protocol):
 
 
 class Remote:
-    """The far half of a connection: a WebSocket, and who takes what comes out of it."""
+    """The far half of a connection: a WebSocket, and the local half that takes what comes out of it.
+
+    A kubelet cuts a stream that carried no message for four hours (`streamingConnectionIdleTimeout`), and JAX sends
+    nothing while nobody computes, so an idle session would lose its arrays over night. Pings do not count there, for
+    they are answered below the place where messages are counted. So once a minute an empty message is sent on the data
+    channel: the kubelet counts it, and there are no bytes in it for the program in the pod.
+    """
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -81,6 +90,7 @@ class Remote:
         # Each channel begins with the port's number, which says nothing new.
         self._skip = [2, 2]
         self._complaint = b""
+        self._keep_alive: asyncio.TimerHandle | None = None
 
     @classmethod
     async def open(cls, target: Target) -> Remote:
@@ -97,6 +107,7 @@ class Remote:
             protocols=(PROTOCOL,),
             query={"ports": str(target.port)},
         )
+        remote._schedule_keep_alive()
         return remote
 
     def join(self, local: Near) -> None:
@@ -129,6 +140,7 @@ class Remote:
     def close(self) -> None:
         """Ends the connection."""
         self._local = None
+        self._cancel_keep_alive()
         if self._socket is not None:
             self._socket.close()
 
@@ -185,6 +197,20 @@ class Remote:
         if self._local is not None:
             self._local.go_on()
 
+    def _schedule_keep_alive(self) -> None:
+        if not self.ended:
+            self._keep_alive = asyncio.get_running_loop().call_later(KEEP_ALIVE_SECONDS, self._send_keep_alive)
+
+    def _send_keep_alive(self) -> None:
+        if self._socket is not None:
+            self._socket.send(bytes([_DATA]))
+        self._schedule_keep_alive()
+
+    def _cancel_keep_alive(self) -> None:
+        if self._keep_alive is not None:
+            self._keep_alive.cancel()
+            self._keep_alive = None
+
     def _refusal(self) -> PortRefused:
         detail = " ".join(self._complaint.decode(errors="replace").split())
         return PortRefused(
@@ -196,6 +222,7 @@ class Remote:
         if self.ended:
             return
         self.ended, self.error = True, error
+        self._cancel_keep_alive()
         self.greeted.set()
         if self._local is not None:
             self._local.remote_closed(error)

@@ -1,14 +1,16 @@
 import asyncio
 import contextlib
+import gc
 import os
 import socket
 import stat
+import weakref
 
 import pytest
 import uvloop
 
 from pathways_jupyter.errors import ApiError, ClusterError
-from pathways_jupyter.kube import objects, portforward, websocket
+from pathways_jupyter.kube import objects, podport, portforward, websocket
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.kube.portforward import PortRefused, Target
 
@@ -188,6 +190,71 @@ async def test_a_reader_that_does_not_read_makes_the_writer_wait_and_memory_stay
             assert sent < 64 * 1024 * 1024
         near.close()
         await forward.close()
+
+
+class Silent:
+    """A WebSocket to an echo that never sends anything of its own."""
+
+    def __init__(self):
+        self.cut = asyncio.Event()
+
+    async def open(self, target):
+        path = PODS.item(target.namespace, target.pod, "portforward")
+        query = {"ports": str(target.port)}
+        await target.client.open_websocket(path, self, protocols=(podport.PROTOCOL,), query=query)
+        return self
+
+    def payload(self, data, *, first, last):
+        pass
+
+    def holds_bytes(self):
+        return False
+
+    def closed(self, error):
+        self.cut.set()
+
+
+async def test_an_idle_connection_outlives_the_timeout_of_the_kubelet(bench_type, tmp_path, monkeypatch):
+    """Connections that send nothing are cut meanwhile, one after the other, so the timeout has passed twice."""
+    monkeypatch.setattr(podport, "KEEP_ALIVE_SECONDS", 0.2)
+    # Pings are not what keeps it.
+    monkeypatch.setattr(websocket, "PING_SECONDS", 1e6)
+    bench = bench_type(tmp_path, stream_idle_seconds=2.0)
+    await bench.start()
+    async with bench.client() as client, asyncio.timeout(DEADLINE):
+        target = await echo_pod(bench, client)
+        failures = asyncio.Queue()
+        forward = await portforward.listen(target, path=tmp_path / "tunnel", on_failure=failures.put_nowait)
+        await prepared(forward)
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "tunnel")
+        # One more is held ready, for the next that comes.
+        await prepared(forward)
+        for _ in range(2):
+            await (await Silent().open(target)).cut.wait()
+        ahead_reader, ahead_writer = await asyncio.open_unix_connection(tmp_path / "tunnel")
+        for talk, listen in ((writer, reader), (ahead_writer, ahead_reader)):
+            talk.write(b"still here")
+            assert await listen.readexactly(10) == b"still here"
+            talk.close()
+        assert failures.empty()
+        await forward.close()
+    await bench.stop()
+
+
+async def test_a_connection_that_has_ended_is_not_kept_alive(bench, monkeypatch):
+    """A timer that went on would hold it in memory for ever."""
+    monkeypatch.setattr(podport, "KEEP_ALIVE_SECONDS", 0.05)
+    async with bench.client() as client, asyncio.timeout(DEADLINE):
+        target = await echo_pod(bench, client)
+        closed, cut = [await podport.Remote.open(target) for _ in range(2)]
+        closed.close()
+        await objects.delete(client, PODS, target.pod, namespace="default", grace_seconds=0)
+        await cut.greeted.wait()
+        ended = weakref.WeakSet([closed, cut])
+        del closed, cut
+        while ended:
+            gc.collect()
+            await asyncio.sleep(0.05)
 
 
 async def test_a_taken_port_is_told(bench, unused_port):

@@ -21,13 +21,14 @@ DEADLINE = 60.0
 class QuietCluster:
     """One cluster, in this process."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **options) -> None:
+        """See :class:`ApiServer` for `options`."""
         self.directory = directory
         self.network = Network(directory)
         self.cold, self.warm = Spawner(log=directory / "cold.log"), Spawner(log=directory / "warm.log")
         self.store = Store(directory / "store")
         self.kubelet = Kubelet(directory, network=self.network, cold=self.cold, warm=self.warm, secret="s3cret")
-        self.server = ApiServer(self.store, self.kubelet, directory=directory)
+        self.server = ApiServer(self.store, self.kubelet, directory=directory, **options)
         self._clients: list[Client] = []
 
     async def start(self) -> None:
