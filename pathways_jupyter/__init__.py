@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pathways_jupyter.errors import (
+    ApiError,
+    CapacityError,
+    ClusterError,
+    ConfigError,
+    LocalClusterError,
+    PathwaysError,
+    ServiceError,
+    SessionError,
+)
+
 if TYPE_CHECKING:
+    from pathways_jupyter import colocated
     from pathways_jupyter.session.session import Session
 
-__all__ = ["connect", "load_ipython_extension", "unload_ipython_extension"]
+__all__ = [
+    "ApiError",
+    "CapacityError",
+    "ClusterError",
+    "ConfigError",
+    "LocalClusterError",
+    "PathwaysError",
+    "ServiceError",
+    "Session",
+    "SessionError",
+    "colocated",
+    "connect",
+    "current_session",
+    "load_ipython_extension",
+    "unload_ipython_extension",
+]
 
 
 def connect(
@@ -95,12 +124,30 @@ def unload_ipython_extension(ipython: Any) -> None:
     extension.unload(ipython)
 
 
-def __getattr__(name: str) -> str:
+def current_session() -> Session | None:
+    """The session of this process, also while its proxy is lost; None when there is none."""
+    # A process that has a session has loaded its module.
+    module = sys.modules.get("pathways_jupyter.session.session")
+    return module.current() if module is not None else None
+
+
+def __getattr__(name: str) -> Any:
+    # What takes long to import is imported when it is first asked for.
+    if name == "Session":
+        from pathways_jupyter.session.session import Session
+
+        return Session
+    if name == "colocated":
+        return importlib.import_module("pathways_jupyter.colocated")
     if name == "__version__":
         from importlib.metadata import version
 
         return version("pathways_jupyter")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__doc__", "__version__"])
 
 
 def _jupyter_labextension_paths() -> list[dict[str, str]]:

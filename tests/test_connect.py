@@ -20,12 +20,12 @@ with pathways_jupyter.connect(
     expected_tpu_instances={"tpuv6e:2x2": 2},
     wait=True,
 ) as session:
-    print(session.state, len(jax.devices()), sorted(session.slices), float(jax.numpy.arange(8.0).sum()))
+    print(session.state, len(jax.devices()), sorted(session.slices()), float(jax.numpy.arange(8.0).sum()))
 print(jax.devices()[0].platform)
 session = pathways_jupyter.connect(local=True, expected_tpu_instances={"tpuv6e:2x2": 1})
 print(len(jax.devices()))
 session.disconnect()
-print(session.state, len(session.slices))
+print(session.state, len(session.slices()))
 """
 
 
@@ -72,6 +72,46 @@ def test_a_cluster_smaller_than_the_default_is_used_as_it_is(machine):
             assert "does not heal fast" in fast.stderr
         finally:
             machine.cli("local", "down", **own)
+
+
+LOSE_AND_RECONNECT = """
+import subprocess, sys, jax, pathways_jupyter
+
+def main():
+    session = pathways_jupyter.connect(kubeconfig=sys.argv[1], expected_tpu_instances={"tpuv6e:2x2": 1})
+    assert pathways_jupyter.current_session() is session
+    params = {"w": jax.numpy.ones((2, 3))}
+    since, pod = session.event_count, session.status().pod
+    subprocess.run(["kubectl", "--kubeconfig", sys.argv[1], "delete", "pod", pod, "--wait=false"], check=True,
+                   stdout=subprocess.DEVNULL)
+    next(event for event in session.follow(since) if event.kind == "proxy-lost")
+    print(*session.reconnect().unusable)
+    print(session.state, float(jax.numpy.ones(2).sum()))
+    params = {"w": jax.numpy.ones((2, 3))}
+    print(*session.disconnect().unusable)
+    assert pathways_jupyter.current_session() is None
+
+kept = None
+main()
+"""
+
+
+def test_a_script_reconnects_and_is_told_which_of_its_arrays_are_gone(machine, cluster):
+    done = subprocess.run(
+        [sys.executable, "-c", LOSE_AND_RECONNECT, str(cluster)],
+        env=machine.environ,
+        cwd=machine.directory,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "params['w']: float32[2,3]",
+        "connected 2.0",
+        "params['w']: float32[2,3]",
+    ]
 
 
 def test_every_setting_has_a_keyword():

@@ -12,7 +12,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from pathways_jupyter.colocated import checks, placement, results, run, show
 from pathways_jupyter.colocated.channel import Answer
@@ -24,7 +24,8 @@ from pathways_jupyter.colocated.memory import MEMORY
 if TYPE_CHECKING:
     import jax
 
-C = TypeVar("C", bound=type)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,16 @@ class Where:
     quiet: bool = False
 
 
-class Function:
+class Function(Generic[P, R]):
     """A function that runs on hosts; made by :func:`function`."""
 
-    def __init__(self, fun: Callable[..., Any], where: Where) -> None:
+    def __init__(self, fun: Callable[P, R], where: Where) -> None:
         self.__name__ = getattr(fun, "__name__", type(fun).__name__)
         self.__doc__ = fun.__doc__
         self.__wrapped__ = fun
         self._where = where
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Calls it on every host, and returns the one result: a pytree whose arrays are global.
 
         Raises:
@@ -63,15 +64,16 @@ class Function:
           ColocatedError: Values other than arrays are not the same on all hosts; see :meth:`on_each`.
           CheckError: It, or an argument, cannot be sent; nothing ran.
         """
-        return _one(self.on_each(*args, **kwargs), self.__name__)
+        result: R = _one(self.on_each(*args, **kwargs), self.__name__)
+        return result
 
-    def on_each(self, *args: Any, **kwargs: Any) -> dict[int, Any]:
+    def on_each(self, *args: P.args, **kwargs: P.kwargs) -> dict[int, R]:
         """Calls it on every host, and returns each host's result by the host's index."""
         return _call(self.__wrapped__, self.__name__, self.__wrapped__, args, kwargs, self._where)
 
 
 @overload
-def function(fun: Callable[..., Any], /) -> Function: ...
+def function(fun: Callable[P, R], /) -> Function[P, R]: ...
 @overload
 def function(
     *,
@@ -80,7 +82,7 @@ def function(
     once: bool = False,
     on_cpu: bool = False,
     quiet: bool = False,
-) -> Callable[[Callable[..., Any]], Function]: ...
+) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 def function(fun: Callable[..., Any] | None = None, /, **where: Any) -> Any:
     """Makes a function that runs on hosts; use it as a decorator, with or without :class:`Where`'s attributes.
 

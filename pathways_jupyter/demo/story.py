@@ -176,10 +176,10 @@ class _Story:
         import jax
 
         with self._step("See the devices") as told:
-            for index, devices in session.slices.items():
+            for index, devices in session.slices().items():
                 places = " ".join(str(tuple(device.coords[:2])) for device in devices)
                 told.append(f"slice {index}: {len(devices)} × {devices[0].device_kind} at {places}")
-            _claim(len(jax.devices()) == 8 and len(session.slices) == 2, f"JAX sees {jax.devices()}")
+            _claim(len(jax.devices()) == 8 and len(session.slices()) == 2, f"JAX sees {jax.devices()}")
 
     def _matmul(self, session: Session) -> None:
         import jax
@@ -190,7 +190,7 @@ class _Story:
         from pathways_jupyter.demo import training
 
         with self._step("Multiply matrices sharded over both slices") as told:
-            mesh = training.mesh(session.slices)
+            mesh = training.mesh(session.slices())
             left = np.random.default_rng(0).standard_normal((512, 256), dtype=np.float32)
             right = np.random.default_rng(1).standard_normal((256, 384), dtype=np.float32)
             rows = jax.device_put(left, NamedSharding(mesh, PartitionSpec(("slice", "chip"))))
@@ -203,7 +203,7 @@ class _Story:
         from pathways_jupyter.demo import training
 
         with self._step("Train a small network, data-parallel") as told:
-            trainer = training.Trainer(training.mesh(session.slices))
+            trainer = training.Trainer(training.mesh(session.slices()))
             losses = trainer.train(60)
             told.append(f"60 steps of Adam: loss {losses[0]:.3f} -> {losses[-1]:.3f}")
             _claim(losses[-1] < losses[0] / 2, f"the loss went from {losses[0]} to {losses[-1]}")
@@ -221,7 +221,7 @@ class _Story:
             told.append(f"training on it: {problem}")
             _claim(_BROKEN in problem, f"an array on a dead slice gave: {problem}")
             lost = int(down.data["slice"])
-            other = next(devices for index, devices in session.slices.items() if index != lost)
+            other = next(devices for index, devices in session.slices().items() if index != lost)
             total = float(jnp.sum(jnp.arange(10.0, device=other[0])))
             told.append(f"the other slice goes on: sum(0..9) = {total:.0f}")
             _claim(total == 45, f"the sum is {total}")

@@ -58,8 +58,7 @@ def reconnect(connection: Connection, values: Values) -> None:
         if current.config.local and current.state is SessionState.LOST:
             waiting.embedded()
             entry.revive(current.config, current.state)
-        connecting: session.Connecting = current.reconnect(connection.variables)
-        return connecting
+        return session.restart(current, connection.variables)
 
     with Waiting(connection.screen) as waiting:
         _bring_up(connection, begin, waiting)

@@ -35,12 +35,9 @@ class Connection:
     @property
     def variables(self) -> dict[str, Any]:
         """The user's own variables."""
-        hidden = self.shell.user_ns_hidden
-        return {
-            name: value
-            for name, value in self.shell.user_ns.items()
-            if not name.startswith("_") and not (name in hidden and hidden[name] is value)
-        }
+        from pathways_jupyter.session import kernel
+
+        return kernel.variables()
 
     def need(self) -> Any:
         """The session.
@@ -58,7 +55,7 @@ class Connection:
     def watch(self, session: Any, card: Place | None = None) -> None:
         """From now on shows what happens to `session`, and keeps its card up to date."""
         self._card = card or self._card
-        self._devices = {index: [device.device_kind for device in devices] for index, devices in session.slices.items()}
+        self._devices = _kinds(session)
         self._watched = session
         if self._notices is not None:
             self._notices.close()
@@ -127,4 +124,4 @@ def card_of(session: Any, devices: Mapping[int, Sequence[str]] | None = None) ->
 
 
 def _kinds(session: Any) -> dict[int, list[str]]:
-    return {index: [device.device_kind for device in devices] for index, devices in session.slices.items()}
+    return {index: [device.device_kind for device in devices] for index, devices in session.slices().items()}

@@ -33,9 +33,9 @@ def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
     Args:
       progress: None shows it in a notebook and in a terminal, and nowhere else.
     """
-    from pathways_jupyter.session import session
+    from pathways_jupyter.session import kernel, session
 
-    shell = _shell()
+    shell = kernel.shell()
     connection = None
     if shell is not None:
         from pathways_jupyter.magics import extension
@@ -43,22 +43,15 @@ def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
         connection = extension.load(shell).magics.connection
     if progress is None:
         progress = connection is not None or sys.stderr.isatty()
-    variables = connection.variables if connection is not None else None
     if not progress:
-        made = session.connect(entry.resolve(asked), variables)
+        made = session.connect(entry.resolve(asked))
     else:
         screen = connection.screen if connection is not None else _Errors()
         with Waiting(screen) as waiting:
             if asked.get("local"):
                 waiting.embedded()
-            made = waiting.through(lambda: session.start(entry.resolve(asked), variables)).session
+            made = waiting.through(lambda: session.start(entry.resolve(asked))).session
             waiting.done()
     if connection is not None:
         connection.watch(made)
     return made
-
-
-def _shell() -> Any:
-    """The shell that this runs in; None in a script."""
-    module = sys.modules.get("IPython")
-    return module.get_ipython() if module is not None else None

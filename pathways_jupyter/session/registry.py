@@ -17,11 +17,13 @@ import secrets
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pathways_jupyter import tpu
 from pathways_jupyter.config import runtime_dir
 from pathways_jupyter.events import SessionSlice, SessionState
 
@@ -76,6 +78,23 @@ class SessionRecord:
     generation: int = 0
     state_since: float = 0.0
     slices: tuple[SessionSlice, ...] = ()
+
+    def __str__(self) -> str:
+        since = self.state_since or self.created
+        rows = {
+            "service": self.service,
+            "tpu": tpu.format_instances(self.instances),
+            "proxy": self.pod or self.job,
+            "cluster": self.context,
+            "namespace": self.namespace,
+            "notebook": self.notebook,
+        }
+        head = f"Session {self.id}: {self.state} since {time.strftime('%H:%M:%S', time.localtime(since))}"
+        return "\n".join([head, *(f"  {name:<10} {value}" for name, value in rows.items() if value)])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What IPython shows of it."""
+        printer.text(str(self))
 
     @property
     def target(self) -> str:

@@ -1,6 +1,7 @@
 """A notebook's connection, as the code in its kernel sees it.
 
-:func:`start` begins one and shows how far it is; :func:`connect` does so in one call. Everything outside the kernel is
+:func:`start` begins one and shows how far it is; :func:`connect` does so in one call, and so do :func:`restart` and
+:meth:`Session.reconnect` for a new proxy. Everything outside the kernel is
 the supervisor's; what is done here is done to this process: starting that supervisor, switching JAX, and putting both
 back. A process has one session at a time, because it has one JAX.
 """
@@ -14,7 +15,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pathways_jupyter import interrupts
 from pathways_jupyter.config import ConnectConfig
@@ -27,10 +28,15 @@ from pathways_jupyter.session.link import Link
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 
+if TYPE_CHECKING:
+    import jax
+
 CLEANUP_SECONDS = 20.0
 """How long an ending session is waited for; the supervisor goes on without anybody waiting."""
 
 Variables = Mapping[str, Any]
+
+_OVER = {SessionState.CLOSING, SessionState.CLOSED}
 
 
 @dataclass(frozen=True)
@@ -45,9 +51,17 @@ class Ended:
     unusable: tuple[NamedArray, ...] = ()
     left: str = ""
 
+    def __str__(self) -> str:
+        lines = ["The session is over."]
+        if self.unusable:
+            lines.append(f"Unusable from now on: {', '.join(map(str, self.unusable))}.")
+        if self.left:
+            lines.append(f"Not everything could be removed: {self.left}")
+        return "\n".join(lines)
+
 
 class Session:
-    """A connection of this process to its own proxy; made by :func:`start` and :func:`connect`.
+    """A connection of this process to its own proxy; made by :func:`pathways_jupyter.connect`.
 
     Its methods belong to the thread that runs the user's code. As a context manager it disconnects at the end.
     """
@@ -87,18 +101,16 @@ class Session:
         link = self._link
         return replace(self._record, state=link.state, state_since=link.state_since, slices=link.slices)
 
-    @property
-    def slices(self) -> dict[int, tuple[Any, ...]]:
-        """JAX devices by slice index; empty once disconnected."""
+    def slices(self) -> dict[int, tuple[jax.Device, ...]]:
+        """JAX's devices by their ``slice_index``; empty once disconnected."""
         return self._switch.slices()
 
-    @property
-    def devices(self) -> tuple[Any, ...]:
-        """All JAX devices, slice by slice."""
-        return tuple(device for devices in self.slices.values() for device in devices)
+    def devices(self) -> tuple[jax.Device, ...]:
+        """All of JAX's devices on the TPUs, slice by slice; empty once disconnected."""
+        return tuple(device for devices in self.slices().values() for device in devices)
 
     def events(self, since: int = 0) -> list[Event]:
-        """What happened so far, from event number `since` on."""
+        """What happened so far, from event number `since` on; also after the session's end."""
         return self._link.events(since)
 
     @property
@@ -107,38 +119,45 @@ class Session:
         return self._link.count
 
     def follow(self, since: int = 0) -> Iterator[Event]:
-        """Yields events as they come, until the session ends."""
+        """Yield events as they come, until the session ends."""
         return self._link.watch(since)
 
     def status(self) -> SessionRecord:
-        """The session as its supervisor sees it now.
+        """The session as its supervisor sees it now; once that is gone, as it was last known.
 
         Raises:
-          SessionError: The supervisor is gone.
+          SessionError: The supervisor does not answer.
         """
+        if self._link.ended:
+            return self.record
         answer = self._link.answer(self._link.ask(Method.STATUS), patience=client.ANSWER_SECONDS)
         return SessionRecord.from_json(answer)
 
-    def reconnect(self, variables: Variables | None = None) -> Connecting:
-        """Replaces the proxy by a new one, and points JAX at it; what was on the former one is gone.
+    def reconnect(self, variables: Mapping[str, Any] | None = None) -> Switched:
+        """Replace the proxy by a new one and point JAX at it; what was on the previous one is gone.
 
-        A proxy that somebody else (the sidebar) has already replaced is taken as it is. A supervisor that died is
-        replaced too.
+        Blocks until JAX has the new devices. A proxy that was already replaced from elsewhere (the sidebar) is taken
+        as it is, and a supervisor that died is replaced too. When it fails, the session stays as it was, and may be
+        reconnected again.
 
         Args:
-          variables: The user's variables, to name what becomes unusable.
-        """
-        if self._link.ended:
-            # What the dead one left holds slices until it is swept.
-            self._link.close(patience=CLEANUP_SECONDS)
-            return _start(self.config, variables, self)
-        since = self._link.count
-        replaced = self.state.is_connected and self._link.generation > self._generation
-        number = self._link.ask(Method.STATUS if replaced else Method.RECONNECT)
-        return Connecting(self.config, self._link, number, variables, session=self, since=since)
+          variables: Where to look for arrays that become unusable; the notebook's or the script's own when left out.
 
-    def settle(self, variables: Variables | None = None) -> Switched | None:
-        """Brings JAX in line with what others did to the session; to be called between cells.
+        Returns:
+          What became of the arrays in `variables`.
+
+        Raises:
+          CapacityError: The slices are taken, and the connection's ``wait`` is over.
+          SessionError: The session was disconnected, or the new proxy did not come up.
+        """
+        with interrupts.after_imports():
+            attempt = restart(self, variables)
+            for _ in attempt:
+                pass
+            return attempt.switched
+
+    def settle(self, variables: Mapping[str, Any] | None = None) -> Switched | None:
+        """Bring JAX in line with what others did to the session; to be called between cells.
 
         When the sidebar or the command line disconnected it, JAX is put back; when they reconnected it, JAX is pointed
         at the new proxy; when its proxy was lost, the arrays on it are deleted.
@@ -151,32 +170,41 @@ class Session:
         if self.state is SessionState.CLOSED:
             return Switched(unusable=self._forget(variables))
         if self.state is SessionState.LOST:
-            return self._switch.empty(variables)
+            return self._switch.empty(self._variables(variables))
         if self.state.is_connected and self._link.generation > self._generation:
             return self._adopt(self._link, self.status(), variables)
         return None
 
-    def disconnect(self, variables: Variables | None = None) -> Ended:
-        """Puts JAX back as it was found, and removes the proxy.
+    def disconnect(self, variables: Mapping[str, Any] | None = None) -> Ended:
+        """Put JAX back as it was found, and remove the proxy; does nothing on a session that is over.
 
         Args:
-          variables: The user's variables, to name what becomes unusable.
+          variables: Where to look for arrays that become unusable; the notebook's or the script's own when left out.
+
+        Returns:
+          The arrays in `variables` that became unusable, and what could not be removed from the cluster.
         """
         if os.getpid() != self._process:
             # A forked child has no part in the session of its parent.
             return Ended()
         try:
-            unusable = self._switch.deactivate(variables).unusable
+            unusable = self._switch.deactivate(self._variables(variables)).unusable
             return Ended(unusable, _finish(self._link))
         finally:
-            self._forget(None)
+            self._forget({})
 
     def _forget(self, variables: Variables | None) -> tuple[NamedArray, ...]:
         global _current
-        unusable = self._switch.deactivate(variables).unusable
+        unusable = self._switch.deactivate(self._variables(variables)).unusable
         if _current is self:
             _current = None
         return unusable
+
+    def _variables(self, given: Variables | None) -> Variables:
+        """Where to look for arrays: looking through a large notebook costs time, so only where there may be some."""
+        if given is None and self._switch.active:
+            return kernel.variables()
+        return given or {}
 
     def _adopt(self, link: Link, record: SessionRecord, variables: Variables | None) -> Switched:
         """Points JAX at the proxy of `record`."""
@@ -184,7 +212,9 @@ class Session:
         link.on_lost = self._switch.lost
         if not link.state.is_connected:
             raise SessionError("The proxy was lost before JAX had connected to it.", hint="Try again.")
-        switched = self._switch.activate(record.target, namespace=variables)
+        switched = self._switch.activate(
+            record.target, namespace=kernel.variables() if variables is None else variables
+        )
         self._generation = record.generation
         return switched
 
@@ -263,7 +293,7 @@ class Connecting:
             session = self._switched = self._session or Session(self.config, self._link, record)
             self.switched = session._adopt(self._link, record, self._variables)
             self._session = _current = session
-            yield self._stage(f"JAX has {len(session.devices)} devices on {len(session.slices)} slices.", done=True)
+            yield self._stage(_what_jax_has(session), done=True)
             self._done = True
         except PathwaysError as error:
             self._done = True
@@ -327,6 +357,30 @@ def start(config: ConnectConfig, variables: Variables | None = None) -> Connecti
     return _taken_over(config, variables) or _start(config, variables)
 
 
+def restart(session: Session, variables: Variables | None = None) -> Connecting:
+    """Begin to replace the proxy of `session`; see :meth:`Session.reconnect`.
+
+    Raises:
+      SessionError: The session was disconnected.
+    """
+    link = session._link
+    if os.getpid() != session._process:
+        raise SessionError(f"Session {session.id} belongs to the process that this one was forked from.")
+    if session.state in _OVER or current() is not session:
+        raise SessionError(
+            f"Session {session.id} was disconnected, and cannot be reconnected.",
+            hint="%pathways connect makes a new one.",
+        )
+    if link.ended:
+        # What the dead supervisor left holds slices until it is swept.
+        link.close(patience=CLEANUP_SECONDS)
+        return _start(session.config, variables, session)
+    since = link.count
+    replaced = session.state.is_connected and link.generation > session._generation
+    number = link.ask(Method.STATUS if replaced else Method.RECONNECT)
+    return Connecting(session.config, link, number, variables, session=session, since=since)
+
+
 def connect(config: ConnectConfig, variables: Variables | None = None) -> Session:
     """Connects, and returns when JAX has its devices.
 
@@ -384,6 +438,11 @@ def _quietly_import() -> None:
     # Whatever is wrong with JAX is raised where it is used.
     with contextlib.suppress(Exception):
         from jax.extend.backend import ifrt_proxy  # noqa: F401
+
+
+def _what_jax_has(session: Session) -> str:
+    devices, slices = len(session.devices()), len(session.slices())
+    return f"JAX has {devices} device{'s'[: devices != 1]} on {slices} slice{'s'[: slices != 1]}."
 
 
 def _finish(link: Link) -> str:

@@ -58,7 +58,7 @@ def run(script: str) -> list[str]:
     return rest
 
 
-@pytest.mark.parametrize("step", ["made.reconnect().session", "made.disconnect()"])
+@pytest.mark.parametrize("step", ["made.reconnect()", "made.disconnect()"])
 def test_what_was_on_a_proxy_that_was_replaced_or_left_fails_clearly(config, step):
     again = "print(tried(lambda: add_one(np.ones(2))))"
     assert run(BEFORE.format(config=config(2)) + step + AFTER + again) == [*GONE, "[2. 2.]"]
@@ -67,7 +67,7 @@ def test_what_was_on_a_proxy_that_was_replaced_or_left_fails_clearly(config, ste
 def test_what_was_on_a_proxy_that_was_lost_fails_clearly_and_is_named_once(config):
     script = BEFORE.format(config=config(2)) + LOSE
     script += "print(len(made.settle(del_later).unusable), made.settle(del_later))"
-    script += AFTER + "print(len(made.reconnect(del_later).session.devices), tried(lambda: add_one(np.ones(2))))"
+    script += AFTER + "print(len(made.reconnect(del_later) and made.devices()), tried(lambda: add_one(np.ones(2))))"
     assert run(script) == ["11 None", *GONE, "8 [2. 2.]"]
 
 

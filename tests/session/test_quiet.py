@@ -43,7 +43,7 @@ def parts(config) -> dict[str, str]:
         "what was computed is dropped after disconnecting": connect + COMPUTE + "made.disconnect()" + DROP,
         "what was computed is there at the end": connect + COMPUTE + "made.disconnect()",
         "still connected at the end": connect + COMPUTE,
-        "a new proxy": connect + COMPUTE + "made.reconnect().session" + COMPUTE + "made.disconnect()" + DROP,
+        "a new proxy": connect + COMPUTE + "made.reconnect()" + COMPUTE + "made.disconnect()" + DROP,
         "the proxy is lost": connect
         + COMPUTE
         + "os.kill(made.record.pid, signal.SIGKILL)\nlist(made.follow())\n"
@@ -102,7 +102,7 @@ def noted(level):
 quiet._set = noted
 with session.connect({config!r}) as made:
     import jax
-    kept = jax.device_put(1.0, made.devices[0])
+    kept = jax.device_put(1.0, made.devices()[0])
     program = jax.jit(lambda x: x * 3).lower(kept).compile() if {holding} else None
     assert levels[-1] == 3
     spoke.clear()

@@ -60,8 +60,8 @@ def test_connecting_tells_each_stage_and_gives_devices_by_slice_and_disconnectin
     made = connecting.session
     assert session.current() is made
     assert made.state is SessionState.CONNECTED
-    assert {index: len(devices) for index, devices in made.slices.items()} == {0: 4, 1: 4}
-    assert jax.devices() == list(made.devices)
+    assert {index: len(devices) for index, devices in made.slices().items()} == {0: 4, 1: 4}
+    assert jax.devices() == list(made.devices())
     assert jax.numpy.arange(8.0).sum() == 28
     assert counted(made.id) == {"jobs": 1, "leases": 1, "pods": 1, "processes": 2, "sockets": 2, "files": 2}
     record = registry.read(made.id)
@@ -97,9 +97,8 @@ def test_a_deleted_pod_is_told_and_reconnecting_gives_a_new_proxy(connected, clu
     assert EventKind.PROXY_LOST in until(connected, SessionState.LOST, since)
     told = next(event.message for event in connected.events(since) if event.kind is EventKind.PROXY_LOST)
     assert re.fullmatch(rf"Pod {pod} (was|is being) deleted\.", told)
-    connecting = connected.reconnect(variables)
-    assert connecting.session is connected
-    assert [(each.name, each.shape) for each in connecting.switched.unusable] == [("lost['w']", (8, 4))]
+    switched = connected.reconnect(variables)
+    assert [(each.name, each.shape) for each in switched.unusable] == [("lost['w']", (8, 4))]
     assert connected.record.pod != pod
     assert connected.record.generation == 2
     assert jax.numpy.ones(4).sum() == 4
@@ -139,10 +138,11 @@ def test_a_session_goes_on_and_reconnects_and_disconnects_while_it_is_degraded(c
             until(made, SessionState.DEGRADED, since)
             assert made.status().state is made.state is SessionState.DEGRADED
             assert made.settle() is None
-            assert jax.device_put(1.0, made.slices[1][0]) + 1 == 2
+            assert jax.device_put(1.0, made.slices()[1][0]) + 1 == 2
         finally:
             kubectl(cluster, "uncordon", "-l", "cloud.google.com/gke-tpu-topology")
-        assert made.reconnect().session.state.is_connected
+        made.reconnect()
+        assert made.state.is_connected
     gone(made.id)
 
 
@@ -181,8 +181,30 @@ def test_a_proxy_that_is_lost_before_jax_has_connected_is_told_at_once(config, c
 def test_reconnecting_works_when_nothing_is_wrong(connected):
     import jax
 
-    assert connected.reconnect().session.state is SessionState.CONNECTED
+    connected.reconnect()
+    assert connected.state is SessionState.CONNECTED
     assert jax.numpy.ones(4).sum() == 4
+
+
+def test_a_session_that_is_over_cannot_be_reconnected_and_says_so(config, gone):
+    with session.connect(config(1)) as made:
+        pass
+    with pytest.raises(SessionError, match=f"Session {made.id} was disconnected"):
+        made.reconnect()
+    assert made.disconnect() == session.Ended()
+    assert made.status().state is made.state is SessionState.CLOSED
+    assert (made.slices(), made.devices()) == ({}, ())
+    assert made.events()[-1].data["state"] == SessionState.CLOSED
+    assert session.current() is None
+    gone(made.id)
+
+
+def test_a_status_is_read_by_people_too(connected):
+    told = str(connected.status()).splitlines()
+    assert re.fullmatch(rf"Session {connected.id}: connected since \d\d:\d\d:\d\d", told[0])
+    assert {line.split()[0] for line in told[1:]} >= {"service", "tpu", "proxy", "cluster", "namespace"}
+    assert f"{TYPE}=2" in "".join(told)
+    assert len(told) < 10
 
 
 def test_an_api_server_that_restarts_costs_the_connection_and_nothing_else(connected, cluster, gone):
@@ -192,7 +214,8 @@ def test_an_api_server_that_restarts_costs_the_connection_and_nothing_else(conne
     since = connected.event_count
     cluster.restart_api()
     until(connected, SessionState.LOST, since)
-    assert connected.reconnect().session.state is SessionState.CONNECTED
+    connected.reconnect()
+    assert connected.state is SessionState.CONNECTED
     assert jax.numpy.ones(4).sum() == 4
     connected.disconnect()
     gone(connected.id)
@@ -204,7 +227,7 @@ def test_a_supervisor_that_dies_is_told_swept_and_replaced(connected, gone):
     first, since = connected.id, connected.event_count
     os.kill(connected.record.pid, signal.SIGKILL)
     assert until(connected, SessionState.LOST, since) == [EventKind.SUPERVISOR_LOST]
-    assert connected.reconnect().session is connected
+    connected.reconnect()
     gone(first)
     assert connected.id != first
     assert jax.numpy.ones(4).sum() == 4
@@ -264,7 +287,7 @@ def test_waiting_gets_the_slices_as_soon_as_they_are_free(config, hold):
 def test_two_sessions_hold_a_slice_each_at_the_same_time(config, hold):
     hold(1)
     with session.connect(config(1)) as made:
-        assert [len(devices) for devices in made.slices.values()] == [4]
+        assert [len(devices) for devices in made.slices().values()] == [4]
 
 
 @pytest.mark.parametrize(
@@ -339,7 +362,7 @@ def test_a_session_that_lingers_is_taken_over_by_the_kernel_that_follows(config,
     session._current = None
     second = session.connect(settings)
     assert (second.id, second.record.pod) == (first.id, first.record.pod)
-    assert [len(devices) for devices in second.slices.values()] == [4]
+    assert [len(devices) for devices in second.slices().values()] == [4]
     second.disconnect()
     gone(second.id)
 
@@ -353,7 +376,7 @@ def test_twenty_connections_in_one_process_leave_no_thread_descriptor_or_child(c
     def once() -> tuple[int, int, int]:
         with session.connect(config(1)) as made:
             # Through the tunnel and back, without a compiler in between.
-            assert float(jax.device_put(2.0, made.devices[0])) == 2.0
+            assert float(jax.device_put(2.0, made.devices()[0])) == 2.0
         gc.collect()
         return me.num_threads(), me.num_fds(), len(me.children())
 
@@ -372,6 +395,6 @@ def test_a_record_of_a_dead_session_is_swept_by_the_next_connect(config, hold, g
     with contextlib.suppress(SessionError):
         dead.answer(dead.ask(Method.PING), patience=DEADLINE)
     with session.connect(config(2)) as made:
-        assert len(made.devices) == 8
+        assert len(made.devices()) == 8
     gone(dead.session)
     assert protocol.config_from_json(record.config).instances == {TYPE: 2}

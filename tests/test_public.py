@@ -1,0 +1,30 @@
+"""What a user finds with Tab, dir() and help()."""
+
+import subprocess
+import sys
+
+import pathways_jupyter
+from pathways_jupyter import colocated, errors
+
+HIDDEN = {"Any", "Mapping", "Sequence", "TYPE_CHECKING", "annotations", "importlib", "sys"}
+
+
+def test_tab_offers_what_is_public_and_nothing_else():
+    for module in (pathways_jupyter, colocated):
+        offered = set(dir(module))
+        assert not HIDDEN & offered
+        assert {name for name in offered if not name.startswith("__")} == set(module.__all__)
+        assert all(getattr(module, name) is not None for name in offered)
+
+
+def test_every_error_is_public():
+    kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
+    assert kinds <= set(pathways_jupyter.__all__)
+
+
+def test_colocated_is_found_without_importing_it_and_there_is_no_session_yet():
+    program = (
+        "import pathways_jupyter as p; print(p.current_session(), p.colocated.function.__name__, p.Session.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "None function Session"
