@@ -18,6 +18,14 @@ _UPGRADED = {"pods/attach", "pods/exec", "pods/portforward"}
 _DENIED = re.compile(r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"')
 
 
+_SILENT: Mapping[type[BaseException], str] = {
+    ConnectionResetError: "the connection was reset",
+    ConnectionAbortedError: "the connection was aborted",
+    BrokenPipeError: "the connection was closed",
+    EOFError: "the connection was closed",
+}
+
+
 class Unreachable(ClusterError):
     """No connection to the API server could be made; nothing was sent."""
 
@@ -125,7 +133,8 @@ def unreachable(error: BaseException, server: str) -> Unreachable:
     elif isinstance(error, ConnectionRefusedError):
         what = "connection refused"
     else:
-        what = str(getattr(error, "strerror", "") or error or type(error).__name__)
+        # Many errors of connections carry no text at all.
+        what = str(getattr(error, "strerror", None) or error) or _SILENT.get(type(error), type(error).__name__)
     return Unreachable(
         f"The API server {server} cannot be reached: {what}.",
         hint="Check that the cluster runs, the context is the right one, and the network (VPN, private endpoint).",

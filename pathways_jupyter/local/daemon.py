@@ -12,6 +12,7 @@ import json
 import logging
 import logging.handlers
 import os
+import resource
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -29,6 +30,7 @@ _log = logging.getLogger(__name__)
 
 _LOG_BYTES = 1024 * 1024
 _LOST_SECONDS = 20.0
+_OPEN_FILES = 16_384
 
 
 class Daemon:
@@ -49,6 +51,7 @@ class Daemon:
         )
         warm.start()
         cold.start()
+        _allow_many_files()
         with _without_certificates():
             from pathways_jupyter.local.running import RunningCluster
 
@@ -169,6 +172,14 @@ class Daemon:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("A part of the cluster failed.", exc_info=error)
+
+
+def _allow_many_files() -> None:
+    """Raises this process's own limit of open files, which every watch and tunnel needs; pods keep the usual one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if most == resource.RLIM_INFINITY else min(_OPEN_FILES, most)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 @contextlib.contextmanager

@@ -1,10 +1,11 @@
+import re
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.problems import act, refused
+from pathways_jupyter.kube.problems import act, refused, unreachable
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,22 @@ def test_a_refused_tunnel_names_the_verb_that_the_server_named_and_asks_for_both
     assert str(error).startswith(f"You are not allowed to {verb} pods/portforward p in namespace default:")
     assert "verbs get and create on pods/portforward" in error.hint
     assert "--verb=get,create --resource=pods/portforward --namespace=default" in error.hint
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(),
+        ConnectionResetError(),
+        BrokenPipeError(),
+        EOFError(),
+        TimeoutError(),
+        OSError(24, "Too many"),
+        Exception(),
+    ],
+)
+def test_an_error_without_a_text_is_given_a_reason_nevertheless(error):
+    assert re.fullmatch(r"The API server https://a cannot be reached: \w[^.]+\.", str(unreachable(error, "https://a")))
 
 
 def test_a_refusal_by_policy_does_not_talk_of_roles():

@@ -8,7 +8,6 @@ import logging
 import ssl
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
 
 from aiohttp import web
 
@@ -19,6 +18,7 @@ from pathways_jupyter.local.apiserver.discovery import discover
 from pathways_jupyter.local.apiserver.door import Door, Head, refuse_upgrade
 from pathways_jupyter.local.apiserver.expiry import keep_expiring
 from pathways_jupyter.local.apiserver.idling import STREAM_IDLE_SECONDS
+from pathways_jupyter.local.apiserver.newcomers import Listener, Newcomer, Newcomers
 from pathways_jupyter.local.apiserver.objects import Objects
 from pathways_jupyter.local.apiserver.pki import certificates
 from pathways_jupyter.local.apiserver.pods import Pods
@@ -65,12 +65,11 @@ class ApiServer:
         self._objects = Objects(store)
         self._pods = Pods(store, runtime, idle_seconds=stream_idle_seconds)
         self._port = port
-        self._listener: asyncio.Server | None = None
+        self._newcomers = Newcomers()
+        self._listener: Listener | None = None
         self._expiring: asyncio.Task[None] | None = None
         self._connections: web.Server | None = None
         self._answering: set[asyncio.Task[object]] = set()
-        self._waiting: set[asyncio.BaseTransport] = set()
-        self._shut = False
         self._upgraded: set[asyncio.Transport] = set()
         self.in_use = 0
         """Requests that are being served now, watches and tunnels included; those of pods do not count."""
@@ -113,45 +112,34 @@ class ApiServer:
           LocalClusterError: The port is taken.
         """
         context: ssl.SSLContext = certificates(self._directory).server_context()
-        self._shut = False
         self._connections = web.Server(
             self._handle,
             handler_cancellation=True,
             access_log=None,
             keepalive_timeout=3600.0,
         )
-        loop = asyncio.get_running_loop()
-        self.last_used = loop.time()
+        self.last_used = asyncio.get_running_loop().time()
         try:
-            connections = self._connections
-            self._listener = await loop.create_server(
-                lambda: Door(connections, Pods.takes_over, self._serve_upgrade, self._waiting, shut=lambda: self._shut),
-                "127.0.0.1",
-                self._port,
-                ssl=context,
-                backlog=1024,
-                reuse_address=True,
-            )
+            self._listener = Listener(self._port, context, self._newcomers, self._welcome)
         except OSError as error:
             raise LocalClusterError(
                 f"The local cluster's API cannot listen on 127.0.0.1:{self._port}: {error}.",
                 hint="Stop what listens there, or remove the local cluster and start it anew.",
             ) from error
-        self._port = self._listener.sockets[0].getsockname()[1]
+        self._port = self._listener.port
         self._expiring = asyncio.create_task(keep_expiring(self._store))
 
     async def stop(self) -> None:
         """Stops listening and drops every connection at once, whatever it is doing."""
         if self._listener is None or self._connections is None:
             return
-        self._shut = True
-        self._listener.close()
+        await self._listener.close()
         if self._expiring is not None:
             self._expiring.cancel()
         transports = [each.transport for each in self._connections.connections]
-        for transport in [*transports, *self._waiting, *self._upgraded]:
+        for transport in [*transports, *self._upgraded]:
             if transport is not None:
-                cast("asyncio.Transport", transport).abort()
+                transport.abort()
         for task in list(self._answering):
             task.cancel()
         if self._answering:
@@ -159,8 +147,14 @@ class ApiServer:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STOP_SECONDS):
                 await self._connections.shutdown(0)
-                await self._listener.wait_closed()
         self._listener = self._connections = None
+
+    def _welcome(self, newcomer: Newcomer) -> Door:
+        assert self._connections is not None
+        return Door(self._connections, Pods.takes_over, self._serve_upgrade, knows=self._has_token, newcomer=newcomer)
+
+    def _has_token(self, head: Head) -> bool:
+        return self._users.who(head.headers.get("Authorization", "")) is not None
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         task = asyncio.current_task()
@@ -169,7 +163,11 @@ class ApiServer:
         try:
             return await self._answer(request)
         except StatusError as error:
-            return bodies.refusal(error)
+            response = bodies.refusal(error)
+            if error.status == 401:
+                # Kept open, such connections would use up what there is for clients that have a token.
+                response.force_close()
+            return response
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception as error:

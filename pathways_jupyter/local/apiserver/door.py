@@ -18,6 +18,7 @@ from multidict import CIMultiDict, MultiDict
 from pathways_jupyter.local.apiserver.bodies import encode
 from pathways_jupyter.local.apiserver.channels import CHUNK
 from pathways_jupyter.local.apiserver.idling import IdleTimer
+from pathways_jupyter.local.apiserver.newcomers import Newcomer
 from pathways_jupyter.local.apiserver.status import StatusError
 
 _LONGEST_HEAD = 64 * 1024
@@ -50,8 +51,8 @@ class Door(asyncio.Protocol):
       server: Takes what is plain HTTP.
       takes: Whether a request is for `on_upgrade`.
       on_upgrade: Takes over the connection of such a request.
-      waiting: Where connections are listed that nobody has taken yet.
-      shut: Whether the server has stopped: a connection whose TLS handshake was still under way then is dropped.
+      knows: Whether a request carries a valid token.
+      newcomer: The connection's entry among those that have not shown one yet.
     """
 
     def __init__(
@@ -59,31 +60,27 @@ class Door(asyncio.Protocol):
         server: web.Server,
         takes: Callable[[Head], bool],
         on_upgrade: UpgradeHandler,
-        waiting: set[asyncio.BaseTransport],
         *,
-        shut: Callable[[], bool],
+        knows: Callable[[Head], bool],
+        newcomer: Newcomer,
     ) -> None:
-        self._shut = shut
+        self._knows = knows
+        self._newcomer = newcomer
         self._server = server
         self._takes = takes
         self._on_upgrade = on_upgrade
-        self._waiting = waiting
         self._transport: asyncio.Transport | None = None
         self._head = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Notes the connection."""
+        """Begins to wait for the head of the first request."""
         # uvloop's transports behave as asyncio's, but are not of its types.
         self._transport = cast("asyncio.Transport", transport)
-        if self._shut():
-            self._transport.abort()
-            return
-        self._waiting.add(transport)
+        self._newcomer.drop = self._transport.abort
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Forgets the connection."""
-        if self._transport is not None:
-            self._waiting.discard(self._transport)
+        """The client went before it said anything of use."""
+        self._newcomer.leave()
 
     def data_received(self, data: bytes) -> None:
         """Decides as soon as the head is complete, or cannot be one at all."""
@@ -93,6 +90,8 @@ class Door(asyncio.Protocol):
             self._hand_on()
         elif end >= 0:
             head = _read_head(self._head[:end])
+            if head is not None and self._knows(head):
+                self._newcomer.leave()
             if head is not None and self._takes(head):
                 self._upgrade(head, self._head[end + 4 :])
             else:
@@ -101,21 +100,20 @@ class Door(asyncio.Protocol):
             self._hand_on()
 
     def _hand_on(self) -> None:
-        transport = self._taken()
+        transport = self._connected()
         protocol = self._server()
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         protocol.data_received(self._head)
 
     def _upgrade(self, head: Head, rest: bytes) -> None:
-        transport = self._taken()
+        transport = self._connected()
         transport.pause_reading()
         task = asyncio.ensure_future(self._on_upgrade(head, transport, rest))
         task.add_done_callback(lambda _: transport.close())
 
-    def _taken(self) -> asyncio.Transport:
+    def _connected(self) -> asyncio.Transport:
         assert self._transport is not None
-        self._waiting.discard(self._transport)
         return self._transport
 
 

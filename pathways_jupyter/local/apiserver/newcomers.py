@@ -1,0 +1,138 @@
+"""New connections, until they show a valid token: few at a time, and each for a short time.
+
+Everybody on the machine can connect to a port on loopback. Without this bound another user's half-open connections,
+which cost nothing, would use up the server's file descriptors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+
+PROOF_SECONDS = 32.0
+"""How long a client may take for its TLS handshake and the head of its first request together; a real API server gives
+as long for a head."""
+MOST_NEWCOMERS = 256
+"""How many may be at that at once. The oldest must go for the next: an honest client needs milliseconds."""
+
+_ACCEPT_RETRY_SECONDS = 0.05
+_log = logging.getLogger(__name__)
+
+
+class Newcomers:
+    """The connections whose client has not yet shown a valid token."""
+
+    def __init__(self, *, most: int = MOST_NEWCOMERS, seconds: float = PROOF_SECONDS) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._all: dict[Newcomer, asyncio.TimerHandle] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, drop: Callable[[], object]) -> Newcomer:
+        """Enter a connection; `drop` ends it when its time is over, or when there are too many."""
+        while len(self._all) >= self._most:
+            self._drop(next(iter(self._all)))
+        newcomer = Newcomer(self, drop)
+        self._all[newcomer] = asyncio.get_running_loop().call_later(self._seconds, self._drop, newcomer)
+        return newcomer
+
+    def drop_all(self) -> None:
+        """End every one of them."""
+        for newcomer in list(self._all):
+            self._drop(newcomer)
+
+    def discard(self, newcomer: Newcomer) -> None:
+        """Forget a connection, which has proved itself or ended."""
+        if (timer := self._all.pop(newcomer, None)) is not None:
+            timer.cancel()
+
+    def _drop(self, newcomer: Newcomer) -> None:
+        self.discard(newcomer)
+        newcomer.drop()
+
+
+class Newcomer:
+    """One such connection. `drop` ends it, in the way that fits how far it has come."""
+
+    def __init__(self, newcomers: Newcomers, drop: Callable[[], object]) -> None:
+        self.drop = drop
+        self._newcomers = newcomers
+
+    def leave(self) -> None:
+        """Stop counting it: it has proved itself, or ended."""
+        self._newcomers.discard(self)
+
+
+class Listener:
+    """Accepts TLS connections on a port of 127.0.0.1.
+
+    `asyncio`'s own server does not say anything of a connection before its handshake is complete, so one that never
+    completes it could not be counted.
+
+    Args:
+      welcome: Makes the protocol of a connection whose handshake is complete.
+    """
+
+    def __init__(
+        self, port: int, context: ssl.SSLContext, newcomers: Newcomers, welcome: Callable[[Newcomer], asyncio.Protocol]
+    ) -> None:
+        self._context = context
+        self._newcomers = newcomers
+        self._welcome = welcome
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._socket = socket.socket()
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.setblocking(False)
+            self._socket.bind(("127.0.0.1", port))
+            self._socket.listen(1024)
+        except OSError:
+            self._socket.close()
+            raise
+        self.port: int = self._socket.getsockname()[1]
+        self._accepting = asyncio.create_task(self._accept())
+
+    async def close(self) -> None:
+        """Stop listening, and drop the connections that have not proved themselves."""
+        self._accepting.cancel()
+        self._newcomers.drop_all()
+        await asyncio.gather(self._accepting, *self._handshakes, return_exceptions=True)
+        self._socket.close()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(self._socket)
+            except OSError as error:
+                # No file descriptor is left, most likely. Those without a token are the first who must make room.
+                _log.warning("A connection cannot be accepted: %s", error)
+                self._newcomers.drop_all()
+                await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
+                continue
+            task = asyncio.create_task(self._shake_hands(connection))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+
+    async def _shake_hands(self, connection: socket.socket) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        newcomer = self._newcomers.add(task.cancel)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            with contextlib.suppress(OSError, TimeoutError):
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    lambda: self._welcome(newcomer), connection, ssl=self._context
+                )
+                return
+            newcomer.leave()
+        except asyncio.CancelledError:
+            newcomer.leave()
+            raise
+        connection.close()
