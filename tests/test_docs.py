@@ -25,7 +25,7 @@ from pathways_jupyter.kube.client import Client
 
 async def peep():
     async with Client(auth.load()) as client:
-        await objects.list_(client, objects.NODES)
+        await objects.list_(client, objects.Resource("", "v1", "nodes", "Node", namespaced=False))
 
 try:
     asyncio.run(peep())

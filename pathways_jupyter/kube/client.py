@@ -92,7 +92,7 @@ class Client:
         path: str,
         *,
         query: Query | None = None,
-        body: Mapping[str, Any] | list[Any] | None = None,
+        body: Mapping[str, Any] | None = None,
         content_type: str = "application/json",
         repeat: bool | None = None,
     ) -> Json:
@@ -106,26 +106,6 @@ class Client:
           ApiError: The server answered with an error.
           ClusterError: It could not be reached, or the connection was lost.
         """
-        answer = await self.raw(method, path, query=query, body=body, content_type=content_type, repeat=repeat)
-        try:
-            decoded = json.loads(answer) if answer else {}
-        except ValueError as error:
-            raise _nonsense(self.cluster.server) from error
-        if not isinstance(decoded, dict):
-            raise _nonsense(self.cluster.server)
-        return decoded
-
-    async def raw(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query | None = None,
-        body: Mapping[str, Any] | list[Any] | None = None,
-        content_type: str = "application/json",
-        repeat: bool | None = None,
-    ) -> bytes:
-        """Like :meth:`request`, for answers that are not JSON."""
         payload = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
         again = method in _REPEATABLE if repeat is None else repeat
 
@@ -139,7 +119,14 @@ class Client:
                 raise self._refused(response.status, answer, method, path, query)
             return answer
 
-        return await self._persist(attempt, again=again)
+        answer = await self._persist(attempt, again=again)
+        try:
+            decoded = json.loads(answer) if answer else {}
+        except ValueError as error:
+            raise _nonsense(self.cluster.server) from error
+        if not isinstance(decoded, dict):
+            raise _nonsense(self.cluster.server)
+        return decoded
 
     async def get(self, path: str, *, query: Query | None = None) -> Json:
         """GETs an object or a list."""
@@ -148,16 +135,6 @@ class Client:
     async def post(self, path: str, body: Mapping[str, Any], *, query: Query | None = None) -> Json:
         """POSTs an object."""
         return await self.request("POST", path, query=query, body=body)
-
-    async def put(self, path: str, body: Mapping[str, Any], *, query: Query | None = None) -> Json:
-        """PUTs an object."""
-        return await self.request("PUT", path, query=query, body=body)
-
-    async def patch(
-        self, path: str, body: Mapping[str, Any] | list[Any], *, content_type: str, query: Query | None = None
-    ) -> Json:
-        """PATCHes an object; `content_type` says how `body` is meant."""
-        return await self.request("PATCH", path, query=query, body=body, content_type=content_type)
 
     async def delete(self, path: str, *, body: Mapping[str, Any] | None = None, query: Query | None = None) -> Json:
         """DELETEs an object; `body` is its DeleteOptions."""

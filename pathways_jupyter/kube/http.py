@@ -33,7 +33,6 @@ class Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self.exchanges = 0
 
     @property
     def usable(self) -> bool:
@@ -46,7 +45,6 @@ class Connection:
         Raises:
           ConnectionLost: The connection ended first.
         """
-        self.exchanges += 1
         try:
             self._writer.write(request)
             await self._writer.drain()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 from urllib.parse import quote
 
@@ -19,7 +18,6 @@ from pathways_jupyter.kube.problems import ConnectionLost
 Object = dict[str, Any]
 
 PAGE = 500
-FIELD_MANAGER = "pathways-jupyter"
 
 
 @dataclass(frozen=True)
@@ -67,37 +65,13 @@ class Resource:
         return self.path(namespace, name, subresource)
 
 
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 PODS = Resource("", "v1", "pods", "Pod")
-SERVICES = Resource("", "v1", "services", "Service")
-EVENTS = Resource("", "v1", "events", "Event")
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-SECRETS = Resource("", "v1", "secrets", "Secret")
 JOBS = Resource("batch", "v1", "jobs", "Job")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 JOBSETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
-CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 ACCESS_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
-
-
-class PatchType(StrEnum):
-    """How the body of a patch is meant."""
-
-    MERGE = "application/merge-patch+json"
-    STRATEGIC = "application/strategic-merge-patch+json"
-    JSON = "application/json-patch+json"
-    APPLY = "application/apply-patch+yaml"
-
-
-class Propagation(StrEnum):
-    """What happens to what a deleted object owns."""
-
-    BACKGROUND = "Background"
-    FOREGROUND = "Foreground"
-    ORPHAN = "Orphan"
 
 
 @dataclass(frozen=True)
@@ -186,57 +160,15 @@ async def list_(
     return _listing(resource, page.get("items") or [], page.get("metadata") or {})
 
 
-async def replace(client: Client, resource: Resource, body: Object, *, namespace: str = "") -> Object:
-    """Writes an object over the one that it was read from.
-
-    Raises:
-      ApiError: It was changed in between (409), or is gone (404).
-      ClusterError: The server could not be reached.
-    """
-    name = str(body["metadata"]["name"])
-    return await client.put(resource.item(namespace or _namespace(body), name), body)
-
-
-async def patch(
-    client: Client,
-    resource: Resource,
-    name: str,
-    body: Mapping[str, Any] | list[Any],
-    *,
-    namespace: str = "",
-    kind: PatchType = PatchType.MERGE,
-    subresource: str = "",
-) -> Object:
-    """Changes parts of an object, and returns all of it.
+async def patch(client: Client, resource: Resource, name: str, body: Object, *, namespace: str = "") -> Object:
+    """Change parts of an object with a JSON merge patch, and return all of it.
 
     Raises:
       ApiError: There is none (404), or a ``resourceVersion`` in `body` is not its own (409).
       ClusterError: The server could not be reached.
     """
-    return await client.request(
-        "PATCH",
-        resource.item(namespace, name, subresource),
-        body=body,
-        content_type=kind.value,
-        repeat=kind is not PatchType.JSON,
-    )
-
-
-async def apply(
-    client: Client, resource: Resource, body: Object, *, namespace: str = "", force: bool = False
-) -> Object:
-    """Makes an object as `body` says, new or not (server-side apply).
-
-    Args:
-      force: Take fields that others set.
-
-    Raises:
-      ApiError: Somebody else set one of the fields (409).
-      ClusterError: The server could not be reached.
-    """
-    query = {"fieldManager": FIELD_MANAGER, **({"force": "true"} if force else {})}
-    path = resource.path(namespace or _namespace(body), str(body["metadata"]["name"]))
-    return await client.patch(path, body, content_type=PatchType.APPLY.value, query=query)
+    path = resource.item(namespace, name)
+    return await client.request("PATCH", path, body=body, content_type="application/merge-patch+json")
 
 
 async def delete(
@@ -245,12 +177,11 @@ async def delete(
     name: str,
     *,
     namespace: str = "",
-    propagation: Propagation = Propagation.BACKGROUND,
     grace_seconds: int | None = None,
     uid: str = "",
     resource_version: str = "",
 ) -> bool:
-    """Deletes an object; False when there was none any more.
+    """Delete an object, and in the background what it owns; False when there was none any more.
 
     Args:
       uid: Delete only this very object, not a new one of the same name.
@@ -260,7 +191,7 @@ async def delete(
       ApiError: `uid` or `resource_version` is not its own (409), or deleting is forbidden (403).
       ClusterError: The server could not be reached.
     """
-    options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.value}
+    options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds
     preconditions = {"uid": uid, "resourceVersion": resource_version}

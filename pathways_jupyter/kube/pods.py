@@ -1,4 +1,4 @@
-"""What one does with a pod: read its log, run a command in it, move files in and out."""
+"""Read the log of a pod, and run a command in it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ async def logs(
     container: str = "",
     follow: bool = False,
     tail: int | None = None,
-    previous: bool = False,
     since_seconds: int | None = None,
 ) -> AsyncGenerator[str, None]:
     """Yields the lines of a container's log, without their ends.
@@ -45,17 +44,15 @@ async def logs(
 
     Args:
       tail: Only the last so many lines.
-      previous: The log of the container's last life.
       since_seconds: Only lines of the last so many seconds.
 
     Raises:
       ApiError: There is no such pod or container, or it has not started yet (400).
       ClusterError: The server could not be reached.
     """
-    query = {"timestamps": "true"} if follow else {}
+    query = {"follow": "true", "timestamps": "true"} if follow else {}
     given = {"container": container, "tailLines": tail, "sinceSeconds": since_seconds}
     query |= {key: str(value) for key, value in given.items() if value not in {None, ""}}
-    query |= {key: "true" for key, value in {"follow": follow, "previous": previous}.items() if value}
     path = PODS.item(namespace, name, "log")
     if not follow:
         async with client.stream(path, query=query) as chunks:
@@ -112,7 +109,12 @@ async def run(
       ClusterError: The server could not be reached, or the connection was lost while the command ran.
     """
     streams = {_STDOUT: bytearray(), _STDERR: bytearray()}
-    messages = await attach(client, name, command, namespace=namespace, container=container, stdin=stdin is not None)
+    query = [("command", part) for part in command]
+    query += [("stdout", "true"), ("stderr", "true")]
+    query += [("stdin", "true")] if stdin is not None else []
+    query += [("container", container)] if container else []
+    path = f"{PODS.item(namespace, name, 'exec')}?{urlencode(query)}"
+    messages = await client.websocket(path, protocols=_PROTOCOLS)
     feeding = asyncio.create_task(_feed(messages, stdin))
     try:
         async for message in messages:
@@ -131,52 +133,10 @@ async def run(
     )
 
 
-async def attach(
-    client: Client, name: str, command: list[str], *, namespace: str, container: str = "", stdin: bool = False
-) -> Messages:
-    """Starts a command; the first byte of each message is its channel (1 stdout, 2 stderr, 3 the final Status).
-
-    Raises:
-      ApiError: There is no such pod or container, or running commands is forbidden.
-      ClusterError: The server could not be reached.
-    """
-    query = [("command", part) for part in command]
-    query += [(key, "true") for key, wanted in {"stdin": stdin, "stdout": True, "stderr": True}.items() if wanted]
-    query += [("container", container)] if container else []
-    path = f"{PODS.item(namespace, name, 'exec')}?{urlencode(query)}"
-    return await client.websocket(path, protocols=_PROTOCOLS)
-
-
-async def read_file(client: Client, name: str, path: str, *, namespace: str, container: str = "") -> bytes:
-    """Returns the contents of a file in a container.
-
-    Raises:
-      ClusterError: It cannot be read.
-    """
-    done = await run(client, name, ["cat", "--", path], namespace=namespace, container=container)
-    if done.exit_code:
-        raise _failed(f"{path} in pod {name} cannot be read", done)
-    return done.stdout
-
-
-async def write_file(
-    client: Client, name: str, path: str, content: bytes, *, namespace: str, container: str = ""
-) -> None:
-    """Writes a file in a container.
-
-    Raises:
-      ClusterError: It cannot be written.
-    """
-    command = ["dd", f"of={path}", "status=none"]
-    done = await run(client, name, command, namespace=namespace, container=container, stdin=content)
-    if done.exit_code:
-        raise _failed(f"{path} in pod {name} cannot be written", done)
-
-
 async def _feed(messages: Messages, stdin: bytes | None) -> None:
     if stdin is None:
         return
-    # A connection that breaks is noticed, and told, by whoever reads the answer.
+    # A connection that breaks is noticed and reported where the answer is read.
     with contextlib.suppress(ClusterError):
         for start in range(0, len(stdin), _STDIN_CHUNK):
             await messages.send(bytes([_STDIN]), stdin[start : start + _STDIN_CHUNK])
@@ -197,11 +157,6 @@ def _exit_code(status: bytes) -> int:
         f"The command could not be run: {answer.get('message', 'no reason was given')}",
         hint="Check that the container has that program.",
     )
-
-
-def _failed(what: str, done: Completed) -> ClusterError:
-    said = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.exit_code}"]
-    return ClusterError(f"{what}: {said[-1]}", hint="Check the path, and the rights of the program's user.")
 
 
 async def _running(client: Client, namespace: str, name: str, container: str) -> str:

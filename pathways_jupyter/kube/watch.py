@@ -62,7 +62,6 @@ async def watch(
     namespace: str = "",
     name: str = "",
     labels: str = "",
-    fields: str = "",
 ) -> AsyncGenerator[Change, None]:
     """Yields what there is, then every change, until the caller stops asking.
 
@@ -70,14 +69,12 @@ async def watch(
       namespace: All namespaces when empty.
       name: Only the object of this name.
       labels: A label selector.
-      fields: A field selector.
 
     Raises:
       ApiError: Watching is forbidden, or there is no such kind.
       ClusterError: The server could not be reached in the first place.
     """
-    if name:
-        fields = ",".join(filter(None, (fields, f"metadata.name={name}")))
+    fields = f"metadata.name={name}" if name else ""
     view = _View()
     lost = False
     pause = _FIRST_PAUSE_SECONDS

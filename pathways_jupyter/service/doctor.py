@@ -15,7 +15,7 @@ from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ApiError, PathwaysError
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import EVENTS, JOBS, JOBSETS, LEASES, PODS, Resource
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, PODS, Resource
 from pathways_jupyter.service import discovery, leases, proxy, status
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.podstate import State
@@ -29,7 +29,7 @@ class Level(StrEnum):
     WARN = "warn"
     """Connecting works, something else will not."""
     FAIL = "fail"
-    """Connecting cannot work."""
+    """Connecting cannot work, or not without leaving something behind."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,6 @@ class Need:
     resource: Resource
     verbs: tuple[str, ...]
     subresource: str = ""
-    level: Level = Level.FAIL
     purpose: str = ""
 
     def __str__(self) -> str:
@@ -75,8 +74,6 @@ NEEDS: tuple[Need, ...] = (
     # From Kubernetes 1.35 on the WebSocket needs both.
     Need(PODS, ("create", "get"), "portforward", purpose="open the tunnel"),
     Need(JOBSETS, ("get", "list", "watch"), purpose="find the service, and draw it as it changes"),
-    Need(PODS, ("create", "get"), "exec", level=Level.WARN, purpose="read files on TPU hosts"),
-    Need(EVENTS, ("list", "watch"), level=Level.WARN, purpose="say why a pod does not start"),
 )
 
 
@@ -201,7 +198,7 @@ async def _need(client: Client, namespace: str, need: Need) -> Finding:
     verbs = ",".join(missing)
     return Finding(
         name,
-        need.level,
+        Level.FAIL,
         f"Not allowed to {', '.join(missing)} {need} in namespace {namespace}, which it takes to {need.purpose}.",
         f"Ask for: kubectl create role pathways-user --verb={verbs} --resource={need.rule} --namespace={namespace}.",
     )

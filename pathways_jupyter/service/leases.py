@@ -20,7 +20,7 @@ from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.credentials import parse_time
-from pathways_jupyter.kube.objects import JOBS, LEASES, Object, Propagation
+from pathways_jupyter.kube.objects import JOBS, LEASES, Object
 from pathways_jupyter.service import names
 
 DEFAULT_SECONDS = 60.0
@@ -189,9 +189,7 @@ async def _clear(client: Client, job: Object, lease: Object | None, reason: str)
                 uid=metadata["uid"],
                 resource_version=metadata["resourceVersion"],
             )
-        gone = not await objects.delete(
-            client, JOBS, name, namespace=namespace, propagation=Propagation.BACKGROUND, uid=job["metadata"]["uid"]
-        )
+        gone = not await objects.delete(client, JOBS, name, namespace=namespace, uid=job["metadata"]["uid"])
     except ApiError as error:
         # 409: the lease was renewed, or the name belongs to a new Job.
         return None if error.status == 409 else _swept(job, reason, str(error))

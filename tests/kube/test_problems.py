@@ -1,6 +1,7 @@
 import re
 from urllib.parse import unquote, urlsplit
 
+import kinds
 import pytest
 
 from pathways_jupyter.errors import ConfigError
@@ -101,9 +102,9 @@ def test_every_refusal_says_what_to_do(status):
         (objects.PODS, (), "/api/v1/pods"),
         (objects.PODS, ("ns",), "/api/v1/namespaces/ns/pods"),
         (objects.PODS, ("ns", "p", "log"), "/api/v1/namespaces/ns/pods/p/log"),
-        (objects.NODES, ("ns", "n"), "/api/v1/nodes/n"),
+        (kinds.NODES, ("ns", "n"), "/api/v1/nodes/n"),
         (objects.JOBSETS, ("ns", "j"), "/apis/jobset.x-k8s.io/v1alpha2/namespaces/ns/jobsets/j"),
-        (objects.CRDS, ("", "c"), "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/c"),
+        (kinds.CRDS, ("", "c"), "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/c"),
     ],
 )
 def test_every_kind_knows_its_path(resource, arguments, expected):

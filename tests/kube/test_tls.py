@@ -11,6 +11,7 @@ import stat
 import sys
 import time
 
+import kinds
 import kubeconfigs
 import pytest
 from cryptography import x509
@@ -156,7 +157,7 @@ async def test_a_pods_own_credentials_open_its_cluster(bench, tmp_path):
     cluster = auth.in_cluster(environ, directory=directory)
     assert cluster.namespace == "research"
     async with Client(cluster) as client:
-        assert await objects.get(client, objects.NAMESPACES, "default")
+        assert await objects.get(client, kinds.NAMESPACES, "default")
 
 
 async def test_an_older_kind_of_login_goes_through_the_kubernetes_package(tmp_path):

@@ -2,10 +2,11 @@ import asyncio
 import contextlib
 
 import pytest
+from kinds import CONFIG_MAPS
 
 from pathways_jupyter.errors import ApiError
 from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.objects import CONFIG_MAPS, Resource
+from pathways_jupyter.kube.objects import Resource
 from pathways_jupyter.kube.problems import Unreachable
 from pathways_jupyter.kube.watch import ChangeType, watch
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 
+import kinds
 import pytest
 
 from pathways_jupyter.kube import objects
@@ -58,7 +59,7 @@ def all_ready(slices):
 
 async def cordon(client, node, *, on):
     """Lets a node take no new pods, or take them again."""
-    await objects.patch(client, objects.NODES, node, {"spec": {"unschedulable": on}})
+    await objects.patch(client, kinds.NODES, node, {"spec": {"unschedulable": on}})
 
 
 async def test_two_pages_share_one_watch_and_the_last_one_ends_it(hub, scope):

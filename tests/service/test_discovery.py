@@ -1,3 +1,4 @@
+import kinds
 import pytest
 
 from pathways_jupyter import tpu
@@ -95,7 +96,7 @@ async def test_an_empty_namespace_is_told(bench):
 async def test_a_cluster_without_jobsets_is_told(bench):
     async with bench.client() as client:
         definition = f"{JOBSETS.plural}.{JOBSETS.group}"
-        if not await objects.delete(client, objects.CRDS, definition):
+        if not await objects.delete(client, kinds.CRDS, definition):
             pytest.skip("this server has JobSets built in")
         with pytest.raises(ServiceError, match="has no JobSets"):
             await discovery.find(client, "default")

@@ -63,7 +63,6 @@ async def test_a_missing_permission_is_named_with_its_role(bench):
     assert jobs.level is Level.FAIL
     assert "Not allowed to create, delete jobs" in jobs.message
     assert "--verb=create,delete --resource=jobs.batch" in jobs.hint
-    assert found["permission pods/exec"].level is Level.WARN
     assert found["permission pods/log"].level is Level.OK
 
 

@@ -1,0 +1,9 @@
+"""Kinds of objects that tests make and the package itself does not use."""
+
+from pathways_jupyter.kube.objects import Resource
+
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
+EVENTS = Resource("", "v1", "events", "Event")
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
