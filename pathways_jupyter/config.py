@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -131,7 +132,9 @@ def runtime_dir() -> Path:
 
     path = Path(jupyter_runtime_dir()) / "pathways"
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.chmod(0o700)
+    # Not when it is so already: on a file system that has become read-only a clean-up must still find its way here.
+    if stat.S_IMODE(path.stat().st_mode) != 0o700:
+        path.chmod(0o700)
     return path
 
 

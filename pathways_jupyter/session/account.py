@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.errors import SessionError
 from pathways_jupyter.events import (
     SLICE_EVENTS,
     TRANSITIONS,
@@ -46,15 +47,34 @@ class Account:
         self._published = False
 
     def publish(self, **changes: Any) -> None:
-        """Lets others find the session: from now on its record is on disk too."""
+        """Change what others need to find and sweep the session, and write it down before it becomes true.
+
+        Raises:
+          SessionError: It cannot be written down.
+        """
         self._published = True
-        self.update(**changes)
+        self.record = dataclasses.replace(self.record, **changes)
+        try:
+            registry.write(self.record)
+        except OSError as error:
+            raise SessionError(
+                f"The session's record {registry.record_path(self.record.id)} cannot be written: {error.strerror}.",
+                hint="Make room there, or set JUPYTER_RUNTIME_DIR to another directory, and connect again.",
+            ) from error
 
     def update(self, **changes: Any) -> None:
-        """Changes the record."""
+        """Change the record.
+
+        A record on disk that falls behind is no reason to stop: the supervisor answers for itself, and what a sweep
+        needs was published.
+        """
         self.record = dataclasses.replace(self.record, **changes)
-        if self._published:
+        if not self._published:
+            return
+        try:
             registry.write(self.record)
+        except OSError as error:
+            logger.warning("the record cannot be written: %s", error)
 
     def enter(self, state: SessionState, message: str, **data: Any) -> None:
         """Transition to `state` and publish an event; no-op if already there."""

@@ -81,7 +81,7 @@ class Proxy:
         self._check(service)
         spec = self._spec(service)
         # The record comes first, so that whatever is made can be found by it.
-        self._account.update(service=service.address, namespace=service.namespace, job=spec.name)
+        self._account.publish(service=service.address, namespace=service.namespace, job=spec.name)
         self._stage(Stage.CREATE, f"Creating proxy {spec.name}.", job=spec.name)
         # Once sent, it is seen through: what may have been created must be known to be before it can be removed.
         self._creation = asyncio.create_task(self._create(proxy.job(spec)))

@@ -12,9 +12,11 @@ import dataclasses
 import errno
 import getpass
 import json
+import math
 import os
 import secrets
 import socket
+import stat
 import sys
 import tempfile
 import time
@@ -25,10 +27,15 @@ from typing import Any
 
 from pathways_jupyter import tpu
 from pathways_jupyter.config import runtime_dir
+from pathways_jupyter.errors import SessionError
 from pathways_jupyter.events import SessionSlice, SessionState
 
 _SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
 """The longest path that ``sun_path`` holds, its closing NUL left out."""
+TEMPORARY_PREFIX = "pathways-"
+_TEMPORARY_BYTES = len("/pathways-0123456789-12345678/0123456789.tunnel")
+_RECORD_BYTES = 1 << 20
+"""More than any record has."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +114,35 @@ class SessionRecord:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> SessionRecord:
-        """The inverse of :meth:`to_json`; fields of a newer version are dropped."""
-        known = {each.name for each in dataclasses.fields(cls)}
+        """The inverse of :meth:`to_json`; fields of a newer version are dropped.
+
+        Raises:
+          KeyError: A field without a default is missing.
+          TypeError, ValueError: A field has a value of the wrong type.
+        """
+        known = {each.name: each for each in dataclasses.fields(cls)}
         given = {name: item for name, item in value.items() if name in known}
+        for name, item in given.items():
+            expected = _JSON_TYPES[str(known[name].type).partition("[")[0]]
+            if not isinstance(item, expected) or isinstance(item, bool):
+                raise TypeError(f"{name} is a {type(item).__name__}")
+            if isinstance(item, float) and not math.isfinite(item):
+                raise ValueError(f"{name} is {item}")
         slices = tuple(SessionSlice(each["number"], each["index"], each["up"]) for each in given.get("slices", ()))
         # A supervisor of an older version does not write when its state began.
         since = given.get("state_since") or given["created"]
         return cls(**{**given, "state": SessionState(given["state"]), "slices": slices, "state_since": since})
+
+
+_JSON_TYPES: Mapping[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "Mapping": (dict,),
+    "SessionState": (str,),
+    "tuple": (list, tuple),
+}
+"""What the value of a field may be in JSON, by the field's type."""
 
 
 def new_session_id() -> str:
@@ -148,30 +177,51 @@ def socket_paths(session: str) -> tuple[Path, Path]:
     directory = runtime_dir()
     if len(os.fsencode(directory / f"{session}.tunnel")) > _SOCKET_PATH_BYTES:
         parent = tempfile.gettempdir()
-        if len(os.fsencode(parent)) > 60:
+        if len(os.fsencode(parent)) + _TEMPORARY_BYTES > _SOCKET_PATH_BYTES:
             parent = "/tmp"
-        directory = Path(tempfile.mkdtemp(prefix="pathways-", dir=parent))
+        # Named after the session, so that it is found also when the session never came to use it.
+        directory = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY_PREFIX}{session}-", dir=parent))
     return directory / f"{session}.sock", directory / f"{session}.tunnel"
 
 
 def write(record: SessionRecord) -> None:
-    """Puts `record` in place of the former one; a reader sees either, never half of one."""
+    """Replace the record of a session; a reader sees the former one or this one, never half of one.
+
+    Raises:
+      OSError: It cannot be written, for example because the disk is full; the former one is still there.
+    """
     path = record_path(record.id)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(record.to_json(), file)
-    temporary.replace(path)
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(record.to_json(), file)
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def read(session: str) -> SessionRecord | None:
-    """The record of `session`; None when there is none, or what is there is not a record."""
+    """Return the record of `session`; None when there is none, or what is there is not a record."""
     try:
-        return SessionRecord.from_json(json.loads(record_path(session).read_text(encoding="utf-8")))
-    except FileNotFoundError:
+        record = SessionRecord.from_json(json.loads(_content(record_path(session))))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
+    return record if record.id == session else None
+
+
+def _content(path: Path) -> bytes:
+    # Without waiting for the other end of a FIFO, which would hide all other sessions.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError(f"{path} is not a file")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(_RECORD_BYTES)
+    finally:
+        os.close(descriptor)
 
 
 def sessions() -> list[SessionRecord]:
@@ -191,30 +241,55 @@ def find(*, kernel_id: str = "", notebook: str = "") -> SessionRecord | None:
 
 
 def is_alive(record: SessionRecord) -> bool:
-    """Whether the supervisor of `record` is there: its control socket takes a connection.
+    """Whether the supervisor of `record` is there: its control socket accepts connections.
 
     A socket and not a process id: ids are used again, and a zombie has one too.
     """
+    return accepts(record.socket)
+
+
+def accepts(path: str) -> bool:
+    """Whether a process listens on the unix socket `path`, also when it is too busy to accept."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         try:
-            probe.connect(record.socket)
+            probe.connect(path)
         except TimeoutError:
             return True
         except OSError as error:
-            # A full backlog means that somebody listens, and is busy.
+            # A full backlog means that a process listens, and is busy.
             return error.errno in {errno.EAGAIN, errno.EINPROGRESS}
+        except ValueError:
+            # Not even a path.
+            return False
     return True
 
 
 def remove(record: SessionRecord) -> None:
-    """Deletes the files of a session that is over: sockets, log, and the record last."""
+    """Delete the files of a session that is over: sockets, log, and the record last.
+
+    Raises:
+      SessionError: Some cannot be deleted; the others are gone.
+    """
     session, directory = record.id, Path(record.socket).parent
-    for path in (Path(record.socket), Path(record.tunnel), Path(record.log)):
-        path.unlink(missing_ok=True)
-    for leftover in runtime_dir().glob(f"{session}.*.tmp"):
-        leftover.unlink(missing_ok=True)
+    paths = [Path(record.socket), Path(record.tunnel), Path(record.log), *runtime_dir().glob(f"{session}.*.tmp")]
+    problems = []
+    for path in paths:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            problems.append(error)
     if directory != runtime_dir() and directory.name.startswith("pathways-"):
         with contextlib.suppress(OSError):
             directory.rmdir()
-    record_path(session).unlink(missing_ok=True)
+    try:
+        # Only when nothing else is left: without its record the next sweep would not know of the rest.
+        if not problems:
+            record_path(session).unlink(missing_ok=True)
+    except OSError as error:
+        problems.append(error)
+    if problems:
+        raise SessionError(
+            f"Files of session {session} in {runtime_dir()} could not be removed: {problems[0].strerror}.",
+            hint="pathways-jupyter clean removes them once the directory can be written again.",
+        ) from problems[0]

@@ -167,7 +167,13 @@ class Supervisor:
         self._client = Client(cluster)
         namespace = config.namespace or cluster.namespace
         # A record whose socket nobody listens at is a dead session's.
-        self._server = await control.listen(Path(self._record.socket), self.handle, self.left)
+        try:
+            self._server = await control.listen(Path(self._record.socket), self.handle, self.left)
+        except OSError as error:
+            raise SessionError(
+                f"The session's socket {self._record.socket} cannot be made: {error.strerror or error}.",
+                hint="Make room there, or set JUPYTER_RUNTIME_DIR to another directory, and connect again.",
+            ) from error
         self._account.publish(namespace=namespace, context=cluster.name, instances=dict(config.instances))
 
     def _failed(self, error: PathwaysError) -> bool:
@@ -269,36 +275,51 @@ class Supervisor:
     # The end.
 
     async def _clean_up(self) -> None:
+        """Remove everything of the session, in the cluster first; what goes wrong at one step never stops the next."""
         self._lifeline.close()
         self._account.enter(SessionState.CLOSING, "Removing the proxy.")
-        left = ""
-        try:
-            if self._proxy is not None:
-                await self._proxy.close()
-            if self._client is not None and self._record.job:
-                waiting = self._account.cleanup_waits
-                await cleanup.remove(self._client, self._record.namespace, self._record.id, waiting=waiting)
-        except PathwaysError as error:
-            left = f"{error} {error.hint}".strip()
-            self._account.report(EventKind.WARNING, left)
+        left = await self._remove_proxy()
         if self._client is not None:
             self._client.close()
         if self._server is not None:
             self._server.close()
         if not left:
-            registry.remove(self._record)
+            try:
+                registry.remove(self._record)
+            except PathwaysError as error:
+                left = f"{error} {error.hint}"
+                logger.warning("%s", left)
         # From here on nothing of the session is left, so a kernel that sees this process end need not clean up.
         logger.info("closed")
         state = {} if left else {"state": SessionState.CLOSED}
         self._account.history.add(Event(EventKind.STATE, left or "Disconnected.", time.time(), state))
         self._ended.set_result(left)
 
+    async def _remove_proxy(self) -> str:
+        """Remove what the session made in the cluster; what could not be removed and why, or an empty text."""
+        if self._proxy is not None:
+            try:
+                await self._proxy.close()
+            except Exception:
+                # The near side of the proxy ends with this process anyway; the far side does not.
+                logger.exception("the tunnel and its watches could not be closed")
+        if self._client is None or not self._record.job:
+            return ""
+        try:
+            waiting = self._account.cleanup_waits
+            await cleanup.remove(self._client, self._record.namespace, self._record.id, waiting=waiting)
+        except PathwaysError as error:
+            left = f"{error} {error.hint}".strip()
+            self._account.report(EventKind.WARNING, left)
+            return left
+        return ""
+
 
 async def _tidy(client: Client | None, namespace: str) -> None:
     assert client is not None
     try:
-        for record in await sweep.sweep_dead():
-            logger.info("swept session %s, which had died here", record.id)
+        for session in await sweep.sweep_dead():
+            logger.info("swept session %s, which had died here", session)
         for gone in await leases.sweep(client, namespace):
             logger.info("swept proxy %s: %s %s", gone.job, gone.reason, gone.error)
     except PathwaysError as error:

@@ -51,7 +51,7 @@ def runtime(tmp_path_factory) -> Iterator[Path]:
 def cluster(runtime) -> Iterator[local.Cluster]:
     """The embedded cluster with two slices of four chips."""
     name = f"t{uuid.uuid4().hex[:6]}"
-    yield local.up({TYPE: 2}, name=name)
+    yield local.up({TYPE: 2}, name=name, fast_heal=True)
     local.down(name)
 
 

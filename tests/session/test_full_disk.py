@@ -1,0 +1,199 @@
+"""Bookkeeping that fails never keeps a session's proxy in the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pathways_jupyter.config import runtime_dir
+from pathways_jupyter.errors import SessionError
+from pathways_jupyter.events import Event, EventKind
+from pathways_jupyter.session import protocol, registry, spawn, sweep
+from pathways_jupyter.session.history import History
+from pathways_jupyter.session.link import Link
+from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.session.registry import SessionRecord
+
+DEADLINE = 60.0
+SUPPORT = Path(__file__).parents[1] / "support"
+
+
+@pytest.fixture
+def connect(config) -> Callable[[Link], SessionRecord]:
+    """Connects a session of one slice, as a kernel would that leaves JAX alone."""
+
+    def ask(link: Link) -> SessionRecord:
+        asked = {"config": protocol.config_to_json(config(1)), "kernel_pid": os.getpid()}
+        return SessionRecord.from_json(link.answer(link.ask(Method.START, **asked), patience=DEADLINE))
+
+    return ask
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A runtime directory whose file system can be made useless for the process `pid`."""
+
+    mounted: bool
+
+    def fill(self, pid: int) -> None:
+        if not self.mounted:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, 0))
+            return
+        with contextlib.suppress(OSError), (runtime_dir() / "ballast").open("wb") as ballast:
+            while True:
+                ballast.write(bytes(4096))
+                ballast.flush()
+
+    def freeze(self) -> None:
+        if self.mounted:
+            # A mount of its own, because files of it are open for writing; and root may write where modes forbid it.
+            mount("--bind", str(runtime_dir()), str(runtime_dir()))
+            mount("-o", "remount,bind,ro", str(runtime_dir()))
+        else:
+            runtime_dir().chmod(0o500)
+
+    def thaw(self) -> None:
+        if self.mounted:
+            subprocess.run(["umount", str(runtime_dir())], check=True, capture_output=True)
+        else:
+            runtime_dir().chmod(0o700)
+
+
+def mount(*arguments: str, check: bool = True) -> bool:
+    return subprocess.run(["mount", *arguments], check=check, capture_output=True).returncode == 0
+
+
+@pytest.fixture
+def disk(cluster, tmp_path, monkeypatch) -> Iterator[Disk]:
+    """A small file system of its own where this process may mount one; else what every user can do."""
+    place = tmp_path / "rt"
+    place.mkdir()
+    options = ("-t", "tmpfs", "-o", "size=128k,mode=0700", "tmpfs", str(place))
+    mounted = os.geteuid() == 0 and mount(*options, check=False)
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(place))
+    yield Disk(mounted)
+    if mounted:
+        subprocess.run(["umount", "--lazy", str(place)], check=True, capture_output=True)
+
+
+def files_of(session: str) -> list[str]:
+    return [path.name for path in runtime_dir().iterdir() if session in path.name]
+
+
+def test_a_disk_that_is_full_from_any_write_on_leaves_nothing_behind(connect, gone, monkeypatch, tmp_path):
+    writes = tmp_path / "writes"
+    monkeypatch.setattr(spawn, "SUPERVISOR", "failing_supervisor")
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    monkeypatch.setenv("WRITES", str(writes))
+    monkeypatch.setenv("FAIL_FROM", "0")
+    link = spawn.supervisor()
+    connect(link)
+    assert link.close(patience=DEADLINE)
+    total = int(writes.read_text())
+    refused: list[str] = []
+    for number in range(1, total + 1):
+        monkeypatch.setenv("FAIL_FROM", str(number))
+        link = spawn.supervisor()
+        try:
+            connect(link)
+        except SessionError as error:
+            refused.append(f"{error} {error.hint}")
+        assert link.close(patience=DEADLINE)
+        gone(link.session)
+    # Only what a sweep needs has to be on disk before anything is made in the cluster.
+    assert len(refused) == 2 < total
+    for words in refused:
+        assert "cannot be written: File too large" in words
+        assert "JUPYTER_RUNTIME_DIR" in words
+
+
+def test_a_full_file_system_does_not_keep_the_proxy(disk, connect, gone):
+    link = spawn.supervisor()
+    record = connect(link)
+    disk.fill(record.pid)
+    assert link.close(patience=DEADLINE)
+    gone(record.id)
+    assert files_of(record.id) == []
+
+
+def test_a_directory_that_has_become_read_only_keeps_files_and_nothing_else(disk, connect, counted):
+    link = spawn.supervisor()
+    record = connect(link)
+    disk.freeze()
+    try:
+        left = link.answer(link.ask(Method.DISCONNECT), patience=DEADLINE)["left"]
+        assert link.close(patience=DEADLINE)
+        there = counted(record.id)
+        assert (there["jobs"], there["leases"], there["pods"], there["processes"]) == (0, 0, 0, 0)
+    finally:
+        disk.thaw()
+    assert "could not be removed: " in left
+    assert files_of(record.id)
+    assert asyncio.run(sweep.sweep_dead()) == [record.id]
+    assert files_of(record.id) == []
+
+
+def test_a_supervisor_without_a_free_descriptor_removes_its_proxy(connect, gone):
+    link = spawn.supervisor()
+    record = connect(link)
+    count = psutil.Process(record.pid).num_fds()
+    resource.prlimit(record.pid, resource.RLIMIT_NOFILE, (count, count))
+    assert link.close(patience=DEADLINE)
+    gone(record.id)
+
+
+def test_a_supervisor_that_cannot_be_started_leaves_no_log(runtime):
+    before = set(runtime.iterdir())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (psutil.Process().num_fds() + 2, hard))
+    try:
+        with pytest.raises(SessionError, match="could not be started: Too many open files"):
+            spawn.supervisor()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert set(runtime.iterdir()) == before
+
+
+def test_a_record_that_cannot_be_written_leaves_the_former_one_and_no_temporary_file(disk, connect):
+    link = spawn.supervisor()
+    record = connect(link)
+    before = registry.read(record.id)
+    if disk.mounted:
+        disk.fill(os.getpid())
+        with pytest.raises(OSError, match="No space left"):
+            registry.write(record)
+        assert registry.read(record.id) == before
+        assert [name for name in files_of(record.id) if name.endswith(".tmp")] == []
+    assert link.close(patience=DEADLINE)
+
+
+class Broken:
+    """A listener whose every method fails."""
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(f"{name} is broken")
+
+
+def test_a_listener_that_fails_keeps_no_event_from_the_others():
+    history, written = History(), []
+
+    class Good:
+        transport = type("T", (), {"get_write_buffer_size": staticmethod(lambda: 0)})
+        is_closing = staticmethod(lambda: False)
+        write = staticmethod(written.append)
+
+    history.listen(Broken())
+    history.listen(Good())
+    history.add(Event(EventKind.WARNING, "one"))
+    history.listen(Broken())
+    history.add(Event(EventKind.WARNING, "two"))
+    assert [protocol.decode(line).message for line in written] == ["one", "two"]
