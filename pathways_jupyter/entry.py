@@ -177,7 +177,7 @@ def examine(config: ConnectConfig) -> tuple[Finding, ...]:
 
     from pathways_jupyter.service import doctor
     from pathways_jupyter.service.versions import Versions
-    from pathways_jupyter.session import sweep
+    from pathways_jupyter.session import strays, sweep
 
     try:
         # The metadata, because importing JAX takes longer than all checks together.
@@ -185,6 +185,7 @@ def examine(config: ConnectConfig) -> tuple[Finding, ...]:
     except PackageNotFoundError:
         versions = Versions(python=platform.python_version())
     left = [f"session {record.id} (its supervisor is gone)" for record in sweep.dead()]
+    left += [f"files of session {each.session} (it died before it had a record)" for each in strays.find()]
     return blocking.run(doctor.examine(config, versions=versions, leftovers=left))
 
 

@@ -23,7 +23,8 @@ class Cleaned:
     """Something that was removed, or (in a dry run) would be.
 
     Attributes:
-      what: ``session`` for files of this machine and what they name, ``proxy`` for a Job found in the cluster.
+      what: ``session`` for a session of this machine with what it made in its cluster, ``files`` for what lies on this
+        machine of a session without a record, ``proxy`` for a Job found in the cluster.
       error: Why it could not be removed; empty when it could.
     """
 
@@ -59,8 +60,8 @@ def clean(json: bool, dry_run: bool, **values: Any) -> None:
 
 
 def _sessions(dry_run: bool) -> list[Cleaned]:
-    """Sessions of this machine whose supervisor is gone, with what they left in their cluster."""
-    from pathways_jupyter.session import sweep
+    """Sessions of this machine whose supervisor is gone, with what they left in their cluster; and files of others."""
+    from pathways_jupyter.session import strays, sweep
 
     done = []
     for record in sweep.dead():
@@ -71,6 +72,14 @@ def _sessions(dry_run: bool) -> list[Cleaned]:
             except PathwaysError as problem:
                 error = str(problem)
         done.append(Cleaned("session", record.id, "its supervisor is gone", error))
+    for left in strays.find():
+        error = ""
+        if not dry_run:
+            try:
+                strays.remove(left)
+            except PathwaysError as problem:
+                error = str(problem)
+        done.append(Cleaned("files", left.session, "they belong to no session that runs", error))
     return done
 
 

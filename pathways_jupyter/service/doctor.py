@@ -88,7 +88,7 @@ async def examine(
     Args:
       config: Where to look, as for connecting.
       versions: Python and JAX of the kernel that would connect.
-      leftovers: Sessions on this machine whose kernel or supervisor is gone, each in a few words.
+      leftovers: What sessions of this machine left that have no supervisor any more, each in a few words.
     """
     return tuple([each async for each in findings(config, versions=versions, leftovers=leftovers)])
 
@@ -108,6 +108,8 @@ async def findings(
         )
     except PathwaysError as error:
         yield _failed("cluster", error)
+        if leftovers:
+            yield _left(leftovers)
         return
     yield Finding("cluster", Level.OK, f"{cluster.name} at {cluster.server}")
     namespace = config.namespace or cluster.namespace
@@ -116,6 +118,8 @@ async def findings(
             found = await check(client)
             yield found
             if found.level is Level.FAIL:
+                if leftovers:
+                    yield _left(leftovers)
                 return
         jobsets = await _jobsets(client)
         yield jobsets
@@ -266,10 +270,16 @@ async def _leftovers(client: Client, namespace: str, here: Sequence[str]) -> Fin
     try:
         stale = await leases.sweep(client, namespace, dry_run=True)
     except PathwaysError as error:
+        if here:
+            return _left(here)
         return Finding("leftovers", Level.WARN, f"Cannot be checked: {error}", error.hint)
     found = [*here, *(f"proxy {each.job} of {each.user or 'somebody'} ({each.reason})" for each in stale)]
     if not found:
         return Finding("leftovers", Level.OK, f"none on this machine, none in namespace {namespace}")
+    return _left(found)
+
+
+def _left(found: Sequence[str]) -> Finding:
     return Finding("leftovers", Level.WARN, f"{len(found)} left: {'; '.join(found)}.", "Run pathways-jupyter clean.")
 
 

@@ -6,6 +6,8 @@ directory may hold a file with a standard module's name. Their only ties to the 
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import socket
 import subprocess
@@ -14,7 +16,7 @@ import threading
 import time
 
 from pathways_jupyter.errors import SessionError
-from pathways_jupyter.session import registry
+from pathways_jupyter.session import registry, strays
 from pathways_jupyter.session.link import Link
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
@@ -91,14 +93,28 @@ def attach(record: SessionRecord) -> Link | None:
 
 def _start() -> Link:
     session = registry.new_session_id()
-    ours, theirs = socket.socketpair()
+    log = _log(session)
     try:
-        process = _detached(SUPERVISOR, session, stdin=theirs.fileno())
-    except BaseException:
-        ours.close()
+        ours, theirs = socket.socketpair()
+        try:
+            process = _detached(SUPERVISOR, session, stdin=theirs.fileno(), log=log)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+    except BaseException as error:
+        # No process has written it, nor will.
+        with contextlib.suppress(OSError):
+            registry.log_path(session).unlink()
+        if isinstance(error, OSError):
+            raise SessionError(
+                f"The session's supervisor could not be started: {error.strerror or error}.",
+                hint="Check the machine's limits on processes, memory and open files.",
+            ) from error
         raise
     finally:
-        theirs.close()
+        os.close(log)
     return Link(ours, session, process=process, orphaned=lambda: after_supervisor(session))
 
 
@@ -106,9 +122,23 @@ def after_supervisor(session: str) -> str:
     """Removes what a supervisor that died has left, in a process of its own; returns what came of it."""
     if registry.read(session) is None:
         words = last_words(session)
-        registry.log_path(session).unlink(missing_ok=True)
+        for left in strays.find():
+            if left.session == session:
+                with contextlib.suppress(SessionError):
+                    strays.remove(left)
         return f"It ended before it had begun: {words}" if words else "It ended before it had begun."
-    status = _detached(SWEEP, session, stdin=subprocess.DEVNULL).wait()
+    try:
+        try:
+            log = _log(session)
+        except SessionError:
+            # With a full disk it is done without a log.
+            log = os.open(os.devnull, os.O_WRONLY)
+        try:
+            status = _detached(SWEEP, session, stdin=subprocess.DEVNULL, log=log).wait()
+        finally:
+            os.close(log)
+    except OSError:
+        status = 1
     if status == 0:
         return "What it left in the cluster was removed."
     return "What it left in the cluster could not be removed yet: pathways-jupyter clean tries again."
@@ -122,20 +152,36 @@ def last_words(session: str) -> str:
         return ""
 
 
-def _detached(module: str, session: str, *, stdin: int) -> subprocess.Popen[bytes]:
-    log = os.open(registry.log_path(session), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+def _log(session: str) -> int:
+    """Open the log of `session`, locked for as long as a process has the descriptor or inherited it.
+
+    Raises:
+      SessionError: It cannot be made.
+    """
+    path = registry.log_path(session)
     try:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", module, session],
-            stdin=stdin,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+        while True:
+            log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            # The lock says that the file is in use; a file system without locks says so of every file.
+            with contextlib.suppress(OSError):
+                fcntl.flock(log, fcntl.LOCK_SH)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(log), path.stat()):
+                    return log
+            # Another process took it for a dead session's in the moment before it was locked.
+            os.close(log)
     except OSError as error:
         raise SessionError(
-            f"The session's supervisor could not be started: {error.strerror or error}.",
-            hint="Check the machine's limits on processes and memory.",
+            f"The session's log {path} cannot be made: {error.strerror or error}.",
+            hint="Make room there, or set JUPYTER_RUNTIME_DIR to another directory.",
         ) from error
-    finally:
-        os.close(log)
+
+
+def _detached(module: str, session: str, *, stdin: int, log: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module, session],
+        stdin=stdin,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )

@@ -12,9 +12,9 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.errors import PathwaysError, SessionError
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.session import cleanup, reach, registry
+from pathways_jupyter.session import cleanup, reach, registry, strays
 from pathways_jupyter.session.registry import SessionRecord
 
 logger = logging.getLogger(__name__)
@@ -40,16 +40,31 @@ async def sweep(record: SessionRecord, *, patience: float = cleanup.PATIENCE_SEC
     registry.remove(record)
 
 
-async def sweep_dead() -> list[SessionRecord]:
-    """Sweeps every dead session that has a record here, as far as its cluster can be reached; gives those that went."""
+async def sweep_dead() -> list[str]:
+    """Sweep every dead session of this machine, as far as its cluster can be reached.
+
+    Each is judged alone: one whose record or cluster makes trouble is logged, and does not keep the others.
+
+    Returns:
+      The ids of those of which nothing is left.
+    """
     swept = []
     for record in dead():
         try:
             await sweep(record, patience=0)
         except PathwaysError as error:
             logger.warning("session %s: %s", record.id, error)
+        except Exception:
+            logger.exception("session %s cannot be swept", record.id)
         else:
-            swept.append(record)
+            swept.append(record.id)
+    for left in strays.find():
+        try:
+            strays.remove(left)
+        except SessionError as error:
+            logger.warning("session %s: %s", left.session, error)
+        else:
+            swept.append(left.session)
     return swept
 
 
