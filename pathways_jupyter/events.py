@@ -116,8 +116,12 @@ class Event:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Event:
-        """The inverse of :meth:`to_json`."""
-        return cls(EventKind(value["kind"]), value["message"], value["at"], value.get("data", {}))
+        """The inverse of :meth:`to_json`.
+
+        Raises:
+          KeyError, TypeError, ValueError, OverflowError: It is not an event.
+        """
+        return cls(EventKind(value["kind"]), str(value["message"]), float(value["at"]), dict(value.get("data", {})))
 
 
 @dataclass(frozen=True)

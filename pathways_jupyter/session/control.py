@@ -1,6 +1,10 @@
-"""The supervisor's ear: reads requests from its connections, and writes answers.
+"""The server side of the session protocol: reads requests from connections, and writes answers.
 
-Requests of one connection are handled at the same time, so that ``disconnect`` is heard while ``start`` is under way.
+Requests of one connection are handled concurrently, so that ``disconnect`` is received while ``start`` is under way.
+
+What a client can make the supervisor remember is bounded: nothing more is read from a connection while too many of its
+requests are being handled, or while its answers are not being read. One that goes on not reading is closed; the owner's
+is not, because that would end the session of a kernel that was only stopped for a while.
 """
 
 from __future__ import annotations
@@ -19,18 +23,37 @@ from pathways_jupyter.session.protocol import Answer, Request
 
 logger = logging.getLogger(__name__)
 
+MAX_CONCURRENT_REQUESTS = 32
+STALLED_SECONDS = 30.0
+"""How long a client may leave its answers unread."""
+
 
 class Connection:
-    """One client of the supervisor."""
+    """One client of the supervisor.
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    Args:
+      owner: Whether it is the connection of the kernel that the session belongs to.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, owner: bool = False) -> None:
         self.reader = reader
         self.writer = writer
+        self.owner = owner
 
     def answer(self, answer: Answer) -> None:
         """Sends `answer`, unless the client is gone."""
         if not self.writer.is_closing():
             self.writer.write(protocol.encode(answer))
+
+    async def until_read(self) -> None:
+        """Wait until the client has read enough of its answers.
+
+        Raises:
+          TimeoutError: It does not read them, and is not the owner.
+          OSError: It is gone.
+        """
+        async with asyncio.timeout(None if self.owner else STALLED_SECONDS):
+            await self.writer.drain()
 
     async def close(self) -> None:
         """Closes the connection after what was written has left."""
@@ -52,11 +75,19 @@ async def converse(connection: Connection, handle: Handler) -> None:
                 message = protocol.decode(line)
             except SessionError as error:
                 connection.answer(Answer(0, error=error))
-                continue
-            if isinstance(message, Request):
-                task = asyncio.create_task(_respond(message, connection, handle))
-                tasks.add(task)
-                task.add_done_callback(tasks.discard)
+            else:
+                if isinstance(message, Request):
+                    task = asyncio.create_task(_respond(message, connection, handle))
+                    tasks.add(task)
+                    task.add_done_callback(tasks.discard)
+            # Both before the next line is read: that is what makes the client wait, and not the supervisor grow.
+            await connection.until_read()
+            if len(tasks) >= MAX_CONCURRENT_REQUESTS:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    except TimeoutError:
+        logger.warning("a client has not read its answers for %.0f s, and is disconnected", STALLED_SECONDS)
+        # Closing would wait until what was written has been read.
+        connection.writer.transport.abort()
     except (OSError, ValueError) as error:
         # A line beyond the limit, or a connection that was reset: either way there is nobody to answer.
         logger.info("connection ended: %s", error)

@@ -1,6 +1,8 @@
 """The events of one session: remembered for clients that come later, sent to those that listen.
 
-A listener that does not read must never hold up the supervisor, so its connection gets only as much as it takes.
+A listener that does not read must never hold up the supervisor, nor make it grow: beyond a bound it is disconnected, so
+that it knows that it missed something and may ask again. The owner's connection is not, because its end is the
+session's; a kernel that was stopped for so long goes on without what did not fit.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pathways_jupyter.session import protocol
 logger = logging.getLogger(__name__)
 
 REMEMBERED = 1000
-_UNREAD_BYTES = 4 << 20
+UNREAD_BYTES = 4 << 20
 
 
 class History:
@@ -23,7 +25,7 @@ class History:
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque(maxlen=REMEMBERED)
-        self._listeners: set[asyncio.StreamWriter] = set()
+        self._listeners: dict[asyncio.StreamWriter, bool] = {}
 
     def add(self, event: Event) -> None:
         """Remember `event` and send it to all listeners."""
@@ -32,24 +34,33 @@ class History:
         for writer in list(self._listeners):
             self._send(writer, line)
 
-    def listen(self, writer: asyncio.StreamWriter, *, replay: bool = True) -> None:
-        """Send every event to `writer` from now on, the remembered ones first."""
-        self._listeners.add(writer)
+    def listen(self, writer: asyncio.StreamWriter, *, replay: bool = True, owner: bool = False) -> None:
+        """Send every event to `writer` from now on, the remembered ones first.
+
+        Args:
+          owner: Whether it is the kernel's, which is never disconnected.
+        """
+        self._listeners[writer] = owner
         if replay:
             for event in self._events:
                 self._send(writer, protocol.encode(event))
 
     def leave(self, writer: asyncio.StreamWriter) -> None:
         """Send nothing to `writer` any more."""
-        self._listeners.discard(writer)
+        self._listeners.pop(writer, None)
 
     def _send(self, writer: asyncio.StreamWriter, line: bytes) -> None:
         try:
-            if writer.is_closing() or writer.transport.get_write_buffer_size() > _UNREAD_BYTES:
-                # A stopped process: it may read on from where it was once it goes on, without what did not fit.
+            if writer.is_closing():
                 return
-            writer.write(line)
+            if writer.transport.get_write_buffer_size() <= UNREAD_BYTES:
+                writer.write(line)
+            elif not self._listeners.get(writer):
+                logger.warning("a listener has left %d bytes unread, and is disconnected", UNREAD_BYTES)
+                self.leave(writer)
+                # Closing would wait until all of it has been read.
+                writer.transport.abort()
         except Exception:
             # A listener's fault must reach neither the publisher nor the other listeners.
             logger.exception("a listener failed; it gets no more events")
-            self._listeners.discard(writer)
+            self.leave(writer)

@@ -92,7 +92,8 @@ def decode(line: bytes) -> Message:
         if "error" in value:
             return Answer(int(value["id"]), error=error_from_json(value["error"]))
         return Answer(int(value["id"]), result=value["result"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        # Whoever opens the socket may send anything: 1e400 for a number, lists ten thousand deep.
         raise SessionError(
             f"Not a message of the session protocol: {line[:80]!r}.",
             hint="Kernel and supervisor may run different versions of pathways_jupyter: restart the kernel.",

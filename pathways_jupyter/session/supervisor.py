@@ -69,7 +69,7 @@ class Supervisor:
         self._owner: Connection | None = owner
         self._lifeline = Lifeline(record.kernel_pid, self._owner_gone)
         self._lingering: asyncio.TimerHandle | None = None
-        self._account.history.listen(owner.writer)
+        self._account.history.listen(owner.writer, owner=True)
 
     async def run(self) -> None:
         """Connects, keeps the connection, and returns when everything of it is gone again."""
@@ -254,9 +254,10 @@ class Supervisor:
             self._lingering = None
         pid = peer_pid(connection.writer.get_extra_info("socket"))
         self._owner = connection
+        connection.owner = True
         self._lifeline = Lifeline(pid, self._owner_gone)
         self._account.update(kernel_pid=pid)
-        self._account.history.listen(connection.writer)
+        self._account.history.listen(connection.writer, owner=True)
         return self._status()
 
     def _owner_gone(self) -> None:
@@ -329,7 +330,7 @@ async def _tidy(client: Client | None, namespace: str) -> None:
 async def serve(session: str, connection: socket.socket) -> None:
     """Runs a session for the kernel at the other end of `connection`, which must ask for ``start`` first."""
     reader, writer = await asyncio.open_connection(sock=connection, limit=protocol.MAX_LINE)
-    owner = Connection(reader, writer)
+    owner = Connection(reader, writer, owner=True)
     started: asyncio.Future[Supervisor] = asyncio.get_running_loop().create_future()
 
     async def handle(request: Request, asking: Connection) -> Any:

@@ -54,7 +54,29 @@ def test_an_error_of_an_unknown_class_is_still_an_error_of_ours():
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"nonsense\n", b"[]\n", b"7\n", b'{"id": 1}\n', b'{"id": 1, "method": "no"}\n', b'{"event": {}}\n']
+    "line",
+    [
+        b"",
+        b"nonsense\n",
+        b"[]\n",
+        b"7\n",
+        b'{"id": 1}\n',
+        b'{"id": 1, "method": "no"}\n',
+        b'{"event": {}}\n',
+        b'{"event": {"kind": "state", "message": "m", "at": "x"}}\n',
+        b'{"event": {"kind": "state", "message": "m", "at": 1, "data": 7}}\n',
+        b'["event", "method"]\n',
+        b'"method"\n',
+        b"[" * 100_000 + b"\n",
+        b'{"id":' * 100_000 + b"\n",
+        b'{"id": 1e400, "method": "ping"}\n',
+        b'{"id": NaN, "method": "ping"}\n',
+        b'{"id": ' + b"9" * 10_000 + b', "method": "ping"}\n',
+        b'{"id": 1, "method": "ping", "params": [7]}\n',
+        b'{"id": 1, "error": 7}\n',
+        b'\xff\xfe{"id": 1}\n',
+        "é\n".encode("latin-1"),
+    ],
 )
 def test_a_line_that_is_no_message_is_refused(line):
     with pytest.raises(SessionError, match="Not a message"):

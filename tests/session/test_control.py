@@ -1,0 +1,157 @@
+"""The supervisor's side of its control socket, against clients that do what they should not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pathways_jupyter.events import Event, EventKind
+from pathways_jupyter.session import client, control, history, protocol, registry, spawn
+from pathways_jupyter.session.history import History
+from pathways_jupyter.session.link import Link
+from pathways_jupyter.session.protocol import Method, Request
+from pathways_jupyter.session.registry import SessionRecord
+
+DEADLINE = 60.0
+HOSTILE = [
+    b"[" * 100_000,
+    b'{"id": 1e400, "method": "ping"}',
+    b'{"id": 1, "method": "ping", "params": {"a": ' + b"[" * 100_000 + b"}}",
+    "ça".encode("latin-1"),
+    b"\xf0\x9f",
+    b"\0" * 1000,
+]
+
+
+@pytest.fixture
+def session(config) -> Link:
+    link = spawn.supervisor()
+    asked = {"config": protocol.config_to_json(config(1)), "kernel_pid": os.getpid()}
+    link.answer(link.ask(Method.START, **asked), patience=DEADLINE)
+    yield link
+    assert link.close(patience=DEADLINE)
+
+
+def record_of(link: Link) -> SessionRecord:
+    record = registry.read(link.session)
+    assert record is not None
+    return record
+
+
+def test_hostile_input_is_answered_with_an_error_and_the_connection_goes_on(session):
+    record = record_of(session)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(DEADLINE)
+        connection.connect(record.socket)
+        answers = connection.makefile("rb")
+        for line in HOSTILE:
+            connection.sendall(line + b"\n")
+            answer = protocol.decode(answers.readline())
+            assert "Not a message" in str(answer.error)
+        connection.sendall(protocol.encode(Request(7, Method.PING)))
+        assert protocol.decode(answers.readline()).result == record.pid
+    assert "Traceback" not in Path(record.log).read_text(encoding="utf-8")
+
+
+def test_a_client_that_never_reads_is_held_up_and_keeps_no_other_from_an_answer(session):
+    record = record_of(session)
+    process = psutil.Process(record.pid)
+    before = process.memory_info().rss
+    flood = protocol.encode(Request(1, Method.STATUS)) * 500_000
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.settimeout(1.0)
+        deaf.connect(record.socket)
+        # The supervisor stops reading, and then the kernel of the operating system stops taking.
+        with pytest.raises(TimeoutError):
+            deaf.sendall(flood)
+        assert client.request(record, Method.PING) == record.pid
+        assert process.memory_info().rss - before < 16 << 20
+    assert client.request(record, Method.PING) == record.pid
+
+
+@contextlib.asynccontextmanager
+async def serving(path: Path, handle: control.Handler) -> AsyncIterator[list[control.Connection]]:
+    ended: list[control.Connection] = []
+    server = await control.listen(path, handle, ended.append)
+    try:
+        yield ended
+    finally:
+        server.close()
+
+
+async def test_a_client_that_goes_on_not_reading_is_disconnected(tmp_path, monkeypatch):
+    monkeypatch.setattr(control, "STALLED_SECONDS", 0.1)
+    path = tmp_path / "s.sock"
+
+    async def large(request: Request, connection: control.Connection) -> str:
+        return "x" * 500_000
+
+    async with serving(path, large) as ended, asyncio.timeout(DEADLINE):
+        _, writer = await asyncio.open_unix_connection(path, limit=1)
+        with contextlib.suppress(OSError):
+            while not ended:
+                writer.write(protocol.encode(Request(1, Method.PING)))
+                await writer.drain()
+                await asyncio.sleep(0)
+        assert ended
+        writer.close()
+
+
+async def test_the_owner_may_stand_still_for_as_long_as_it_likes(tmp_path, monkeypatch):
+    monkeypatch.setattr(control, "STALLED_SECONDS", 0.01)
+    reader, writer = await asyncio.open_connection(sock=(pair := socket.socketpair())[0])
+    connection = control.Connection(reader, writer, owner=True)
+    connection.writer.write(bytes(10 << 20))
+    waiting = asyncio.create_task(connection.until_read())
+    done, _ = await asyncio.wait({waiting}, timeout=5 * control.STALLED_SECONDS)
+    assert not done
+    pair[1].close()
+    with pytest.raises(OSError, match=r"."):
+        await waiting
+
+
+async def test_requests_beyond_a_number_wait_until_others_are_answered(tmp_path):
+    path, begun, release = tmp_path / "s.sock", asyncio.Queue[int](), asyncio.Event()
+
+    async def handle(request: Request, connection: control.Connection) -> int:
+        begun.put_nowait(request.id)
+        await release.wait()
+        return request.id
+
+    async with serving(path, handle), asyncio.timeout(DEADLINE):
+        reader, writer = await asyncio.open_unix_connection(path)
+        for number in range(100):
+            writer.write(protocol.encode(Request(number, Method.PING)))
+        for _ in range(control.MAX_CONCURRENT_REQUESTS):
+            await begun.get()
+        # All that was written has arrived, and nothing of it is looked at.
+        assert begun.empty()
+        release.set()
+        answered = [protocol.decode(await reader.readline()).id for _ in range(100)]
+        assert sorted(answered) == list(range(100))
+        writer.close()
+
+
+async def test_a_listener_that_never_reads_is_disconnected_beyond_a_bound_and_the_owner_is_not(monkeypatch):
+    monkeypatch.setattr(history, "UNREAD_BYTES", 1 << 20)
+    told = History()
+    pairs = [socket.socketpair() for _ in range(2)]
+    (_, owner), (_, other) = [await asyncio.open_connection(sock=near) for near, _ in pairs]
+    told.listen(owner, owner=True)
+    told.listen(other)
+    for _ in range(100):
+        told.add(Event(EventKind.WARNING, "x" * 100_000))
+    assert other.is_closing()
+    assert not owner.is_closing()
+    for writer in (owner, other):
+        assert writer.transport.get_write_buffer_size() <= 2 << 20
+        writer.transport.abort()
+    for _, far in pairs:
+        far.close()
