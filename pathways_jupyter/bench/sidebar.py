@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from pathways_jupyter.bench.counting import counting
 from pathways_jupyter.bench.measure import Row, Table
@@ -59,12 +61,13 @@ def watches(kubeconfig: str) -> dict[str, int]:
         from pathways_jupyter.server.hub import Hub
         from pathways_jupyter.server.scope import Scope
 
-        with tempfile.TemporaryDirectory(prefix="pw-bench-") as directory:
+        with tempfile.TemporaryDirectory(prefix="pw-bench-") as directory, contextlib.ExitStack() as stack:
             async with counting(kubeconfig, Path(directory)) as counted, asyncio.timeout(_TIMEOUT):
+                stack.enter_context(mock.patch.dict(os.environ, {"KUBECONFIG": counted.kubeconfig}))
                 hub = Hub()
                 live = asyncio.Event()
                 for _ in range(PAGES):
-                    watch = await hub.watch(Scope(kubeconfig=counted.kubeconfig))
+                    watch = await hub.watch(Scope())
                     watch.add(lambda message: live.set() if message.get("hearing") == "live" else None)
                 await live.wait()
                 # A list that has been told becomes a watch a moment later.

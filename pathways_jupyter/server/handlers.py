@@ -1,4 +1,4 @@
-"""The REST routes: each one asks the hub, and says what went wrong in a way that a person can act on."""
+"""The REST routes: each one checks its request, asks the hub, and reports failures so that a person can act on them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any, TypeVar, cast
 
@@ -16,19 +16,19 @@ from tornado import web
 from tornado.iostream import StreamClosedError
 
 from pathways_jupyter.errors import ApiError, ClusterError, ConfigError, PathwaysError, ServiceError, SessionError
+from pathways_jupyter.server import checks, quickstart, scope
 from pathways_jupyter.server import hub as hubs
-from pathways_jupyter.server import quickstart, scope
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.session.protocol import Method
 
 RESOURCE = "pathways"
-"""What an authorizer is asked about."""
+"""The resource that authorizers know these routes by."""
 
 _H = TypeVar("_H", bound="Handler")
 
 
 def route(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None]]:
-    """For users who are logged in and authorized: what `method` returns as JSON, or the error that it raises."""
+    """Answer users who are logged in and authorized with what `method` returns, as JSON, or with its error."""
 
     @functools.wraps(method)
     async def wrapper(self: _H, *words: str) -> None:
@@ -43,7 +43,7 @@ def route(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None
     return cast("Callable[..., Awaitable[None]]", web.authenticated(authorized(wrapper)))
 
 
-class Handler(APIHandler):  # type: ignore[misc]  # jupyter_server comes without types
+class Handler(checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  # jupyter_server comes without types
     """What all routes have in common."""
 
     auth_resource = RESOURCE
@@ -52,28 +52,40 @@ class Handler(APIHandler):  # type: ignore[misc]  # jupyter_server comes without
         """Called by tornado."""
         self.hub = hub
 
+    async def prepare(self) -> None:
+        """Called by tornado before the request's method."""
+        await super().prepare()
+        # Jupyter asks for the XSRF token where something is written. Here reading uses the user's credentials as well.
+        if not self._finished and self.request.method in {"GET", "HEAD"}:
+            self.check_xsrf_cookie()
+
+    def check_referer(self) -> bool:
+        """Refuse a Referer in place of an XSRF token, which Jupyter accepts from a request that reads.
+
+        Any page of this server sends it, e.g. an HTML file that was opened, or a link in a notebook's output.
+        """
+        return False
+
     def refuse(self, error: PathwaysError) -> None:
-        """Answers with `error` instead of a result."""
+        """Answer with `error` instead of a result."""
         self.set_status(status_of(error))
         self.finish(json.dumps({"message": str(error), "hint": error.hint}))
 
-    def body(self) -> dict[str, Any]:
-        """The request's JSON object.
+    def body(self, *names: str) -> dict[str, Any]:
+        """Return the request's JSON object, in which only `names` may occur.
 
         Raises:
           ConfigError: It is something else.
         """
-        try:
-            value = json.loads(self.request.body or b"{}")
-        except ValueError as error:
-            raise ConfigError("The request is not JSON.", hint="Reload the page, and try again.") from error
-        if not isinstance(value, dict):
-            raise ConfigError("The request is not a JSON object.", hint="Reload the page, and try again.")
-        return value
+        return checks.known(checks.json_object(self.request.body), names)
 
-    def query(self) -> dict[str, str]:
-        """The request's query, each name once."""
-        return {name: self.get_query_argument(name) for name in self.request.query_arguments}
+    def query(self, *names: str) -> dict[str, Any]:
+        """Return the request's query, in which only `names` may occur, each once.
+
+        Raises:
+          ConfigError: It holds something else.
+        """
+        return checks.known(checks.query(self.request), names)
 
 
 def status_of(error: PathwaysError) -> int:
@@ -86,54 +98,66 @@ def status_of(error: PathwaysError) -> int:
     return 409
 
 
+def scope_in(given: Mapping[str, Any]) -> scope.Scope:
+    """Return the scope that is among the parameters of a request.
+
+    Raises:
+      ConfigError: It cannot be used.
+    """
+    return scope.parse({name: value for name, value in given.items() if name in scope.NAMES})
+
+
 class VersionHandler(Handler):
-    """Tells a page whether it fits this server."""
+    """Lets a page check whether it fits this server."""
 
     @route
     async def get(self) -> Any:
-        """The version of the server extension."""
+        """Return the version of the server extension."""
+        self.query()
         return {"version": version("pathways_jupyter")}
 
 
 class ContextsHandler(Handler):
-    """Where one may connect to."""
+    """The clusters that one may connect to."""
 
     @route
     async def get(self) -> Any:
-        """Contexts, profiles, and whether the embedded cluster runs."""
+        """Return contexts, profiles, and whether the embedded cluster runs."""
+        self.query()
         return await asyncio.to_thread(hubs.contexts)
 
 
 class ServicesHandler(Handler):
-    """What one may connect to."""
+    """The services that one may connect to."""
 
     @route
     async def get(self) -> Any:
-        """The services of a cluster, with what each has free."""
-        return {"services": await self.hub.services(scope.parse(self.query()))}
+        """Return the services of a cluster, with what each has free."""
+        return {"services": await self.hub.services(scope_in(self.query(*scope.NAMES)))}
 
 
 class SessionHandler(Handler):
-    """What one may do with a session."""
+    """The actions on a session."""
 
     @route
     async def post(self, session: str, action: str) -> Any:
-        """Disconnects or reconnects."""
+        """Disconnect or reconnect."""
+        self.query()
+        self.body()
         result = await self.hub.act(session, Method(action))
         return {"result": result}
 
 
 class SweepHandler(Handler):
-    """Cleaning up."""
+    """Removal of what dead sessions left."""
 
     @route
     async def post(self) -> Any:
-        """Removes stale proxies of this user, or only tells."""
-        given = self.body()
-        dry_run = given.get("dry_run", True)
-        if not isinstance(dry_run, bool):
-            raise ConfigError("dry_run must be true or false.", hint="Reload the page, and try again.")
-        return {"removed": await self.hub.sweep(scope.parse(given), dry_run=dry_run)}
+        """Remove stale proxies of this user, or only list them."""
+        self.query()
+        given = self.body(*scope.NAMES, "dry_run")
+        dry_run = scope.flag("dry_run", given.get("dry_run", True))
+        return {"removed": await self.hub.sweep(scope_in(given), dry_run=dry_run)}
 
 
 class LogsHandler(Handler):
@@ -143,21 +167,21 @@ class LogsHandler(Handler):
 
     @route
     async def get(self) -> Any:
-        """Streams a log as text; goes on until the container ends when it is followed."""
-        given = self.query()
-        pod = given.get("pod", "")
-        if not pod:
+        """Stream a log as text; a followed one goes on until the container ends."""
+        given = self.query(*scope.NAMES, "pod", "container", "follow")
+        if not given.get("pod"):
             raise ConfigError("Which pod?", hint="Add ?pod=NAME.")
-        place = scope.parse(given)
-        follow = given.get("follow", "").lower() == "true"
-        self._reading = asyncio.create_task(self._stream(place, pod, given.get("container", ""), follow))
+        place, pod = scope_in(given), checks.pod_name(given["pod"])
+        container = checks.container_name(given["container"]) if given.get("container") else ""
+        follow = scope.flag("follow", given.get("follow") or "false")
+        self._reading = asyncio.create_task(self._stream(place, pod, container, follow))
         with contextlib.suppress(asyncio.CancelledError, StreamClosedError):
             await self._reading
 
     async def _stream(self, place: scope.Scope, pod: str, container: str, follow: bool) -> None:
         lines = self.hub.log(place, pod, container=container, follow=follow)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
-        # A reverse proxy that collects an answer before it hands it on would hold back a followed log.
+        # A reverse proxy that collects an answer before it passes it on would hold back a followed log.
         self.set_header("X-Accel-Buffering", "no")
         async with contextlib.aclosing(lines):
             async for line in lines:
@@ -166,7 +190,7 @@ class LogsHandler(Handler):
         await self.finish()
 
     def on_connection_close(self) -> None:
-        """The reader went away."""
+        """Called by tornado when the reader went away."""
         super().on_connection_close()
         if self._reading is not None:
             self._reading.cancel()
@@ -177,5 +201,7 @@ class QuickstartHandler(Handler):
 
     @route
     async def post(self) -> Any:
-        """Puts the notebook where the user's files are, unless it is there already."""
+        """Put the notebook into the user's files, unless it is there already."""
+        self.query()
+        self.body()
         return {"path": await quickstart.place(self.contents_manager)}

@@ -1,18 +1,32 @@
-"""Which cluster a page looks at, as it says it; checked before anything is asked of a cluster."""
+"""Which cluster a page looks at, as the page names it; checked before a cluster is asked anything.
+
+A page names clusters and never says how to reach one: a kubeconfig can run a program (its exec credential plugin), so
+one that a page chose would let any page that reaches this server run programs as its user. Kubeconfigs come from this
+server's environment and from the records of this user's own sessions.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from pathways_jupyter import config
-from pathways_jupyter.errors import ConfigError, LocalClusterError
-from pathways_jupyter.kube.auth import contexts, load
+from pathways_jupyter.errors import ConfigError, LocalClusterError, SessionError
+from pathways_jupyter.kube import kubeconfig
+from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.cluster import Cluster
+from pathways_jupyter.session import reach, registry
 from pathways_jupyter.session.registry import SessionRecord
+
+_SESSION = re.compile(r"[0-9a-z]([-0-9a-z]{0,62})")
+_LONGEST_CONTEXT = 1000
+
+_RELOAD = "Reload the page, and try again."
 
 
 @dataclass(frozen=True)
@@ -20,17 +34,15 @@ class Scope:
     """A cluster, and a namespace in it.
 
     Attributes:
-      context: A context of the kubeconfig; its current one when empty.
-      namespace: What the context prefers when empty.
-      kubeconfig: Another file, or several with the system's path separator between them.
-      gke: ``project/region/cluster``, for a cluster without a kubeconfig.
+      context: A context of the server's kubeconfig; its current one when empty.
+      namespace: The namespace that the context prefers when empty.
+      session: Id of a session on this machine, for the cluster that it uses when no context names that cluster.
       local: The embedded cluster of this machine.
     """
 
     context: str = ""
     namespace: str = ""
-    kubeconfig: str = ""
-    gke: str = ""
+    session: str = ""
     local: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -38,68 +50,106 @@ class Scope:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Place:
+    """What a scope stands for at the moment.
+
+    Attributes:
+      cluster: How to reach it; its namespace is the one to look in.
+      scope: The same place by name, where the scope left that to the server.
+    """
+
+    cluster: Cluster
+    scope: Scope
+
+
+NAMES = tuple(field.name for field in fields(Scope))
+"""What a request may say about a scope."""
+
+
 def parse(given: Mapping[str, Any]) -> Scope:
-    """The scope that a request names; what it does not name is left empty.
+    """Return the scope that a request names; what it does not name stays empty.
 
     Raises:
-      ConfigError: A value is of the wrong kind or malformed.
+      ConfigError: A value has the wrong type or form, or a name is not one of :data:`NAMES`.
     """
+    if unknown := sorted(set(given) - set(NAMES)):
+        raise ConfigError(f"Unknown parameter {unknown[0]!r}.", hint=f"A cluster is named by {', '.join(NAMES)}.")
     values: dict[str, Any] = {}
-    for field in fields(Scope):
-        value = given.get(field.name)
-        if value in (None, ""):
+    for name in NAMES:
+        value = given.get(name)
+        if value is None or value == "":
             continue
-        if field.name == "local":
-            value = value is True or str(value).lower() == "true"
+        if name == "local":
+            value = flag(name, value)
         elif not isinstance(value, str):
-            raise ConfigError(f"{field.name} must be a text.", hint="Reload the page, and try again.")
-        values[field.name] = value
+            raise ConfigError(f"{name} must be a text.", hint=_RELOAD)
+        values[name] = value
     scope = Scope(**values)
-    if scope.gke and scope.gke.count("/") != 2:
-        raise ConfigError(f"{scope.gke!r} does not name a GKE cluster.", hint="Write it as PROJECT/REGION/CLUSTER.")
+    if len(scope.context) > _LONGEST_CONTEXT:
+        raise ConfigError(f"context is longer than {_LONGEST_CONTEXT} characters.", hint=_RELOAD)
+    # The id becomes a part of a file's name.
+    if scope.session and not _SESSION.fullmatch(scope.session):
+        raise ConfigError(f"{scope.session!r} is not the id of a session.", hint=_RELOAD)
     # The rules for a namespace are the same wherever one is given.
     config.resolve({"namespace": scope.namespace or None}, environ={})
     return scope
 
 
+def flag(name: str, value: Any) -> bool:
+    """Return `value`, a JSON boolean or its spelling in a query, as a bool.
+
+    Raises:
+      ConfigError: It is something else.
+    """
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return bool(value == "true")
+    raise ConfigError(f"{name} must be true or false, and is {value!r}.", hint=_RELOAD)
+
+
 def of_record(record: SessionRecord) -> Scope:
-    """Where the session of `record` is."""
+    """Return where the session of `record` is, in words that also hold after it ended wherever there are such."""
     given = record.config
-    if given.get("cluster"):
-        return Scope(
-            namespace=record.namespace, gke="/".join(str(given[key]) for key in ("project", "region", "cluster"))
-        )
-    return Scope(
-        context=record.context,
-        namespace=record.namespace,
-        kubeconfig=str(given.get("kubeconfig") or record.kubeconfigs),
-        local=bool(given.get("local")),
-    )
+    if given.get("local"):
+        return Scope(namespace=record.namespace, local=True)
+    if given.get("cluster") or given.get("kubeconfig") or record.kubeconfigs != os.environ.get("KUBECONFIG", ""):
+        return Scope(namespace=record.namespace, session=record.id)
+    return Scope(context=_context(record.context), namespace=record.namespace)
 
 
-async def resolve(scope: Scope) -> Cluster:
-    """Finds the cluster of `scope`; its namespace is the one to look in.
+async def resolve(scope: Scope) -> Place:
+    """Find the cluster of `scope`.
 
     Raises:
       ConfigError: There is no kubeconfig, or it cannot be used.
       ClusterError: Google knows no such cluster.
       LocalClusterError: The embedded cluster does not run.
+      SessionError: There is no such session.
     """
-    found = await _cluster(scope)
-    return replace(found, namespace=scope.namespace) if scope.namespace else found
+    if scope.session:
+        record = await asyncio.to_thread(registry.read, scope.session)
+        if record is None:
+            raise SessionError(f"There is no session {scope.session}.", hint="It may have ended in the meantime.")
+        cluster = replace(await reach.again(record), namespace=record.namespace)
+        place = Place(cluster, scope)
+    else:
+        place = await asyncio.to_thread(_find, scope)
+    if not scope.namespace:
+        return place
+    return replace(place, cluster=replace(place.cluster, namespace=scope.namespace))
 
 
-def named(scope: Scope) -> Scope:
-    """The same place as :func:`resolve` would find, by its name where `scope` leaves that open."""
-    if scope.local or scope.context or scope.kubeconfig or scope.gke:
-        return scope
-    try:
-        current = contexts()[1]
-    except ConfigError:
-        current = ""
-    if current:
-        return replace(scope, context=current)
-    return replace(scope, local=True) if embedded_cluster_runs() else scope
+def fingerprint() -> object:
+    """Return a value that changes when a scope may have come to mean another cluster; reads no kubeconfig."""
+    from pathways_jupyter.local import cluster
+
+    files = kubeconfig.paths()
+    embedded = cluster.find()
+    if embedded is not None:
+        files = (*files, embedded.kubeconfig)
+    return tuple((str(file), _modified(file)) for file in files)
 
 
 def embedded_cluster_runs() -> bool:
@@ -109,29 +159,44 @@ def embedded_cluster_runs() -> bool:
     return cluster.find() is not None
 
 
-async def _cluster(scope: Scope) -> Cluster:
-    if scope.gke:
-        project, region, name = scope.gke.split("/")
-        return await asyncio.to_thread(load, cluster=name, project=project, region=region)
-    if os.pathsep in scope.kubeconfig:
-        return load(context=scope.context, environ={**os.environ, "KUBECONFIG": scope.kubeconfig})
-    if scope.kubeconfig:
-        return load(scope.kubeconfig, scope.context)
-    embedded = await asyncio.to_thread(_embedded) if scope.local or not scope.context else None
-    if scope.local and embedded is None:
-        raise LocalClusterError(
-            "The embedded cluster does not run.",
-            hint="%pathways connect --local starts it, and so does pathways-jupyter local up.",
-        )
-    if scope.local and embedded is not None:
-        return embedded
-    try:
-        return load(context=scope.context)
-    except ConfigError:
-        # Nothing was asked for and nothing is set up: the cluster that runs here is then what is meant.
+def _find(scope: Scope) -> Place:
+    if scope.local:
+        embedded = _embedded()
         if embedded is None:
-            raise
-        return embedded
+            raise LocalClusterError(
+                "The embedded cluster does not run.",
+                hint="%pathways connect --local starts it, and so does pathways-jupyter local up.",
+            )
+        return Place(embedded, scope)
+    if not scope.context and _nothing_is_set_up() and (embedded := _embedded()) is not None:
+        # Only where there is nothing else. A kubeconfig that cannot be used is an error and never replaced: a page
+        # would show another cluster than the one that `connect` complains about.
+        return Place(embedded, replace(scope, local=True))
+    named = os.environ.get("KUBECONFIG", "")
+    if named and not kubeconfig.paths():
+        raise ConfigError(
+            f"There is no kubeconfig {named}, which KUBECONFIG names.",
+            hint="Correct KUBECONFIG, or unset it, and start the Jupyter server again.",
+        )
+    cluster = load(context=scope.context)
+    return Place(cluster, replace(scope, context=_context(cluster.name)))
+
+
+def _context(name: str) -> str:
+    """The context of that name; the cluster around a pod has a name, but no context leads to it."""
+    return "" if name == "in-cluster" else name
+
+
+def _nothing_is_set_up() -> bool:
+    in_pod = bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+    return not in_pod and not os.environ.get("KUBECONFIG") and not kubeconfig.paths()
+
+
+def _modified(file: Path) -> int:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _embedded() -> Cluster | None:

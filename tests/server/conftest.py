@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,8 +54,27 @@ class Server:
         headers = {"Authorization": f"token {token}"} if token else {}
         return aiohttp.ClientSession(headers=headers)
 
+    def browser(self) -> aiohttp.ClientSession:
+        """As a browser comes that is not logged in yet: it keeps cookies, and knows no token."""
+        return aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
+
+    async def log_in(self, http: aiohttp.ClientSession) -> str:
+        """Logs a browser in, and returns the XSRF token that its pages find in their cookies."""
+        async with http.get(f"{self.url}{BASE_URL}login?token={TOKEN}") as answer:
+            assert answer.status == 200
+        return next(cookie.value for cookie in http.cookie_jar if cookie.key == "_xsrf")
+
     def route(self, path: str) -> str:
         return f"{self.url}{BASE_URL}pathways-jupyter/{path}"
+
+    def set_up(self, kubeconfig: str) -> None:
+        """Makes `kubeconfig` that of the server's user; nothing that is set up is a text of no length."""
+        path = Path(self.environ["HOME"]) / ".kube" / "config"
+        path.parent.mkdir(exist_ok=True)
+        if kubeconfig:
+            path.write_text(kubeconfig, encoding="utf-8")
+        else:
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -126,19 +145,25 @@ def strict_server(nothing, tmp_path_factory) -> Iterator[Server]:
         yield made
 
 
+UNREACHABLE = json.dumps(
+    {
+        "current-context": "gone",
+        "contexts": [{"name": "gone", "context": {"cluster": "gone", "user": "u"}}],
+        "clusters": [{"name": "gone", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+)
+"""The kubeconfig of a cluster that is not there."""
+
+
 @pytest.fixture
-def unreachable(tmp_path) -> str:
-    """A kubeconfig of a cluster that is not there."""
-    path = tmp_path / "kubeconfig"
-    path.write_text(
-        json.dumps(
-            {
-                "current-context": "gone",
-                "contexts": [{"name": "gone", "context": {"cluster": "gone", "user": "u"}}],
-                "clusters": [{"name": "gone", "cluster": {"server": "https://127.0.0.1:1"}}],
-                "users": [{"name": "u", "user": {"token": "t"}}],
-            }
-        ),
-        encoding="utf-8",
-    )
-    return str(path)
+def set_up(server) -> Iterator[Callable[[str], None]]:
+    """Gives the server's user a kubeconfig, until the test's end."""
+    yield server.set_up
+    server.set_up("")
+
+
+@pytest.fixture
+def unreachable(set_up) -> None:
+    """The server's user has the kubeconfig of a cluster that is not there."""
+    set_up(UNREACHABLE)

@@ -1,6 +1,7 @@
 """Who gets in, and what is answered to requests that cannot be served."""
 
-import aiohttp
+import json
+
 import pytest
 
 ROUTES = [
@@ -17,16 +18,55 @@ ROUTES = [
 BAD = [
     ("GET", "logs", None, "Which pod"),
     ("GET", "services?namespace=UPPER", None, "namespace"),
-    ("GET", "services?gke=only-one-part", None, "GKE"),
     ("GET", "services?context=nowhere", None, "kubeconfig"),
-    ("GET", "services?kubeconfig=/nowhere/at/all", None, "/nowhere/at/all"),
-    ("GET", "services?local=true&kubeconfig=", None, "embedded cluster"),
+    ("GET", "services?kubeconfig=/nowhere/at/all", None, "'kubeconfig'"),
+    ("GET", "services?gke=project/region/cluster", None, "'gke'"),
+    ("GET", "services?local=true", None, "embedded cluster"),
+    ("GET", "services?local=maybe", None, "local must be true or false"),
+    ("GET", "services?namespace=a&namespace=b", None, "2 times"),
+    ("GET", "services?namespace=%ff", None, "UTF-8"),
+    ("GET", "services?session=../../secrets", None, "not the id of a session"),
+    ("GET", "services?session=nosuchsession", None, "no session"),
+    ("GET", "services?colour=blue", None, "'colour'"),
+    ("GET", "services?context=" + "c" * 1001, None, "longer than 1000"),
+    ("GET", "version?colour=blue", None, "'colour'"),
+    ("GET", "contexts?colour=blue", None, "'colour'"),
+    ("GET", "logs?pod=x%3Fx%3D1", None, "not the name of a pod"),
+    ("GET", "logs?pod=../pods/x", None, "not the name of a pod"),
+    ("GET", "logs?pod=a%0d%0aX:1", None, "not the name of a pod"),
+    ("GET", "logs?pod=" + "a" * 300, None, "not the name of a pod"),
+    ("GET", "logs?pod=x&container=a/b", None, "not the name of a container"),
+    ("GET", "logs?pod=x&namespace=../../nodes", None, "namespace"),
+    ("GET", "logs?pod=x&follow=maybe", None, "follow must be true or false"),
     ("POST", "sessions/nosuchsession/disconnect", None, "no session"),
     ("POST", "sweep", b"not json", "not JSON"),
     ("POST", "sweep", b"[1]", "not a JSON object"),
     ("POST", "sweep", b'{"dry_run": "perhaps"}', "dry_run"),
     ("POST", "sweep", b'{"context": 5}', "context"),
+    ("POST", "sweep", b'{"local": "maybe"}', "local must be true or false"),
+    ("POST", "sweep", b'{"colour": "blue"}', "'colour'"),
+    ("POST", "sweep?dry_run=true", b"{}", "'dry_run'"),
+    ("POST", "sweep", b"[" * 10_000, "nested too deeply"),
+    ("POST", "sweep", b"[" * 100_000, "100000 bytes"),
+    ("POST", "sweep", b'{"context": "' + b"c" * 30_000_000 + b'"}', "30000015 bytes"),
+    ("POST", "sweep", b"\xff\xfe{", "not JSON"),
+    ("POST", "quickstart", b'{"path": "elsewhere"}', "'path'"),
+    ("POST", "sessions/abc/disconnect", b'{"session": "other"}', "'session'"),
 ]
+
+NONSENSE = (
+    "{",
+    "[]",
+    "[" * 50_000,
+    '{"type": "look"}',
+    '{"type": "listen", "scope": null}',
+    '{"type": "look", "scope": null, "colour": "blue"}',
+    '{"type": "look", "scope": "here"}',
+    '{"type": "look", "scope": {"namespace": 7}}',
+    '{"type": "look", "scope": {"local": "maybe"}}',
+    '{"type": "look", "scope": {"kubeconfig": "/etc/evil"}}',
+    '{"type": "look", "scope": {"session": "../../x"}}',
+)
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
@@ -41,7 +81,7 @@ async def test_a_user_whom_the_authorizer_refuses_gets_nothing(strict_server, me
         assert answer.status == 403
 
 
-@pytest.mark.parametrize(("method", "path", "body", "told"), BAD)
+@pytest.mark.parametrize(("method", "path", "body", "told"), BAD, ids=lambda value: str(value)[:40])
 async def test_bad_input_is_told_with_a_message(server, method, path, body, told):
     async with server.http() as http, http.request(method, server.route(path), data=body) as answer:
         assert 400 <= answer.status < 500
@@ -57,11 +97,11 @@ async def test_an_action_that_does_not_exist_is_not_found(server):
 
 async def test_a_cluster_that_does_not_answer_is_the_clusters_fault(server, unreachable):
     async with server.http() as http:
-        async with http.get(server.route(f"services?kubeconfig={unreachable}")) as answer:
+        async with http.get(server.route("services")) as answer:
             said = await answer.json(content_type=None)
         assert 400 <= answer.status < 500 or answer.status == 502
         assert "127.0.0.1:1" in said["message"]
-        async with http.get(server.route(f"logs?pod=x&kubeconfig={unreachable}")) as answer:
+        async with http.get(server.route("logs?pod=x")) as answer:
             assert answer.status == 502
 
 
@@ -91,7 +131,7 @@ async def test_the_quickstart_notebook_is_written_once_and_not_over_a_users_edit
 
 async def test_a_page_that_sends_nonsense_is_hung_up_on(server):
     async with server.http() as http:
-        for nonsense in ("{", "[]", '{"type": "look"}', '{"type": "look", "scope": {"namespace": 7}}'):
+        for nonsense in NONSENSE:
             async with http.ws_connect(server.route("updates")) as socket:
                 assert (await socket.receive_json())["type"] == "hello"
                 await socket.send_str(nonsense)
@@ -103,7 +143,7 @@ async def test_a_page_that_sends_nonsense_is_hung_up_on(server):
 async def test_a_page_may_look_at_nothing_and_then_at_a_cluster_that_is_not_there(server, unreachable):
     async with server.http() as http, http.ws_connect(server.route("updates")) as socket:
         await socket.send_json({"type": "look", "scope": None})
-        await socket.send_json({"type": "look", "scope": {"kubeconfig": unreachable}})
+        await socket.send_json({"type": "look", "scope": {"context": "gone"}})
         async for message in socket:
             said = message.json()
             if said["type"] == "hearing" and said["hearing"] == "failed":
@@ -112,14 +152,10 @@ async def test_a_page_may_look_at_nothing_and_then_at_a_cluster_that_is_not_ther
         assert said["problem"]["hint"]
 
 
-async def test_a_page_of_another_site_is_turned_away(server):
-    # With a cookie, as a browser comes; whoever knows the token itself may come from anywhere.
-    jar = aiohttp.CookieJar(unsafe=True)
-    async with aiohttp.ClientSession(cookie_jar=jar) as http:
-        async with http.get(f"{server.url}/behind/a-proxy/api/status?token=s3cret") as answer:
-            assert answer.status == 200
-        async with http.ws_connect(server.route("updates"), origin=server.url) as socket:
-            assert (await socket.receive_json())["type"] == "hello"
-        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-            await http.ws_connect(server.route("updates"), origin="https://evil.example")
-        assert refused.value.status in {401, 403}
+async def test_a_page_that_sends_a_message_without_an_end_is_hung_up_on(server):
+    async with server.http() as http, http.ws_connect(server.route("updates")) as socket:
+        await socket.send_str(json.dumps({"type": "look", "scope": {"context": "c" * 1_000_000}}))
+        async for _ in socket:
+            pass
+        # The rest of the message is not read, so that the reason for the end may not arrive either.
+        assert socket.close_code in {1006, 1009}
