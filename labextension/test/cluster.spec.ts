@@ -1,8 +1,8 @@
 import { Cluster, looksLike } from '../src/models/cluster';
 import { host, slice } from './rows';
 
-const SCOPE = { context: '', namespace: '', kubeconfig: '', gke: '', local: true };
-const tables = (some: object) => ({ type: 'tables' as const, scope: SCOPE, reset: false, put: {}, drop: {}, ...some });
+const SCOPE = { context: '', namespace: '', session: '', local: true };
+const tables = (some: object) => ({ type: 'tables' as const, scope: SCOPE, identity: 'i', heard: 1, reset: false, put: {}, drop: {}, ...some });
 
 describe('Cluster', () => {
   it('sorts slice 10 after slice 9', () => {
@@ -47,7 +47,7 @@ describe('looksLike', () => {
     expect(looksLike(slice(), slice({ hosts: [host({ pod: 'other', node: 'other' })] }))).toBe(true);
     expect(looksLike(slice(), slice({ health: 'down' }))).toBe(false);
     expect(looksLike(slice(), slice({ hosts: [host({ health: 'down' })] }))).toBe(false);
-    const mine = { session: 's', user: 'u', since: 0, mine: true };
+    const mine = { session: 's', user: 'u', notebook: '', since: 0, mine: true };
     expect(looksLike(slice(), slice({ holder: mine }))).toBe(false);
     expect(looksLike(slice({ holder: mine }), slice({ holder: { ...mine, session: 't' } }))).toBe(false);
   });

@@ -2,7 +2,7 @@ import { chipsPath, hostPlaces, layout, sliceSize } from '../src/models/layout';
 import { host, slice } from './rows';
 
 const many = (count: number, hosts: number) =>
-  Array.from({ length: count }, (_, index) => slice({ id: `s/${index}`, index, hosts: Array(hosts).fill(host()) }));
+  Array.from({ length: count }, (_, index) => slice({ id: `s/${index}`, number: index, hosts: Array(hosts).fill(host()) }));
 
 describe('layout', () => {
   it.each([1, 2, 24, 25, 200, 1000])('fits %i slices into the width, none over another', count => {

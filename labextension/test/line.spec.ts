@@ -50,7 +50,7 @@ describe('missing', () => {
 });
 
 describe('suggestion', () => {
-  const SCOPE = { context: 'gke', namespace: '', kubeconfig: '', gke: '', local: false };
+  const SCOPE = { context: 'gke', namespace: '', session: '', local: false };
   const service = (name: string, free: number) => ({
     id: name,
     name,
@@ -75,7 +75,7 @@ describe('suggestion', () => {
   it('is silent where nothing is free, or the line could not name the place', () => {
     expect(suggestion(SCOPE, [service('a', 0)])).toBeNull();
     expect(suggestion(SCOPE, [])).toBeNull();
-    expect(suggestion({ ...SCOPE, kubeconfig: '/x' }, [service('a', 1)])).toBeNull();
+    expect(suggestion({ ...SCOPE, session: 'abc', context: '' }, [service('a', 1)])).toBeNull();
     expect(suggestion({ ...SCOPE, context: '' }, [service('a', 1)])).toBeNull();
   });
 });

@@ -9,7 +9,7 @@ export function slice(some: Partial<ISlice> = {}): ISlice {
   return {
     id: 'default/svc/0',
     service: 'svc',
-    index: 0,
+    number: 0,
     instance_type: 'tpuv6e:2x2',
     health: 'ready',
     hosts: [host()],
@@ -22,6 +22,8 @@ export function session(some: Partial<ISession> = {}): ISession {
   return {
     id: 's',
     state: 'connected',
+    state_since: 0,
+    slices: [],
     alive: true,
     kernel_id: '',
     notebook: '',
@@ -33,7 +35,7 @@ export function session(some: Partial<ISession> = {}): ISession {
     job: 'j',
     pod: 'p',
     created: 0,
-    scope: { context: 'c', namespace: 'default', kubeconfig: '', gke: '', local: false },
+    scope: { context: 'c', namespace: 'default', session: '', local: false },
     ...some
   };
 }

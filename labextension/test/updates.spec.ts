@@ -2,7 +2,7 @@ import { Api, Problem } from '../src/models/api';
 import { Model } from '../src/models/model';
 import { IBrowser, Updates } from '../src/models/updates';
 
-const SCOPE = { context: 'c', namespace: '', kubeconfig: '', gke: '', local: false };
+const SCOPE = { context: 'c', namespace: '', session: '', local: false };
 
 /** A socket that does what the test says. */
 class Socket {

@@ -18,7 +18,7 @@ describe('words', () => {
   });
 
   it('counts slices by state and holder', () => {
-    const holder = { session: 's', user: 'u', since: 0, mine: true };
+    const holder = { session: 's', user: 'u', notebook: '', since: 0, mine: true };
     expect(slicesSentence(english, [slice(), slice({ health: 'down', holder })])).toBe(
       '2 slices, 1 ready, 1 down, 1 mine, 1 free'
     );
@@ -51,7 +51,7 @@ describe('preferences', () => {
 
   it('looks where the session in front is, else as settings say, else at the youngest session', () => {
     const wanted = preferences({ context: 'set' });
-    const mine = session({ scope: { context: 'mine', namespace: '', kubeconfig: '', gke: '', local: false } });
+    const mine = session({ scope: { context: 'mine', namespace: '', session: '', local: false } });
     expect(scopeOf(wanted, mine, []).context).toBe('mine');
     expect(scopeOf(wanted, null, [mine]).context).toBe('set');
     expect(scopeOf(preferences({}), null, [mine]).context).toBe('mine');

@@ -16,6 +16,7 @@ from pathways_jupyter import entry
 from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.cluster import Cluster
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.server.sessionwatch import SessionWatch
@@ -54,18 +55,24 @@ class Hub:
         return tuple(self._watches.values())
 
     async def watch(self, scope: Scope) -> ClusterWatch:
-        """The watch of `scope`, shared with whoever looks at the same place; it goes when nobody adds himself.
+        """Return the watch of `scope`; see :meth:`watch_cluster`.
 
         Raises:
           PathwaysError: There is no such cluster.
         """
-        cluster = await scopes.resolve(scope)
+        return self.watch_cluster((await scopes.resolve(scope)).cluster)
+
+    def watch_cluster(self, cluster: Cluster) -> ClusterWatch:
+        """Return the watch of `cluster`, shared by all who look at the same place; closed when it has no listeners."""
         key = (cluster.server, cluster.name, cluster.namespace)
         watch = self._watches.get(key)
         if watch is None:
             watch = self._watches[key] = ClusterWatch(cluster)
             self.spawn(self._end_when_alone(key, watch))
             self.spawn(self._sweep_while_watched(watch))
+        else:
+            # The same place, but perhaps with newer credentials.
+            watch.cluster = cluster
         return watch
 
     async def services(self, scope: Scope) -> list[dict[str, Any]]:
@@ -111,7 +118,7 @@ class Hub:
         removed = [record.id for record in await asyncio.to_thread(sweep.dead)]
         for record in await asyncio.to_thread(sweep.dead) if not dry_run else ():
             await sweep.sweep(record, patience=SUPERVISOR_SECONDS)
-        cluster = await scopes.resolve(scope)
+        cluster = (await scopes.resolve(scope)).cluster
         async with Client(cluster) as kube:
             swept = await leases.sweep(kube, cluster.namespace, dry_run=dry_run, user=label_value(current_user()))
         for each in swept:
@@ -125,7 +132,7 @@ class Hub:
         Raises:
           PathwaysError: There is no such pod, or it cannot be read.
         """
-        cluster = await scopes.resolve(scope)
+        cluster = (await scopes.resolve(scope)).cluster
         async with Client(cluster) as kube:
             if not container:
                 found = await objects.get(kube, objects.PODS, pod, namespace=cluster.namespace)

@@ -1,4 +1,4 @@
-"""The one WebSocket of a page: what changes is sent, and the page says which cluster it looks at."""
+"""The one WebSocket of a page: changes are sent as they come, and the page says which cluster it looks at."""
 
 from __future__ import annotations
 
@@ -13,29 +13,32 @@ from jupyter_server.base.websocket import WebSocketMixin
 from tornado import web
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from pathways_jupyter.errors import ConfigError, PathwaysError
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.server import checks
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.handlers import RESOURCE
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.scope import Scope
-from pathways_jupyter.service.clusterwatch import ClusterWatch
+from pathways_jupyter.server.view import ClusterView
 from pathways_jupyter.service.naming import current_user
 
 
-class UpdatesHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):  # type: ignore[misc]
-    """Sends sessions always, and a cluster's tables while the page looks at one."""
+class UpdatesHandler(checks.SameSiteMixin, WebSocketMixin, WebSocketHandler, JupyterHandler):  # type: ignore[misc]
+    """Sends sessions always, and a cluster's tables while the page looks at one.
+
+    A browser sends the Origin of the page that opens a WebSocket, which Jupyter checks; there is no XSRF token.
+    """
 
     auth_resource = RESOURCE
+    max_message_size = checks.LONGEST_MESSAGE_BYTES
 
     def initialize(self, hub: Hub) -> None:
         """Called by tornado."""
         self.hub = hub
-        self._watch: ClusterWatch | None = None
-        self._scope = Scope()
-        self._asked = 0
+        self._view = ClusterView(hub, self._send)
 
     async def get(self, *words: str, **named: str) -> None:
-        """Lets in whom the REST routes let in."""
+        """Admit the users that the REST routes admit."""
         user = self.current_user
         if user is None:
             raise web.HTTPError(403)
@@ -44,71 +47,60 @@ class UpdatesHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):  # type:
         await super().get(*words, **named)
 
     async def open(self, *words: str, **named: str) -> None:
-        """Begins with who is here, and which sessions there are."""
+        """Begin with the user's name and the sessions."""
         super().open(*words, **named)
         self._send({"type": "hello", "version": version("pathways_jupyter"), "user": current_user()})
         await self.hub.sessions.add(self._send)
 
     async def on_message(self, message: str | bytes) -> None:
-        """Looks at another cluster, or at none."""
+        """Look at another cluster, or at none."""
         try:
-            said = json.loads(message)
-            wanted = said["scope"] if said["type"] == "look" else None
-            scope = None if wanted is None else scopes.parse(dict(wanted))
-        except (ValueError, KeyError, TypeError, ConfigError) as error:
-            self.log.warning("pathways_jupyter: a page sent what cannot be read: %s", error)
+            scope = _wanted(json.loads(message))
+        except (ValueError, RecursionError, ConfigError) as error:
+            self.log.warning("pathways_jupyter: a page sent a message that cannot be read: %s", error)
             self.close(1003, "unreadable")
             return
-        await self._look(scope)
+        self._view.look(scope)
 
     def on_close(self) -> None:
-        """Lets go of everything."""
+        """Release everything."""
         self.hub.sessions.remove(self._send)
-        self._leave()
+        self._view.close()
         super().on_close()
 
-    async def _look(self, scope: Scope | None) -> None:
-        self._asked += 1
-        asked = self._asked
-        if scope is None:
-            self._leave()
-            return
-        try:
-            watch = await self.hub.watch(scope)
-            named = await asyncio.to_thread(scopes.named, scope)
-        except PathwaysError as error:
-            self._leave()
-            self._scope = scope
-            problem = {"message": str(error), "hint": error.hint}
-            self._tell({"type": "hearing", "hearing": "failed", "problem": problem, "place": ""})
-            return
-        if asked != self._asked or self.ws_connection is None:
-            return
-        if watch is self._watch and scope == self._scope:
-            return
-        self._leave()
-        self._watch, self._scope = watch, scope
-        self._send({"type": "named", "scope": scope.to_json(), "named": named.to_json()})
-        watch.add(self._tell)
-
-    def _leave(self) -> None:
-        if self._watch is not None:
-            self._watch.remove(self._tell)
-            self._watch = None
-
-    def _tell(self, message: dict[str, Any]) -> None:
-        """Sends what a watch says, with the scope as this page calls it."""
-        self._send({**message, "scope": self._scope.to_json()})
-
     def _send(self, message: dict[str, Any]) -> None:
+        """Send `message` unless the page is gone. Never raises: the publisher has other pages to serve."""
         if self.ws_connection is None:
             return
-        sending = self.write_message(json.dumps(message, separators=(",", ":")))
-        # A page that goes away while it is told something is no fault; its closing is seen by on_close.
-        sending.add_done_callback(_only_closed)
+        try:
+            sending = self.write_message(json.dumps(message, separators=(",", ":")))
+        except WebSocketClosedError:
+            # Raised at once, and not by the future, while the closing handshake is under way; on_close follows.
+            return
+        except Exception:
+            # This page has missed a message. It connects again when its socket is closed, and then gets everything.
+            self.log.exception("pathways_jupyter: a message could not be sent")
+            self.close(1011, "a message could not be sent")
+            return
+        sending.add_done_callback(self._sent)
+
+    def _sent(self, sending: asyncio.Future[None]) -> None:
+        error = None if sending.cancelled() else sending.exception()
+        if error is not None and not isinstance(error, WebSocketClosedError):
+            self.log.error("pathways_jupyter: a message could not be sent: %s", error)
+            self.close(1011, "a message could not be sent")
 
 
-def _only_closed(sending: asyncio.Future[None]) -> None:
-    error = sending.exception()
-    if error is not None and not isinstance(error, WebSocketClosedError):
-        raise error
+def _wanted(message: Any) -> Scope | None:
+    """Return the scope that a page wants to look at; None for none.
+
+    Raises:
+      ConfigError: The message says something else.
+    """
+    if not isinstance(message, dict) or set(message) != {"type", "scope"} or message["type"] != "look":
+        raise ConfigError("The message is no look.", hint="Reload the page.")
+    if message["scope"] is None:
+        return None
+    if not isinstance(message["scope"], dict):
+        raise ConfigError("The scope is not a JSON object.", hint="Reload the page.")
+    return scopes.parse(message["scope"])

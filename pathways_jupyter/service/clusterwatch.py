@@ -1,8 +1,11 @@
 """One cluster, watched once for all pages that look at it.
 
 Each kind of object is listed and watched once, whatever the number of pages; changes are collected for a moment and
-told as differences. Logs of proxies are followed as well, because only they tell which slices a proxy holds. Pods are
+sent as differences. Logs of proxies are followed as well, because only they say which slices a proxy holds. Pods are
 the many; until all of them are known, what the Jobs say is drawn.
+
+Every message carries the identity of the cluster that it is about, and the time at which the cluster was last known to
+be as the tables say, so that a page can neither show one cluster's rows under another's name nor old rows as new ones.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 from typing import Any
 
 from pathways_jupyter.errors import ApiError, PathwaysError
@@ -20,6 +24,7 @@ from pathways_jupyter.kube.objects import JOBS, JOBSETS, PODS, Object, Resource
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import discovery, names, status
+from pathways_jupyter.service.listeners import Listener, Listeners
 from pathways_jupyter.service.naming import current_user, label_value
 from pathways_jupyter.service.outline import outline
 from pathways_jupyter.service.placement import Placement
@@ -34,28 +39,34 @@ COLLECT_SECONDS = 0.05
 RETRY_SECONDS = 5.0
 """Between attempts to reach a cluster that did not answer, or refused."""
 
-_FAULT = "This is a fault of pathways_jupyter; the log of the Jupyter server tells more."
-
-Listener = Callable[[dict[str, Any]], None]
+_FAULT = "This is a fault of pathways_jupyter; see the log of the Jupyter server."
 
 logger = logging.getLogger(__name__)
 
 
+def identity(cluster: Cluster) -> str:
+    """Return what two ways to the same namespace of the same cluster have in common: an opaque text."""
+    return f"{cluster.server} {cluster.namespace}"
+
+
 class ClusterWatch:
-    """The tables of one namespace of one cluster, kept up to date while somebody listens.
+    """The tables of one namespace of one cluster, kept up to date while anyone listens.
 
     Args:
       cluster: Where to look; its namespace is the one that is watched.
 
     Attributes:
+      cluster: May be replaced by another way to the same place (new credentials); the next attempt uses it.
       closed: Set once nothing is watched any more.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.closed = asyncio.Event()
+        self._identity = identity(cluster)
+        self._heard = 0.0
         self._me = label_value(current_user())
-        self._listeners: set[Listener] = set()
+        self._listeners = Listeners()
         self._objects: dict[Resource, dict[str, Object]] = {}
         self._synced: set[Resource] = set()
         self._placements: dict[str, Placement] = {}
@@ -70,27 +81,32 @@ class ClusterWatch:
 
     @property
     def looked_at(self) -> bool:
-        """Whether anybody listens."""
+        """Whether anyone listens."""
         return bool(self._listeners)
 
+    @property
+    def is_live(self) -> bool:
+        """Whether the tables are what the cluster says now."""
+        return bool(self._hearing["hearing"] == "live")
+
     def add(self, listener: Listener) -> None:
-        """Tells `listener` what is known, and every change from now on."""
+        """Send `listener` what is known, and every change from now on. What it raises ends its own membership only."""
         self._listeners.add(listener)
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"watch {self.cluster.name}")
-        listener(self._hearing)
-        if self._tables is not EMPTY:
-            listener(self._whole())
+        self._listeners.send(listener, self._stamped(self._hearing))
+        if self._tables is not EMPTY and listener in self._listeners:
+            self._listeners.send(listener, self._whole())
 
     def remove(self, listener: Listener) -> None:
-        """Tells `listener` nothing any more."""
-        self._listeners.discard(listener)
+        """Send `listener` nothing more."""
+        self._listeners.remove(listener)
 
     async def services(self) -> list[dict[str, Any]]:
-        """The services with what each has free, once known.
+        """Return the services with what each has free, once known.
 
         Raises:
-          PathwaysError: The cluster cannot be heard.
+          PathwaysError: The cluster cannot be reached, or refuses.
         """
         await self._ready.wait()
         problem = self._hearing["problem"]
@@ -99,11 +115,11 @@ class ClusterWatch:
         return list(self._tables["services"].values())
 
     async def close(self) -> None:
-        """Ends all watches."""
+        """End all watches."""
         tasks = [task for task in (self._task, *self._following.values()) if task is not None]
         for task in tasks:
             task.cancel()
-        # Not awaited one by one: who is cancelled while waiting would take that for the task's own end.
+        # Not awaited one by one: a caller that is cancelled while waiting would take that for the task's own end.
         await asyncio.gather(*tasks, return_exceptions=True)
         self._following.clear()
         self._task = None
@@ -121,7 +137,7 @@ class ClusterWatch:
                 logger.info("cluster %s: %s", self.cluster.name, error)
                 self._hear("failed", error)
             except* Exception as faults:
-                # Whoever looks must be told, or waits for ever.
+                # Pages must be notified, or they would wait for ever.
                 logger.exception("cluster %s", self.cluster.name)
                 self._hear("failed", PathwaysError(f"The watch failed: {faults.exceptions[0]!r}", hint=_FAULT))
             for task in self._following.values():
@@ -138,6 +154,9 @@ class ClusterWatch:
             async with contextlib.aclosing(changes):
                 async for change in changes:
                     if change.type is ChangeType.LOST:
+                        # Nothing is drawn until this kind is complete again: one that is missing changes makes the
+                        # whole picture old.
+                        self._synced.discard(resource)
                         self._hear("lost", change.error)
                     elif change.type is ChangeType.SYNCED:
                         self._synced.add(resource)
@@ -147,7 +166,7 @@ class ClusterWatch:
                         known[_key(change.object)] = change.object
                     self._dirty.set()
         except ApiError as error:
-            # A cluster need not have every kind: no PathwaysJobs is nothing to complain about.
+            # A cluster need not have every kind: it is no problem that there are no PathwaysJobs.
             if resource is not PATHWAYS_JOBS or error.status not in {403, 404}:
                 raise
             self._synced.add(resource)
@@ -163,19 +182,20 @@ class ClusterWatch:
     def _redraw(self, client: Client) -> None:
         if len(self._synced) < len(RESOURCES):
             if self._tables is EMPTY and self._synced >= {JOBS, JOBSETS}:
+                self._heard = time.time()
                 self._tables = self._outline()
-                self._tell(self._whole())
+                self._listeners.publish(self._whole())
             return
         before, self._tables = self._tables, self._picture(client)
         first = not self._ready.is_set() or self._hearing["hearing"] != "live"
         self._ready.set()
         if first:
             self._hear("live", None)
-            self._tell(self._whole())
+            self._listeners.publish(self._whole())
             return
         put, drop = difference(before, self._tables)
         if put or drop:
-            self._tell({"type": "tables", "reset": False, "put": put, "drop": drop})
+            self._listeners.publish(self._stamped({"type": "tables", "reset": False, "put": put, "drop": drop}))
 
     def _outline(self) -> Tables:
         jobs = list(self._objects[JOBS].values())
@@ -210,33 +230,48 @@ class ClusterWatch:
                 self._following[pod] = asyncio.create_task(self._follow_log(client, pod, job))
 
     async def _follow_log(self, client: Client, pod: str, job: str) -> None:
-        placement = Placement()
-        lines = logs(client, pod, namespace=self.cluster.namespace, container=names.PROXY_CONTAINER, follow=True)
-        try:
-            async with contextlib.aclosing(lines):
-                async for line in lines:
-                    if placement.feed(line) is not None or job not in self._placements:
-                        self._placements[job] = placement
-                        self._dirty.set()
-        except PathwaysError as error:
-            # Who holds which slice is then not known, and drawn so.
-            logger.info("log of %s: %s", pod, error)
+        """Read from the log of a proxy which slices it holds, until its container ends."""
+        while True:
+            # Read from its beginning each time: a Placement is the sum of all lines.
+            placement = Placement()
+            lines = logs(client, pod, namespace=self.cluster.namespace, container=names.PROXY_CONTAINER, follow=True)
+            try:
+                async with contextlib.aclosing(lines):
+                    async for line in lines:
+                        if placement.feed(line) is not None or job not in self._placements:
+                            self._placements[job] = placement
+                            self._dirty.set()
+                return
+            except ApiError as error:
+                # Until there is one that can be read, the slices of this proxy are drawn as not known.
+                logger.info("log of %s: %s", pod, error)
+                if error.status in {401, 403, 404}:
+                    return
+            except PathwaysError as error:
+                logger.info("log of %s: %s", pod, error)
+            except Exception:
+                # Nothing awaits this task: an error that left it would end the following of this log silently.
+                logger.exception("log of %s", pod)
+            await asyncio.sleep(RETRY_SECONDS)
 
     def _hear(self, hearing: str, error: PathwaysError | None) -> None:
+        """Publish how the connection to the cluster is: ``loading``, ``live``, ``lost`` or ``failed``."""
+        if self._hearing and self.is_live:
+            self._heard = time.time()
         problem = {"message": str(error), "hint": error.hint} if error is not None else None
         place = f"{self.cluster.name} / {self.cluster.namespace}"
-        said = {"type": "hearing", "hearing": hearing, "problem": problem, "place": place}
-        if said != self._hearing:
-            self._hearing = said
-            self._tell(said)
+        message = {"type": "hearing", "hearing": hearing, "problem": problem, "place": place}
+        if message != self._hearing:
+            self._hearing = message
+            self._listeners.publish(self._stamped(message))
+
+    def _stamped(self, message: dict[str, Any]) -> dict[str, Any]:
+        # As long as the cluster can be heard, its tables are of now, however long ago the last change was.
+        return {**message, "identity": self._identity, "heard": time.time() if self.is_live else self._heard}
 
     def _whole(self) -> dict[str, Any]:
         put = {name: list(rows.values()) for name, rows in self._tables.items()}
-        return {"type": "tables", "reset": True, "put": put, "drop": {}}
-
-    def _tell(self, message: dict[str, Any]) -> None:
-        for listener in list(self._listeners):
-            listener(message)
+        return self._stamped({"type": "tables", "reset": True, "put": put, "drop": {}})
 
 
 def _key(item: Object) -> str:

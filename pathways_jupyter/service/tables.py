@@ -101,7 +101,7 @@ def _slice(key: str, service: Service, each: Slice, chips: Sequence[int], me: st
     return {
         "id": key,
         "service": service.name,
-        "index": each.index,
+        "number": each.index,
         "instance_type": service.instance_type,
         "health": each.state,
         "hosts": [
@@ -117,6 +117,7 @@ def _slice(key: str, service: Service, each: Slice, chips: Sequence[int], me: st
         "holder": {
             "session": holder.session,
             "user": holder.user,
+            "notebook": holder.notebook,
             "since": holder.since,
             "mine": bool(me) and holder.user == me,
         }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from pathways_jupyter.errors import SessionError
@@ -66,7 +66,7 @@ async def arequest(record: SessionRecord, method: Method, *, patience: float = A
     raise _gone(record)
 
 
-async def follow(record: SessionRecord) -> AsyncIterator[Event]:
+async def follow(record: SessionRecord) -> AsyncGenerator[Event, None]:
     """Yields every event of a session, the remembered ones first, until the session ends.
 
     Raises:

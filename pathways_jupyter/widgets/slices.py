@@ -103,7 +103,7 @@ class SliceMap:
             for key in message["drop"].get("slices", ()):
                 rows.pop(key, None)
             mine = [row for row in rows.values() if service.startswith(row["service"])]
-            self._widget.rows = sorted(mine or rows.values(), key=lambda row: (row["service"], row["index"]))
+            self._widget.rows = sorted(mine or rows.values(), key=lambda row: (row["service"], row["number"]))
 
         watch.add(take)
         try:

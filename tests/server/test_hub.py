@@ -36,7 +36,7 @@ class Page:
                 message = await self.told.get()
                 if message["type"] == "tables":
                     self.slices = {} if message["reset"] else self.slices
-                    self.slices |= {row["index"]: row for row in message["put"].get("slices", ())}
+                    self.slices |= {row["number"]: row for row in message["put"].get("slices", ())}
 
 
 @pytest.fixture
@@ -49,8 +49,9 @@ async def hub(monkeypatch, machine):
 
 
 @pytest.fixture
-def scope(cluster):
-    return Scope(kubeconfig=str(cluster))
+def scope(cluster, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(cluster))
+    return Scope()
 
 
 def all_ready(slices):
@@ -111,10 +112,10 @@ async def test_following_a_log_stops_when_the_reader_does(hub, scope):
         assert await anext(lines)
 
 
-async def test_a_session_that_died_with_its_kernel_is_cleaned_up(hub, scope, machine, monkeypatch):
+async def test_a_session_that_died_with_its_kernel_is_cleaned_up(hub, scope, cluster, machine, monkeypatch):
     monkeypatch.setattr(hubs, "SUPERVISOR_SECONDS", 0.1)
-    record = dead_session(machine, scope, kernel_id="k-dead")
-    other = dead_session(machine, scope, kernel_id="k-else", session="0badc0ffee")
+    record = dead_session(machine, cluster, kernel_id="k-dead")
+    other = dead_session(machine, cluster, kernel_id="k-else", session="0badc0ffee")
     async with asyncio.timeout(DEADLINE):
         await hub.kernel_ended("k-dead")
     assert not record.exists()
@@ -125,7 +126,7 @@ async def test_a_session_that_died_with_its_kernel_is_cleaned_up(hub, scope, mac
     assert not other.exists()
 
 
-def dead_session(machine, scope, *, kernel_id, session="deadbeef00"):
+def dead_session(machine, kubeconfig, *, kernel_id, session="deadbeef00"):
     """The record of a session whose supervisor is gone."""
     directory = machine.runtime / "pathways"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -143,7 +144,7 @@ def dead_session(machine, scope, *, kernel_id, session="deadbeef00"):
                 "socket": str(directory / f"{session}.sock"),
                 "tunnel": str(directory / f"{session}.tunnel"),
                 "log": str(directory / f"{session}.log"),
-                "config": {"kubeconfig": scope.kubeconfig},
+                "config": {"kubeconfig": str(kubeconfig)},
                 "state": "connected",
                 "namespace": "default",
                 "context": "",

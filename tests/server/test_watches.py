@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
@@ -32,14 +33,17 @@ class Page:
             while not (self.slices and true(self.slices)):
                 message = await self.socket.receive_json()
                 if message["type"] == "tables":
-                    self.slices |= {row["index"]: row for row in message["put"].get("slices", ())}
+                    self.slices |= {row["number"]: row for row in message["put"].get("slices", ())}
 
 
 def all_ready(slices):
     return all(row["health"] == "ready" and row["hosts"][0]["pod"] for row in slices.values())
 
 
-async def test_three_pages_cost_one_watch_of_each_resource_and_none_once_they_are_gone(server, cluster, counted):
+async def test_three_pages_cost_one_watch_of_each_resource_and_none_once_they_are_gone(
+    server, cluster, counted, set_up
+):
+    set_up(await asyncio.to_thread(Path(counted.kubeconfig).read_text, encoding="utf-8"))
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(server.http())
         pages = [
@@ -47,7 +51,7 @@ async def test_three_pages_cost_one_watch_of_each_resource_and_none_once_they_ar
             for _ in range(3)
         ]
         for page in pages:
-            await page.socket.send_json({"type": "look", "scope": {"kubeconfig": counted.kubeconfig}})
+            await page.socket.send_json({"type": "look", "scope": {}})
         for page in pages:
             await page.until(all_ready)
         async with asyncio.timeout(DEADLINE):

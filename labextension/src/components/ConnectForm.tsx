@@ -134,7 +134,7 @@ function useOffers(api: Api, choice: IChoice, places: IContexts | null) {
     }
     let wanted = true;
     setFound({ offers: [], problem: null, asking: true });
-    const scope: IScope = { local, context, namespace, kubeconfig: '', gke: '' };
+    const scope: IScope = { local, context, namespace, session: '' };
     const timer = setTimeout(() => {
       void api.services(scope).then(
         answer => wanted && setFound({ offers: answer.services, problem: null, asking: false }),

@@ -53,13 +53,13 @@ const SlicePicture = React.memo(function SlicePicture({
       data-health={slice.health}
     >
       <title>
-        {trans.__('Slice %1 (%2): %3, %4', slice.index, slice.instance_type, healthWord(trans, slice.health), holderWord(trans, slice))}
+        {trans.__('Slice %1 (%2): %3, %4', slice.number, slice.instance_type, healthWord(trans, slice.health), holderWord(trans, slice))}
       </title>
       <rect className="pw-frame" width={size.width} height={size.height} rx={shape.label ? 4 : 1} />
       <rect className="pw-bar" width={size.width} height={shape.label ? 3 : 1.5} />
       {shape.label > 0 && (
         <text className="pw-label" x={shape.padding} y={shape.padding + shape.label - 5}>
-          {mark(slice)} {slice.index}
+          {mark(slice)} {slice.number}
           {slice.holder?.mine ? ' ★' : ''}
         </text>
       )}

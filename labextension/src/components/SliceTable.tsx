@@ -47,7 +47,7 @@ const Row = React.memo(function Row({ slice, trans, held, openLog }: IRowProps):
   const reasons = [...new Set(slice.hosts.map(host => host.reason).filter(Boolean))];
   return (
     <tr>
-      <th scope="row">{slice.index}</th>
+      <th scope="row">{slice.number}</th>
       <td>{slice.instance_type}</td>
       <td>
         <Toned tone={HEALTH_TONES[slice.health]}>{healthWord(trans, slice.health)}</Toned>
@@ -63,8 +63,8 @@ const Row = React.memo(function Row({ slice, trans, held, openLog }: IRowProps):
                   key={index}
                   type="button"
                   className="pw-link"
-                  aria-label={trans.__('Log of slice %1, host %2', slice.index, index)}
-                  onClick={() => openLog(host.pod, `${slice.index}-${index}`)}
+                  aria-label={trans.__('Log of slice %1, host %2', slice.number, index)}
+                  onClick={() => openLog(host.pod, `${slice.number}-${index}`)}
                 >
                   {trans.__('Log')}
                 </button>

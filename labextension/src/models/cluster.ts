@@ -66,8 +66,7 @@ export function sameScope(one: IScope | null, other: IScope | null): boolean {
       one.local === other.local &&
       one.context === other.context &&
       one.namespace === other.namespace &&
-      one.kubeconfig === other.kubeconfig &&
-      one.gke === other.gke)
+      one.session === other.session)
   );
 }
 
@@ -76,7 +75,7 @@ export function looksLike(one: ISlice, other: ISlice): boolean {
   return (
     one === other ||
     (one.id === other.id &&
-      one.index === other.index &&
+      one.number === other.number &&
       one.instance_type === other.instance_type &&
       one.health === other.health &&
       one.holder?.session === other.holder?.session &&

@@ -52,8 +52,8 @@ export function missing(choice: IChoice): 'type' | 'count' | '' {
 export function suggestion(scope: IScope, services: readonly IService[]): IChoice | null {
   const service = services.find(each => each.capacity.some(capacity => capacity.free > 0));
   const capacity = service?.capacity.find(each => each.free > 0);
-  // Neither a foreign kubeconfig nor a GKE cluster's name is something that the dialog's line can say.
-  if (!service || !capacity || scope.kubeconfig || scope.gke || !(scope.local || scope.context)) {
+  // The cluster of a session that no context leads to is nothing that the dialog's line can say.
+  if (!service || !capacity || !(scope.local || scope.context)) {
     return null;
   }
   return {

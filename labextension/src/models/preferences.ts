@@ -35,8 +35,8 @@ export function scopeOf(wanted: IPreferences, front: ISession | null, sessions: 
     return front.scope;
   }
   if (wanted.context || wanted.local) {
-    return { context: wanted.local ? '' : wanted.context, namespace: wanted.namespace, kubeconfig: '', gke: '', local: wanted.local };
+    return { context: wanted.local ? '' : wanted.context, namespace: wanted.namespace, session: '', local: wanted.local };
   }
   const youngest = sessions[sessions.length - 1];
-  return youngest?.scope ?? { context: '', namespace: wanted.namespace, kubeconfig: '', gke: '', local: false };
+  return youngest?.scope ?? { context: '', namespace: wanted.namespace, session: '', local: false };
 }

@@ -3,7 +3,7 @@
  */
 
 /** Where a session stands; the same words as Python's `SessionState`. */
-export type SessionState = 'starting' | 'waiting' | 'connected' | 'lost' | 'closing' | 'closed' | 'failed';
+export type SessionState = 'starting' | 'waiting' | 'connected' | 'degraded' | 'lost' | 'closing' | 'closed' | 'failed';
 
 /** How a slice, a host or a program does. */
 export type Health = 'ready' | 'starting' | 'down';
@@ -21,17 +21,28 @@ export interface IEvent {
 export interface IScope {
   readonly context: string;
   readonly namespace: string;
-  readonly kubeconfig: string;
-  /** `project/region/cluster`, for a cluster without a kubeconfig. */
-  readonly gke: string;
+  /** Id of a session, for the cluster that it uses where no context names that cluster. */
+  readonly session: string;
   /** The embedded cluster of this machine; the other fields are then empty. */
   readonly local: boolean;
+}
+
+/** A slice of a session. */
+export interface ISessionSlice {
+  /** As the service numbers it; null where an older proxy does not say. */
+  readonly number: number | null;
+  /** JAX's `slice_index` in this session. */
+  readonly index: number;
+  readonly up: boolean;
 }
 
 /** One notebook's connection. */
 export interface ISession {
   readonly id: string;
   readonly state: SessionState;
+  /** When the present state began, in seconds since the epoch. */
+  readonly state_since: number;
+  readonly slices: readonly ISessionSlice[];
   /** Whether its supervisor answers. */
   readonly alive: boolean;
   readonly kernel_id: string;
@@ -58,10 +69,12 @@ export interface IHost {
   readonly reason: string;
 }
 
-/** Who has a slice. */
+/** The session that has a slice: this notebook's, when `session` is its id; another notebook of this user's, when `mine`. */
 export interface IHolder {
   readonly session: string;
   readonly user: string;
+  /** Path of the notebook; empty where it is not known. */
+  readonly notebook: string;
   readonly since: number;
   readonly mine: boolean;
 }
@@ -70,7 +83,8 @@ export interface IHolder {
 export interface ISlice {
   readonly id: string;
   readonly service: string;
-  readonly index: number;
+  /** As the service numbers its slices. JAX in a session that holds some of them counts those from 0. */
+  readonly number: number;
   readonly instance_type: string;
   readonly health: Health;
   readonly hosts: readonly IHost[];
@@ -144,10 +158,29 @@ export type TableName = keyof ITables;
 /** Whether the cluster can be heard. */
 export type Hearing = 'loading' | 'live' | 'lost' | 'failed';
 
+/** Which cluster and namespace a message is about, and how fresh that is. */
+interface IOrigin {
+  /** As the page called the place when it asked to look at it. */
+  readonly scope: IScope;
+  /**
+   * The same text for the same namespace of the same cluster, whatever the scope was; empty when the scope means no
+   * cluster at the moment. Rows of another identity must not stay.
+   */
+  readonly identity: string;
+  /** When the cluster was last known to be as the tables say, in seconds since the epoch: now while it is live; 0 before. */
+  readonly heard: number;
+}
+
 /** What the server sends. */
 export type Message =
   | { readonly type: 'hello'; readonly version: string; readonly user: string }
-  | { readonly type: 'sessions'; readonly sessions: readonly ISession[] }
+  | {
+      readonly type: 'sessions';
+      readonly sessions: readonly ISession[];
+      /** Those that ended while a page of this server was open, as they last were but `closed`; the latest last. Events of
+       * them are sent as of the others. */
+      readonly ended: readonly ISession[];
+    }
   | {
       readonly type: 'events';
       readonly session: string;
@@ -156,28 +189,25 @@ export type Message =
       readonly news: boolean;
       readonly events: readonly IEvent[];
     }
-  | {
+  | (IOrigin & {
       readonly type: 'hearing';
-      readonly scope: IScope;
       readonly hearing: Hearing;
       readonly problem: IProblem | null;
       /** Cluster and namespace, as people call them. */
       readonly place: string;
-    }
-  | {
-      /** Which place a scope means that leaves it open. */
+    })
+  | (Omit<IOrigin, 'heard'> & {
+      /** Which place a scope means that leaves it open. Sent first, whenever the page comes to look at another place. */
       readonly type: 'named';
-      readonly scope: IScope;
       readonly named: IScope;
-    }
-  | {
+    })
+  | (IOrigin & {
       readonly type: 'tables';
-      readonly scope: IScope;
       /** True when everything known before is void. */
       readonly reset: boolean;
       readonly put: { readonly [T in TableName]?: readonly ITables[T][] };
       readonly drop: { readonly [T in TableName]?: readonly string[] };
-    };
+    });
 
 /** What this package sends: which cluster the page looks at, null when nobody looks. */
 export interface ILook {
