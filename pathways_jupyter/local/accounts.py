@@ -8,9 +8,8 @@ from pathlib import Path
 
 from pathways_jupyter.local.apiserver.app import SERVICE_ACCOUNTS, ApiServer
 from pathways_jupyter.local.apiserver.resources import Object
+from pathways_jupyter.local.cluster import CONTEXT
 from pathways_jupyter.local.directory import write_private
-
-CONTEXT = "pathways-local"
 
 _DISCOVERY = {"nonResourceURLs": ["/api*", "/openapi*", "/version", "/healthz", "/livez", "/readyz"], "verbs": ["get"]}
 

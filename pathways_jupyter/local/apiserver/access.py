@@ -39,7 +39,9 @@ def answer_review(kind: str, user: User, asked: Object) -> Object:
 
 def _status(kind: str, user: User, spec: dict[str, Any]) -> dict[str, Any]:
     if kind == "SelfSubjectReview":
-        return {"userInfo": {"username": user.name, "groups": list(user.groups)}}
+        own = {"uid": user.uid, "extra": {key: list(values) for key, values in user.extra.items()}}
+        given = {key: value for key, value in own.items() if value}
+        return {"userInfo": {"username": user.name, "groups": list(user.groups), **given}}
     if kind == "SelfSubjectRulesReview":
         return _rules(user, str(spec.get("namespace", "")))
     if kind == "SubjectAccessReview" and spec.get("user") != user.name:

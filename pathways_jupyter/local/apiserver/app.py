@@ -18,6 +18,7 @@ from pathways_jupyter.local.apiserver.discovery import discover
 from pathways_jupyter.local.apiserver.door import Door, Head, refuse_upgrade
 from pathways_jupyter.local.apiserver.expiry import keep_expiring
 from pathways_jupyter.local.apiserver.idling import STREAM_IDLE_SECONDS
+from pathways_jupyter.local.apiserver.impersonation import acting_user
 from pathways_jupyter.local.apiserver.newcomers import Listener, Newcomer, Newcomers
 from pathways_jupyter.local.apiserver.objects import Objects
 from pathways_jupyter.local.apiserver.pki import certificates
@@ -116,6 +117,8 @@ class ApiServer:
             self._handle,
             handler_cancellation=True,
             access_log=None,
+            # As the real API server, which reads a compressed body as it comes and finds that it is no JSON.
+            auto_decompress=False,
             keepalive_timeout=3600.0,
         )
         self.last_used = asyncio.get_running_loop().time()
@@ -189,7 +192,7 @@ class ApiServer:
             route = find_route(self._store.resources, head.method, head.path, head.query)
             if route is None or route.subresource not in CONNECTS:
                 raise status.bad_request("only exec and port-forward can be upgraded")
-            self._authorize(user, route)
+            self._authorize(acting_user(head.headers, user, self._users, self._store), route)
             with contextlib.nullcontext() if SERVICE_ACCOUNTS in user.groups else self._in_use():
                 await self._pods.serve_upgrade(head, route, transport, rest)
         except StatusError as error:
@@ -203,7 +206,7 @@ class ApiServer:
         if user is None:
             raise status.unauthorized()
         with contextlib.nullcontext() if SERVICE_ACCOUNTS in user.groups else self._in_use():
-            return await self._serve(request, user)
+            return await self._serve(request, acting_user(request.headers, user, self._users, self._store))
 
     @contextlib.contextmanager
     def _in_use(self) -> Iterator[None]:

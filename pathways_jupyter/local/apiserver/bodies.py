@@ -61,16 +61,19 @@ async def read_bytes(request: web.BaseRequest) -> bytes:
     """The whole body.
 
     Raises:
-      StatusError: 413, it is larger than :data:`LIMIT`.
+      StatusError: 400, it is not sent as HTTP has it; 413, it is larger than :data:`LIMIT`.
     """
     if (request.content_length or 0) > LIMIT:
         raise body_too_large(LIMIT)
     pieces, size = [], 0
-    async for piece in request.content.iter_any():
-        size += len(piece)
-        if size > LIMIT:
-            raise body_too_large(LIMIT)
-        pieces.append(piece)
+    try:
+        async for piece in request.content.iter_any():
+            size += len(piece)
+            if size > LIMIT:
+                raise body_too_large(LIMIT)
+            pieces.append(piece)
+    except web.RequestPayloadError as error:
+        raise bad_request(f"the body of the request cannot be read: {error}") from error
     return b"".join(pieces)
 
 

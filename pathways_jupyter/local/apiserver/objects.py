@@ -34,6 +34,13 @@ from pathways_jupyter.local.apiserver.watching import stream_changes
 
 _CREATED_BY_UPDATE = {LEASES.key, ENDPOINTS.key, EVENTS.key}
 _DELETION_GIVES_OBJECT = {PODS.key, SERVICE_ACCOUNTS.key}
+_DELETE_OPTIONS = {
+    "gracePeriodSeconds": int,
+    "propagationPolicy": str,
+    "orphanDependents": bool,
+    "preconditions": dict,
+    "dryRun": list,
+}
 _PROPAGATIONS = ("", "Orphan", "Background", "Foreground")
 
 
@@ -266,6 +273,10 @@ async def read_deletion(request: web.BaseRequest) -> Deletion:
       StatusError: 400.
     """
     body = await bodies.read_object(request, optional=True)
+    for field, kind in _DELETE_OPTIONS.items():
+        value = body.get(field)
+        if value is not None and type(value) is not kind:
+            raise status.bad_request(f"{field} of the delete options has a value of the wrong type")
     preconditions = body.get("preconditions") or {}
     grace = number(request.query, "gracePeriodSeconds")
     if grace is None:
@@ -273,8 +284,7 @@ async def read_deletion(request: web.BaseRequest) -> Deletion:
     propagation = request.query.get("propagationPolicy") or body.get("propagationPolicy") or ""
     if body.get("orphanDependents") is not None:
         propagation = "Orphan" if body["orphanDependents"] else "Background"
-    proper = grace is None or (isinstance(grace, int) and not isinstance(grace, bool) and grace >= 0)
-    if not proper or propagation not in _PROPAGATIONS or not isinstance(preconditions, dict):
+    if (grace is not None and grace < 0) or propagation not in _PROPAGATIONS:
         raise status.bad_request("these delete options are not valid")
     dry_run = is_dry_run(request) or body.get("dryRun") == ["All"]
     uid, revision = (str(preconditions.get(key) or "") for key in ("uid", "resourceVersion"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +22,7 @@ SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 def with_bound_rules(store: Store, user: User) -> User:
     """`user` with every rule that a binding in the cluster gives it."""
     bound = tuple(_bound_rules(store, user))
-    return User(user.name, (*user.rules, *bound), user.groups) if bound else user
+    return dataclasses.replace(user, rules=(*user.rules, *bound)) if bound else user
 
 
 def _bound_rules(store: Store, user: User) -> Iterator[Rule]:

@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ class User:
     name: str
     rules: Sequence[Rule]
     groups: tuple[str, ...] = ("system:authenticated",)
+    uid: str = ""
+    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def may(self, question: Question) -> bool:
         """Whether one of the rules allows it."""
@@ -89,6 +91,10 @@ class Users:
         if scheme.lower() != "bearer":
             return None
         return self._users.get(_digest(token.strip()))
+
+    def rules_of(self, name: str) -> Sequence[Rule]:
+        """Every rule that a token of the user called `name` was made with."""
+        return tuple(rule for entry in self._tokens.values() if entry["name"] == name for rule in entry["rules"])
 
 
 def question_of(route: Route, verb: str = "") -> Question:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import AsyncIterator
 
@@ -93,6 +94,46 @@ async def test_pods_of_the_wrong_shape_are_refused(bench, spec) -> None:
     assert 400 <= (await bench.call("POST", PODS, body))[0] < 500
     job = {"metadata": {"name": "a"}, "spec": {"template": {"spec": {"restartPolicy": "Never", **spec}}}}
     assert 400 <= (await bench.call("POST", JOBS, job))[0] < 500
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "nonsense"])
+@pytest.mark.parametrize("method", ["DELETE", "POST", "PUT", "PATCH"])
+@pytest.mark.parametrize("body", [b"{}", b"\x1f\x8b\x08", gzip.compress(b"{}")[:-6], b"null"])
+async def test_a_body_that_cannot_be_decoded_is_the_clients_fault(bench, method, encoding, body) -> None:
+    headers = {
+        "Authorization": f"Bearer {bench.token}",
+        "Content-Type": "application/merge-patch+json" if method == "PATCH" else "application/json",
+        "Content-Encoding": encoding,
+    }
+    path = MAPS if method in ("DELETE", "POST") else f"{MAPS}/a"
+    async with bench.http.request(method, bench.server.url + path, data=body, headers=headers) as response:
+        answer = await response.json()
+        assert (response.status < 500, answer["kind"].endswith(("Status", "List"))) == (True, True), answer
+
+
+DELETIONS = [
+    b"[]",
+    b"{",
+    b"1",
+    b'{"preconditions": 1}',
+    b'{"gracePeriodSeconds": 1e400}',
+    b'{"gracePeriodSeconds": "soon"}',
+    b'{"propagationPolicy": []}',
+    b'{"propagationPolicy": {}}',
+    b'{"propagationPolicy": "Perhaps"}',
+    b"\xff",
+]
+
+
+@pytest.mark.parametrize("body", DELETIONS, ids=range(len(DELETIONS)))
+@pytest.mark.parametrize("path", [MAPS, f"{MAPS}/a", f"{PODS}"])
+async def test_deletions_that_make_no_sense_are_refused_and_delete_nothing(bench, path, body) -> None:
+    await bench.call("POST", MAPS, {"metadata": {"name": "a"}})
+
+    code, refused = await send(bench, "DELETE", path, body)
+
+    assert (code, refused["reason"]) == (400, "BadRequest")
+    assert (await bench.call("GET", f"{MAPS}/a"))[0] == 200
 
 
 DEFINITIONS = [
