@@ -10,6 +10,11 @@ WITH_NODE := PATH="$(CURDIR)/$(BIN):$$PATH" PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1
 # In a container one is often root, which Jupyter serves only when told to.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
+# How long `make soak` runs, and the seed of its random choices.
+ROUNDS ?= 112
+SECONDS ?= 60
+SEED ?= $(shell date +%s)
+
 .DEFAULT_GOAL := help
 .PHONY: help demo lab test ui soak lint format bench clean
 
@@ -30,8 +35,11 @@ ui: $(VENV)/.ui ## Test the sidebar: its models, and the whole of it in a real b
 	cd labextension && $(WITH_NODE) jlpm install --immutable && $(WITH_NODE) jlpm build:prod && $(WITH_NODE) jlpm test
 	cd labextension/ui-tests && $(WITH_NODE) jlpm install --immutable && $(WITH_NODE) jlpm test
 
-soak: $(VENV)/.test ## Run the tests that take longer
+soak: $(VENV)/.test ## Run what takes longer: slow tests, deaths at random, growth, hostile input (ROUNDS=, SECONDS=, SEED=)
 	$(BIN)/pytest -m soak
+	$(BIN)/python tests/soak leaks --rounds $(ROUNDS) --seed $(SEED)
+	$(BIN)/python tests/soak churn --rounds $(ROUNDS) --seed $(SEED)
+	$(BIN)/python tests/soak fuzz --seconds $(SECONDS) --seed $(SEED)
 
 lint: $(VENV)/.lint ## Style, types, and who may import whom
 	$(BIN)/ruff check .
