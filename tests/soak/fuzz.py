@@ -244,6 +244,7 @@ def routes(machine: Machine) -> Iterator[Attack]:
     )
     assert server.stderr is not None
     port = next(int(found[1]) for line in server.stderr if (found := re.search(r"http://localhost:(\d+)/", line)))
+    _wait_until_it_listens(port)
     drain = subprocess.Popen(["cat"], stdin=server.stderr, stdout=subprocess.DEVNULL)
 
     def ask(method: str, path: str, body: bytes = b"") -> int:
@@ -286,6 +287,18 @@ def _hangs(number: int, frame: object) -> None:
 
 def _session() -> pathways_jupyter.Session:
     return pathways_jupyter.connect(expected_tpu_instances={INSTANCE: 1}, local=True, wait=60, progress=False)
+
+
+def _wait_until_it_listens(port: int) -> None:
+    """A Jupyter server prints its address a moment before it accepts connections there."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS).close()
+            return
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
 
 
 def _throw(path: str, data: bytes) -> None:

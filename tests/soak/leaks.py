@@ -46,7 +46,7 @@ for number in range(10_000):
             run.run_cell("import time; time.sleep(0.5)")
 """
 AFTERWARDS = """
-from pathways_jupyter.session import session as sessions; session = sessions.current()
+session = pathways_jupyter.current_session()
 if session is not None:
     session.disconnect()
 print("platform", jax.devices()[0].platform, float(jnp.ones(3).sum()))

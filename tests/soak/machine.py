@@ -43,7 +43,7 @@ class Machine:
             Path(os.environ[name]).mkdir(mode=0o700)
         os.environ.pop("KUBECONFIG", None)
         self.runtime = Path(os.environ["JUPYTER_RUNTIME_DIR"]) / "pathways"
-        self.cluster = local.up({INSTANCE: 2}, sidecar=True)
+        self.cluster = local.up({INSTANCE: 2}, sidecar=True, fast_heal=True)
         return self
 
     def __exit__(
