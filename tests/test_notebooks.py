@@ -1,29 +1,92 @@
 """The example notebooks run as they are written."""
 
+import re
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from nbclient.exceptions import DeadKernelError
+from nbconvert import HTMLExporter
 
 NOTEBOOKS = Path(__file__).parents[1] / "examples" / "notebooks"
 
 
 @pytest.fixture
-def executed(machine, cluster, monkeypatch):
-    def execute(name):
+def execute(machine, cluster, monkeypatch):
+    """Runs a notebook as the command line does; the outputs are then what its file would hold."""
+
+    def run(notebook):
         for variable, value in machine.environ.items():
             monkeypatch.setenv(variable, value)
+        NotebookClient(notebook, timeout=100, resources={"metadata": {"path": str(machine.directory)}}).execute()
+        return notebook
+
+    return run
+
+
+@pytest.fixture
+def executed(execute):
+    def run(name):
         notebook = nbformat.read(NOTEBOOKS / name, as_version=4)
         assert not [cell for cell in notebook.cells if cell.cell_type == "code" and cell.outputs], "commit no outputs"
-        NotebookClient(notebook, timeout=100, resources={"metadata": {"path": str(machine.directory)}}).execute()
+        execute(notebook)
         return {cell.id: cell for cell in notebook.cells if cell.cell_type == "code"}
 
-    return execute
+    return run
 
 
 def text(cell):
     return "".join(each.get("text") or each.get("data", {}).get("text/plain", "") for each in cell.outputs)
+
+
+def page(notebook):
+    """The notebook as HTML, without what stands in its cells."""
+    exported, _ = HTMLExporter(exclude_input=True).from_notebook_node(notebook)
+    return exported
+
+
+def saved(*sources):
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+
+
+CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2"
+
+
+def test_a_saved_notebook_reads_in_the_order_of_its_cells(execute):
+    done = execute(saved(CONNECT, "%pathways slices", "%pathways events", "%pathways status", "%pathways disconnect"))
+    connect, slices, events, status, disconnect = done.cells
+    assert all(set(output.data) == {"text/plain", "text/html"} for cell in done.cells for output in cell.outputs), (
+        "a MIME type that hides the picture"
+    )
+    assert re.search(r"closed, was connected from [-0-9]+ [0-9:]+ to [0-9:]+", text(connect))
+    assert "8 × TPU" in text(connect)
+    assert text(slices).count("this session") == 2
+    assert "Connected." in text(events)
+    assert re.search(r"connected, since [-0-9]+ [0-9:]+ \(as of [0-9:]+\)", text(status))
+    assert "JAX is as it was before" in text(disconnect)
+    shown = page(done)
+    parts = [
+        "was connected from",
+        'aria-label="slice 1, tpuv6e:2x2',
+        "Connected.",
+        "(as of ",
+        "JAX is as it was before",
+    ]
+    places = [shown.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_a_notebook_whose_kernel_was_killed_claims_nothing_of_today(execute):
+    done = saved(CONNECT, "%pathways slices", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(DeadKernelError):
+        execute(done)
+    connect, _slices, _killed = done.cells
+    assert re.search(r"connected, since [-0-9]+ [0-9:]+ \(as of [0-9:]+\)", text(connect))
+    shown = page(done)
+    assert "widget" not in str([output.data for cell in done.cells for output in cell.outputs])
+    assert 'aria-label="slice 1, tpuv6e:2x2' in shown
+    assert re.search(r"As of [-0-9]+ [0-9:]+", shown)
 
 
 def test_01_connect_is_true(executed):

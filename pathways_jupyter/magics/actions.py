@@ -6,6 +6,7 @@ Loaded with the first command that does something, so that loading the extension
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,9 @@ def reconnect(connection: Connection, values: Values) -> None:
 def disconnect(connection: Connection, values: Values) -> View:
     """Ends this notebook's session."""
     current = connection.need()
+    slice_maps = sys.modules.get("pathways_jupyter.widgets.slices")
+    if slice_maps is not None:
+        slice_maps.end_all()
     ended = current.disconnect(connection.variables)
     connection.draw()
     return arrays.disconnected(current.id, ended.unusable, ended.left)
@@ -89,10 +93,10 @@ def slices(connection: Connection, values: Values) -> Any:
     where, mine = _where(connection, values)
     found = entry.ask(where, lambda client, namespace: services.fetch(client, namespace, where.pathways_service))
     current = connection.session
-    if current is not None and mine:
+    if current is not None and mine and connection.screen.in_place:
         from pathways_jupyter.widgets.slices import SliceMap
 
-        return SliceMap(current, found)
+        return SliceMap(connection.shell, current, found)
     return picture.view(found, mine=mine)
 
 
@@ -131,9 +135,14 @@ def logs(connection: Connection, values: Values) -> None:
 
 def events(connection: Connection, values: Values) -> Any:
     """What happened to this notebook's session, and what happens from now on."""
+    session = connection.need()
+    if not connection.screen.in_place:
+        from pathways_jupyter.render import events as picture
+
+        return picture.view(session.events())
     from pathways_jupyter.widgets.events import Timeline
 
-    return Timeline(connection.need())
+    return Timeline(connection.shell, session)
 
 
 def sessions(connection: Connection, values: Values) -> View:

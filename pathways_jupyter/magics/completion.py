@@ -165,8 +165,8 @@ def _slices(words: list[str]) -> list[str]:
         return [str(number) for number in sorted({host.slice for host in _all_hosts()})]
     if "worker" not in words:
         return []
-    known = [each["number"] for each in getattr(_session().record, "slices", ())]
-    return [str(number) for number in sorted(known)]
+    known = {each.number for each in _session().record.slices}
+    return [str(number) for number in sorted(known - {None})]
 
 
 def _hosts(words: list[str]) -> list[str]:

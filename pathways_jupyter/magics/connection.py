@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pathways_jupyter.errors import SessionError
 from pathways_jupyter.magics.notices import Notices
-from pathways_jupyter.magics.screen import Place, Screen
+from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render.view import View
+from pathways_jupyter.widgets.place import Place
 
 SESSION_MODULE = "pathways_jupyter.session.session"
 
@@ -25,6 +25,8 @@ class Connection:
         self._watched: Any = None
         self._notices: Notices | None = None
         self._devices: dict[int, list[str]] = {}
+        self._announced = 0
+        self._cells = 0
 
     @property
     def session(self) -> Any:
@@ -53,22 +55,30 @@ class Connection:
         return session
 
     def watch(self, session: Any, card: Place | None = None) -> None:
-        """From now on shows what happens to `session`, and keeps its card up to date."""
+        """Show what happens to `session` from now on, and keep its card up to date."""
         self._card = card or self._card
         self._devices = _kinds(session)
         self._watched = session
         if self._notices is not None:
             self._notices.close()
-        self._notices = Notices(session.follow(session.event_count), self.screen, self.draw)
+        self._announced = session.event_count
+        self._notices = Notices(session.follow(self._announced), self.screen, self.draw, lambda: self._cells)
 
     def card(self) -> View:
-        """The session as it is known without asking anybody."""
+        """The session as it is known without asking its supervisor, and what happened to it last."""
         return card_of(self._watched, self._devices)
 
     def draw(self) -> None:
-        """Draws the card again, where it was drawn."""
+        """Draw the card again where it was drawn.
+
+        Without what happened since it was connected: notices show that, beside the cell during which it did.
+        """
         if self._card is not None:
-            self._card.draw(self.card())
+            self._card.draw(card_of(self._watched, self._devices, listed=self._announced))
+
+    def begin_cell(self) -> None:
+        """Note that another cell begins: from now on notices belong below it."""
+        self._cells += 1
 
     def settle(self) -> None:
         """Before a cell: takes note of what others did to the session, so that the cell finds JAX in order."""
@@ -111,16 +121,18 @@ class Connection:
             self._notices.flush()
 
 
-def card_of(session: Any, devices: Mapping[int, Sequence[str]] | None = None) -> View:
+def card_of(session: Any, devices: Mapping[int, Sequence[str]] | None = None, *, listed: int | None = None) -> View:
     """The card of `session`, as it is known without asking anybody.
 
     Args:
       devices: Kinds of its devices by slice; asked of JAX when left out, which only the user's own thread may do.
+      listed: List only what is among so many first events of it; all of what happened last when left out.
     """
     from pathways_jupyter.render import session as picture
 
-    record = dataclasses.replace(session.record, state=session.state)
-    return picture.view(record, _kinds(session) if devices is None else devices, session.events())
+    return picture.view(
+        session.record, _kinds(session) if devices is None else devices, session.events(), listed=listed
+    )
 
 
 def _kinds(session: Any) -> dict[int, list[str]]:

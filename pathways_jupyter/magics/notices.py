@@ -1,8 +1,10 @@
-"""Tells what happens to the session while its owner does something else.
+"""Shows what happens to the session while its owner does something else.
 
-A slice goes down while a cell computes, or the proxy is lost while nobody looks. A thread waits for such events; in a
-notebook it shows them at once, below the cell that runs or ran last, and draws the connection's card again. In a
-terminal it would write into the line that is being typed, so there they are kept until the next command has run.
+A slice goes down while a cell computes, or the proxy is lost while nothing runs. A thread waits for such events. In a
+notebook it shows them below the cell that runs, or ran last: one output for all news of a cell, drawn again in place,
+so that a slice that comes and goes all night leaves one line. That it is up again is drawn where its loss was shown. A
+terminal would have it written into the line that is being typed, so there the news are kept until the next command has
+run.
 """
 
 from __future__ import annotations
@@ -10,9 +12,14 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
-from pathways_jupyter.events import Event, EventKind
+from pathways_jupyter.events import SLICE_EVENTS, Event, EventKind, SessionSlice
 from pathways_jupyter.magics.screen import Screen
+from pathways_jupyter.render import words
+from pathways_jupyter.render.events import News, tone
+from pathways_jupyter.render.events import notice as picture
+from pathways_jupyter.widgets.place import Place
 
 ADVICE: Mapping[EventKind, str] = {
     EventKind.SLICE_DOWN: "Arrays on it are lost (DATA_LOSS); the other slices go on. A new worker heals it.",
@@ -24,6 +31,25 @@ ADVICE: Mapping[EventKind, str] = {
 """The events that are worth a notice, and what to do about each."""
 
 
+@dataclass
+class _Notice:
+    """The news of one cell.
+
+    Attributes:
+      outages: For each slice that went down meanwhile, by JAX's index, when it did, and when it was up again.
+      others: Everything else.
+    """
+
+    cell: int
+    place: Place | None
+    outages: dict[int, list[Event]] = field(default_factory=dict)
+    others: list[Event] = field(default_factory=list)
+
+    def news(self) -> list[News]:
+        told = [_of_slice(events) for events in self.outages.values()]
+        return told + [News(tone(each), _at(each), ADVICE.get(each.kind, "")) for each in self.others]
+
+
 class Notices:
     """Shows the events of one session as they come.
 
@@ -31,45 +57,82 @@ class Notices:
       events: Blocks until something happens; ends with the session.
       screen: Where to show them.
       changed: Called after each event, to draw again what it changed.
+      cell: Which cell runs, or ran last.
     """
 
-    def __init__(self, events: Iterable[Event], screen: Screen, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, events: Iterable[Event], screen: Screen, changed: Callable[[], None], cell: Callable[[], int]
+    ) -> None:
         self._events = events
         self._screen = screen
         self._changed = changed
-        self._kept: list[Event] = []
+        self._cell = cell
+        self._latest: _Notice | None = None
+        self._lost_in: dict[int, _Notice] = {}
         self._closed = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._wait, name="pathways-notices", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Shows nothing from now on; somebody else does."""
+        """Show nothing from now on."""
         self._closed = True
 
     def flush(self) -> None:
-        """Shows what was kept."""
+        """Show what was kept; only terminals keep any."""
         with self._lock:
-            kept, self._kept = self._kept, []
-        for event in kept:
-            self._show(event)
+            kept = self._latest if not self._screen.in_place else None
+            if kept is not None:
+                self._latest = None
+                self._lost_in.clear()
+        if kept is not None:
+            self._screen.line(picture(kept.news()).text)
 
     def _wait(self) -> None:
         for event in self._events:
             if self._closed:
                 return
             if event.kind in ADVICE and not _told_by_a_call(event):
-                if self._screen.in_place:
-                    self._show(event)
-                else:
-                    with self._lock:
-                        self._kept.append(event)
+                with self._lock:
+                    self._add(event)
             self._changed()
 
-    def _show(self, event: Event) -> None:
-        from pathways_jupyter.render import events
+    def _add(self, event: Event) -> None:
+        if event.kind not in SLICE_EVENTS:
+            notice = self._current()
+            notice.others.append(event)
+        else:
+            index = int(event.data["slice"])
+            # A slice whose loss was reported elsewhere, by the error of a call, has its return reported by itself.
+            lost_in = self._lost_in.get(index) if event.kind is EventKind.SLICE_HEALED else None
+            notice = self._lost_in[index] = lost_in or self._current()
+            notice.outages.setdefault(index, []).append(event)
+        if notice.place is not None:
+            notice.place.draw(picture(notice.news()))
 
-        self._screen.show(events.notice(event, ADVICE.get(event.kind, "")))
+    def _current(self) -> _Notice:
+        """The notice of the cell that runs, or ran last."""
+        cell = self._cell()
+        if self._latest is None or (self._latest.cell != cell and self._screen.in_place):
+            self._latest = _Notice(cell, self._screen.place() if self._screen.in_place else None)
+        return self._latest
+
+
+def _of_slice(events: list[Event]) -> News:
+    """One line for all that happened to one slice."""
+    losses = [event for event in events if event.kind is EventKind.SLICE_DOWN]
+    last = events[-1]
+    if last.kind is EventKind.SLICE_DOWN or not losses:
+        before = f" It had been down {words.count(len(losses) - 1, 'time')} before." if len(losses) > 1 else ""
+        return News(tone(last), f"{_at(last)}{before}", ADVICE[last.kind])
+    name = str(SessionSlice(last.data.get("number"), last.data["slice"], up=True))
+    often = f"down {words.count(len(losses), 'time')}, the last time" if len(losses) > 1 else "down"
+    when = f"from {words.moment(losses[-1].at)} to {words.later(last.at, losses[-1].at)}"
+    return News(tone(last), f"{name[:1].upper()}{name[1:]} was {often} {when}.", ADVICE[last.kind])
+
+
+def _at(event: Event) -> str:
+    return f"{words.moment(event.at)}  {event.message}"
 
 
 def _told_by_a_call(event: Event) -> bool:

@@ -46,6 +46,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
     def before_cell(self, info: Any) -> None:
         """Takes note of what others did to the session, before the cell's code meets it."""
+        self.connection.begin_cell()
         try:
             self.connection.settle()
         except PathwaysError as error:

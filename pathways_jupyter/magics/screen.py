@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import uuid
 from typing import Any
 
 from pathways_jupyter.magics.discarded import result_is_discarded
 from pathways_jupyter.render.view import View
+from pathways_jupyter.widgets.place import Place
 
 
 def shown(result: Any) -> Any:
@@ -46,21 +46,3 @@ class Screen:
     def place(self) -> Place:
         """Somewhere to draw in a notebook, again and again."""
         return Place(self._shell)
-
-
-class Place:
-    """One output that is drawn again in place.
-
-    Attributes:
-      drawn: Whether anything was drawn yet; until then the output does not exist.
-    """
-
-    def __init__(self, shell: Any) -> None:
-        self._shell = shell
-        self._id = uuid.uuid4().hex
-        self.drawn = False
-
-    def draw(self, view: View) -> None:
-        """Shows `view` here, instead of what was here; from any thread."""
-        self._shell.display_pub.publish(view._repr_mimebundle_(), transient={"display_id": self._id}, update=self.drawn)
-        self.drawn = True

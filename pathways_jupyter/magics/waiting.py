@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from pathways_jupyter import interrupts
 from pathways_jupyter.errors import PathwaysError
-from pathways_jupyter.magics.screen import Place, Screen
+from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render.progress import Progress
 from pathways_jupyter.render.view import View
+from pathways_jupyter.widgets.place import Place
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.session import Connecting

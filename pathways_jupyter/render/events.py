@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 
 from pathways_jupyter.events import Event, EventKind, SessionState
@@ -10,6 +12,20 @@ from pathways_jupyter.render import html, words
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
+
+
+@dataclass(frozen=True)
+class News:
+    """One line of a notice.
+
+    Attributes:
+      advice: What to do about it.
+    """
+
+    tone: Tone
+    text: str
+    advice: str = ""
+
 
 _TONES = {
     EventKind.SLICE_DOWN: Tone.FAIL,
@@ -46,16 +62,28 @@ def rich_line(event: Event) -> str:
     )
 
 
-def view(events: Sequence[Event]) -> View:
-    """All of `events` below each other."""
+def view(events: Sequence[Event], *, note: str = "", now: float | None = None) -> View:
+    """All of `events` below each other.
+
+    Args:
+      note: What limits the picture, beside the time as of which it is true.
+      now: Seconds since the epoch; the clock's when left out.
+    """
+    as_of = html.as_of(time.time() if now is None else now, note)
     if not events:
-        return View([], _NONE, html.page(html.line(html.muted(_NONE))))
+        return View([], _NONE, html.page(html.line(html.muted(_NONE)), as_of))
     rows = [(html.toned(tone(each), _MARKS[tone(each)]), words.clock(each.at), escape(each.message)) for each in events]
-    return View(list(events), "\n".join(map(line, events)), html.page(html.table((), rows)))
+    plain = "\n".join([*map(line, events), *([note] if note else [])])
+    return View(list(events), plain, html.page(html.table((), rows), as_of))
 
 
-def notice(event: Event, advice: str = "") -> View:
-    """News that arrives while the reader does something else, and what to do about it."""
-    plain = line(event) + (f"\n  {advice}" if advice else "")
-    rich = html.card(tone(event), rich_line(event), html.line(html.muted(advice)) if advice else "")
-    return View(event, plain, html.page(rich))
+def notice(news: Sequence[News]) -> View:
+    """News that arrive while the reader does something else, and what to do about them."""
+    worst = next(
+        (tone for tone in (Tone.FAIL, Tone.WAIT, Tone.OK) if any(each.tone is tone for each in news)), Tone.NONE
+    )
+    plain = [f"{_MARKS[each.tone]} {each.text}" + (f"\n  {each.advice}" if each.advice else "") for each in news]
+    rich = [
+        html.line(html.toned(each.tone, _MARKS[each.tone]), escape(each.text), html.muted(each.advice)) for each in news
+    ]
+    return View(list(news), "\n".join(plain), html.page(html.card(worst, *rich)))

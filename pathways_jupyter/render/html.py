@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from html import escape
 
+from pathways_jupyter.render.words import moment
+
 
 class Tone(StrEnum):
     """What a colour means; the word beside it says the same."""
@@ -22,7 +24,11 @@ class Tone(StrEnum):
     NONE = "none"
 
 
-_STYLE = """
+_STYLE = (
+    # What is used where a class of the output begins with this name, and the rules; "" is for every output.
+    (
+        "",
+        """
 .pathways-jupyter {
   --pw-ok: var(--jp-success-color1, #2e9e5b); --pw-wait: var(--jp-warn-color1, #c77c02);
   --pw-fail: var(--jp-error-color1, #d64545); --pw-mine: var(--jp-brand-color1, #3b82d6); --pw-none: #8a8a8a;
@@ -31,17 +37,32 @@ _STYLE = """
   color: var(--jp-ui-font-color1, var(--vscode-foreground, inherit));
   font: 13px/1.5 var(--jp-ui-font-family, system-ui, sans-serif); max-width: 60rem;
 }
-.pathways-jupyter .pw-head { display: flex; flex-wrap: wrap; gap: .25rem .6rem; align-items: baseline; }
-.pathways-jupyter .pw-head b { font-size: 14px; }
 .pathways-jupyter .pw-muted { opacity: .72; }
 .pathways-jupyter .pw-tone { color: var(--pw-tone); font-weight: 600; white-space: nowrap; }
 .pathways-jupyter .pw-ok { --pw-tone: var(--pw-ok); } .pathways-jupyter .pw-wait { --pw-tone: var(--pw-wait); }
 .pathways-jupyter .pw-fail { --pw-tone: var(--pw-fail); } .pathways-jupyter .pw-mine { --pw-tone: var(--pw-mine); }
 .pathways-jupyter .pw-none { --pw-tone: var(--pw-none); }
+""",
+    ),
+    (
+        "pw-head",
+        """
+.pathways-jupyter .pw-head { display: flex; flex-wrap: wrap; gap: .25rem .6rem; align-items: baseline; }
+.pathways-jupyter .pw-head b { font-size: 14px; }
+""",
+    ),
+    (
+        "pw-card",
+        """
 .pathways-jupyter .pw-card {
   border: 1px solid var(--pw-line); border-left: 3px solid var(--pw-tone, var(--pw-line)); border-radius: 4px;
   padding: .5rem .8rem; margin: .25rem 0; background: transparent;
 }
+""",
+    ),
+    (
+        "pw-table",
+        """
 .pathways-jupyter table.pw-table {
   border-collapse: collapse; margin: .35rem 0 .1rem; font-size: 13px; border: 0; color: inherit;
 }
@@ -51,7 +72,17 @@ _STYLE = """
 }
 .pathways-jupyter table.pw-table th { font-weight: 600; opacity: .72; }
 .pathways-jupyter table.pw-table tr { background: transparent !important; }
+""",
+    ),
+    (
+        "<code",
+        """
 .pathways-jupyter code { background: var(--pw-fill); color: inherit; padding: .05rem .3rem; border-radius: 3px; }
+""",
+    ),
+    (
+        "pw-map",
+        """
 .pathways-jupyter .pw-map { display: flex; flex-wrap: wrap; gap: .5rem; margin: .45rem 0 .1rem; }
 .pathways-jupyter .pw-slice {
   border: 1px solid var(--pw-line); border-top: 3px solid var(--pw-tone); border-radius: 4px;
@@ -65,12 +96,20 @@ _STYLE = """
 }
 .pathways-jupyter .pw-held .pw-chip { background: var(--pw-tone); }
 .pathways-jupyter .pw-host.pw-fail .pw-chip { border-style: dashed; }
-""".strip()
+""",
+    ),
+)
 
 
 def page(*parts: str) -> str:
-    """A whole output: `parts` below each other, with the style that they share."""
-    return f'<div class="pathways-jupyter"><style>{_STYLE}</style>{"".join(parts)}</div>'
+    """A whole output: `parts` below each other, with the style that they share.
+
+    Every output carries its own style, because it is kept in the notebook's file without the others: so only the rules
+    that it uses.
+    """
+    body = "".join(parts)
+    style = "\n".join(rules.strip() for name, rules in _STYLE if name in body)
+    return f'<div class="pathways-jupyter"><style>{style}</style>{body}</div>'
 
 
 def card(tone: Tone, *parts: str) -> str:
@@ -110,6 +149,11 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     top = f"<thead><tr>{above}</tr></thead>" if any(headers) else ""
     return f'<table class="pw-table">{top}<tbody>{body}</tbody></table>'
+
+
+def as_of(at: float, note: str = "") -> str:
+    """When the picture was drawn: kept in a file, it is read long after that. `note` says what else limits it."""
+    return line(muted(f"As of {moment(at)}{'. ' if note else ''}{note}"))
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -38,45 +39,58 @@ def view(
     devices: Mapping[int, Sequence[str]],
     events: Sequence[Event] = (),
     *,
+    listed: int | None = None,
     now: float | None = None,
 ) -> View:
     """The card.
+
+    It is kept in the notebook's file, where it may be read long after the session, so it says as of when it is true and
+    counts no ages. The card of a closed session says what there was, because it mostly stands where the session began.
 
     Args:
       record: The session.
       devices: Kinds of JAX's devices by slice index, e.g. ``{0: ["TPU v6 lite", ...]}``.
       events: What happened, oldest first.
+      listed: How many of the first of these may be listed as news; all when left out.
       now: Seconds since the epoch; the clock's when left out.
     """
     now = time.time() if now is None else now
     tone = TONES[record.state]
     mark = Mark.WARN if record.state is SessionState.DEGRADED else _MARKS[tone]
-    news = [event for event in events if event.kind in _NEWS][-_RECENT:]
-    over = record.state is SessionState.CLOSED
+    shown = [event for event in events[:listed] if event.kind in _NEWS][-_RECENT:]
     about = [
         ("service", record.service),
         ("slices", words.instances(record.instances) if record.instances else ""),
         ("devices", _devices(record, devices)),
-        ("proxy", "" if over else record.pod or record.job),
+        ("proxy", record.pod or record.job),
         ("cluster", record.context),
         ("namespace", record.namespace),
     ]
     advice = ADVICE.get(record.state, "")
     title = f"Session {record.id}"
-    state, age = sessions.state(record), f"for {words.duration(now - record.state_since)}"
-    plain = [f"{mark} {title}: {state}, {age}", text.fields(about)]
-    plain += [f"  {timeline.line(event)}" for event in news]
+    state, when = sessions.state(record), _when(record, events, now)
+    plain = [f"{mark} {title}: {state}, {when}", text.fields(about)]
+    plain += [f"  {timeline.line(event)}" for event in shown]
     rich = html.card(
         tone,
-        html.head(title, html.toned(tone, state), html.muted(age)),
+        html.head(title, html.toned(tone, state), html.muted(when)),
         html.fields(about),
         slicemap.picture(_boxes(record, devices)) if devices and record.state.is_connected else "",
-        *map(timeline.rich_line, news),
+        *map(timeline.rich_line, shown),
         html.line(escape(advice)) if advice else "",
     )
     if advice:
         plain.append(f"  {advice}")
     return View(record, "\n".join(filter(None, plain)), html.page(rich))
+
+
+def _when(record: SessionRecord, events: Sequence[Event], now: float) -> str:
+    """Since when the state lasts, and as of when that is known; of a closed session, when it was connected."""
+    if record.state is not SessionState.CLOSED:
+        return f"since {words.moment(record.state_since)} (as of {words.later(now, record.state_since)})"
+    connected = [event.at for event in events if event.data.get("state") == SessionState.CONNECTED]
+    began = connected[0] if connected else record.created
+    return f"was connected from {words.moment(began)} to {words.later(record.state_since, began)}"
 
 
 def none() -> View:
@@ -87,7 +101,10 @@ def none() -> View:
 
 
 def _devices(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> str:
-    """How many devices can be computed on, and which slice has which; empty without a proxy."""
+    """How many devices can be computed on, and which slice has which; of a closed session, how many there were."""
+    if record.state is SessionState.CLOSED:
+        there_were = Counter(kind for each in devices.values() for kind in each)
+        return ", ".join(f"{count} × {kind}" for kind, count in there_were.items())
     if not record.state.is_connected:
         return ""
     slices = _slices(record, devices)

@@ -39,13 +39,13 @@ def view(records: Sequence[SessionRecord], *, mine: str = "", now: float | None 
     """
     now = time.time() if now is None else now
     if not records:
-        return View(list(records), _NONE, html.page(html.line(html.muted(_NONE))))
+        return View(list(records), _NONE, html.page(html.line(html.muted(_NONE)), html.as_of(now)))
     plain = [_row(record, mine, now) for record in records]
     rich = [
         [html.code(row[0]), html.toned(TONES[record.state], row[1]), *map(escape, row[2:])]
         for record, row in zip(records, plain, strict=True)
     ]
-    return View(list(records), text.table(_HEADERS, plain), html.page(html.table(_HEADERS, rich)))
+    return View(list(records), text.table(_HEADERS, plain), html.page(html.table(_HEADERS, rich), html.as_of(now)))
 
 
 def state(record: SessionRecord) -> str:

@@ -20,20 +20,22 @@ _HEADERS = ("", "slice", "state", "held by", "since", "hosts")
 _NONE = "There is no Pathways service in this namespace."
 
 
-def view(services: Sequence[Service], *, mine: str = "", now: float | None = None) -> View:
+def view(services: Sequence[Service], *, mine: str = "", note: str = "", now: float | None = None) -> View:
     """All of `services`.
 
     Args:
       mine: Id of the session of whoever looks; its slices are marked.
+      note: What limits the picture, beside the time as of which it is true.
       now: Seconds since the epoch; the clock's when left out.
     """
     now = time.time() if now is None else now
+    as_of = html.as_of(now, note)
     if not services:
-        return View([], _NONE, html.page(html.line(html.muted(_NONE))))
+        return View([], _NONE, html.page(html.line(html.muted(_NONE)), as_of))
     return View(
         list(services),
-        "\n\n".join(_text(service, mine, now) for service in services),
-        html.page(*(_html(service, mine, now) for service in services)),
+        "\n\n".join([*(_text(service, mine, now) for service in services), *([note] if note else [])]),
+        html.page(*(_html(service, mine, now) for service in services), as_of),
     )
 
 

@@ -29,6 +29,17 @@ def clock(at: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 
+def moment(at: float) -> str:
+    """The date and time of `at`, where the reader is; for what is still read when that day is long over."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def later(at: float, before: float) -> str:
+    """The time of `at` beside the :func:`moment` of `before`: without the date where it is the same."""
+    same_day = time.localtime(at)[:3] == time.localtime(before)[:3]
+    return clock(at) if same_day else moment(at)
+
+
 def count(number: int, singular: str, plural: str = "") -> str:
     """``1 slice``, ``2 slices``."""
     return f"{number} {singular if number == 1 else plural or singular + 's'}"

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pathways_jupyter.errors import ApiError, PathwaysError
@@ -58,6 +58,7 @@ class ClusterWatch:
     Attributes:
       cluster: May be replaced by another way to the same place (new credentials); the next attempt uses it.
       closed: Set once nothing is watched any more.
+      pictures: The services as they were last drawn from all that there is; empty until then.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -65,6 +66,7 @@ class ClusterWatch:
         self.closed = asyncio.Event()
         self._identity = identity(cluster)
         self._heard = 0.0
+        self.pictures: tuple[status.Service, ...] = ()
         self._me = label_value(current_user())
         self._listeners = Listeners()
         self._objects: dict[Resource, dict[str, Object]] = {}
@@ -211,13 +213,14 @@ class ClusterWatch:
             (info, status.picture(info, pods=pods, jobs=jobs, placements=self._placements, drawn=self._drawn))
             for info in infos
         ]
-        self._follow_proxies(client, [service for _, service in drawn])
+        self.pictures = tuple(service for _, service in drawn)
+        self._follow_proxies(client, self.pictures)
         proxies = {holder.job for _, service in drawn for holder in service.holders}
         shown = [*self._objects[PATHWAYS_JOBS].values(), *jobsets]
         shown += [job for job in jobs if job["metadata"]["name"] in proxies]
         return tables(drawn, heads=_heads(pods), me=self._me, jobs=shown)
 
-    def _follow_proxies(self, client: Client, services: list[status.Service]) -> None:
+    def _follow_proxies(self, client: Client, services: Sequence[status.Service]) -> None:
         wanted = {holder.pod: holder.job for service in services for holder in service.holders if holder.pod}
         for pod in [pod for pod in self._following if pod not in wanted]:
             self._following.pop(pod).cancel()

@@ -7,35 +7,27 @@ from typing import Any
 
 from pathways_jupyter.render import events as still
 from pathways_jupyter.session.session import Session
-from pathways_jupyter.widgets import picture
+from pathways_jupyter.widgets.live import Live
 
-SHOWN = 200
+_SHOWN = 200
 """Newest events that a timeline shows."""
 
 
-class Timeline:
-    """What happened to `session`, and what happens while this is shown.
+class Timeline(Live):
+    """What happened to `session`, and what happens while this is shown, until the session ends."""
 
-    It follows the session on a thread until the session ends. Where no widgets can be shown it is a still picture.
-    """
-
-    def __init__(self, session: Session) -> None:
+    def __init__(self, shell: Any, session: Session) -> None:
+        self._events = session.events()
         self._session = session
-        self._widget: Any = None
+        self._since = session.event_count
+        super().__init__(shell, still.view(self._events[-_SHOWN:]))
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        known = self._session.events()
-        if self._widget is None and picture.can_show_widgets():
-            self._widget = picture.make("events", [event.to_json() for event in known][-SHOWN:])
-            follower = threading.Thread(target=self._follow, args=(len(known),), name="pathways-timeline", daemon=True)
-            follower.start()
-        return picture.bundle(still.view(known), self._widget)
+    def _begin(self) -> None:
+        # A daemon: a kernel never waits for a picture when it ends.
+        threading.Thread(target=self._follow, name="pathways-timeline", daemon=True).start()
 
-    def __repr__(self) -> str:
-        return still.view(self._session.events()).text
-
-    def _follow(self, since: int) -> None:
-        for event in self._session.follow(since):
-            # A new list: a trait that is changed in place tells nobody.
-            self._widget.rows = [*self._widget.rows, event.to_json()][-SHOWN:]
-        self._widget.note = "The session has ended."
+    def _follow(self) -> None:
+        for event in self._session.follow(self._since):
+            self._events.append(event)
+            self._redraw(still.view(self._events[-_SHOWN:]))
+        self._redraw(still.view(self._events[-_SHOWN:], note="The session has ended."), last=True)

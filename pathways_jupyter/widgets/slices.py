@@ -3,72 +3,71 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.events import SessionState
 from pathways_jupyter.render import slices as still
-from pathways_jupyter.service import status, tables
 from pathways_jupyter.service.clusterwatch import ClusterWatch
-from pathways_jupyter.service.naming import current_user, label_value
+from pathways_jupyter.service.status import Service
 from pathways_jupyter.session import reach
 from pathways_jupyter.session.session import Session
-from pathways_jupyter.widgets import picture
+from pathways_jupyter.widgets.live import Live
 
 _OVER = {SessionState.CLOSING, SessionState.CLOSED, SessionState.FAILED}
-_LIVE = 3
+_MAX_LIVE = 3
 """Maps of one kernel that are live at a time; an older one says that it is not any more."""
+_REDRAW_SECONDS = 0.5
+"""Between two drawings: each is a message to the browser, and a change of the notebook's file."""
 
-_shown: list[SliceMap] = []
+_live: list[SliceMap] = []
 
 
-class SliceMap:
+def end_all() -> None:
+    """Draw all maps for the last time, as they are: what follows is the session's end, which they shall not show."""
+    for each in _live:
+        each.end("The session has ended.")
+
+
+class SliceMap(Live):
     """The slices of `session`'s service: what is ready, starting or down, and who holds what.
 
-    A thread watches the cluster until the session ends or newer maps took its place. Where no widgets can be shown it
-    is a still picture.
+    A thread watches the cluster until the session ends or newer maps took its place.
 
     Args:
-      services: Pictures of the service, where the caller has them already.
+      shell: IPython's shell of this kernel.
+      services: The services to begin with.
     """
 
-    def __init__(self, session: Session, services: tuple[status.Service, ...] | None = None) -> None:
+    def __init__(self, shell: Any, session: Session, services: Sequence[Service]) -> None:
         self._session = session
-        self._services = services
-        self._widget: Any = None
+        self._services = tuple(services)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
+        super().__init__(shell, self._drawn())
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        if self._services is None:
-            self._services = _fetch(self._session)
-        view = still.view(self._services, mine=self._session.id)
-        if self._widget is None and picture.can_show_widgets():
-            me = label_value(current_user())
-            known = [row for service in self._services for row in tables.slice_rows(service, me=me)]
-            self._widget = picture.make("slices", known)
-            # Daemons both: a kernel never waits for a picture when it ends.
-            threading.Thread(target=self._run, name="pathways-slices", daemon=True).start()
-            threading.Thread(target=self._wait, name="pathways-slices-end", daemon=True).start()
-            _shown.append(self)
-            while len(_shown) > _LIVE:
-                _shown.pop(0).stop("A newer map has taken over; run this cell again to see what is now.")
-        return picture.bundle(view, self._widget)
+    def end(self, note: str) -> None:
+        """Draw it for the last time, with `note` below, and watch no longer."""
+        self._redraw(self._drawn(note), last=True)
+        with contextlib.suppress(ValueError):
+            _live.remove(self)
+        if self._loop is not None and self._task is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._task.cancel)
 
-    def __repr__(self) -> str:
-        if self._services is None:
-            self._services = _fetch(self._session)
-        return still.view(self._services, mine=self._session.id).text
+    def _drawn(self, note: str = "") -> Any:
+        return still.view(self._services, mine=self._session.id, note=note)
 
-    def stop(self, note: str) -> None:
-        """Ends the live updates, and says so below the map."""
-        loop, task = self._loop, self._task
-        if loop is not None and task is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(task.cancel)
-        if self._widget is not None:
-            self._widget.note = note
+    def _begin(self) -> None:
+        # Daemons both: a kernel never waits for a picture when it ends.
+        threading.Thread(target=self._run, name="pathways-slices", daemon=True).start()
+        threading.Thread(target=self._wait, name="pathways-slices-end", daemon=True).start()
+        _live.append(self)
+        for older in _live[:-_MAX_LIVE]:
+            older.end("Newer maps have taken over; run this cell again to see what is now.")
 
     def _run(self) -> None:
         try:
@@ -76,56 +75,50 @@ class SliceMap:
         except asyncio.CancelledError:
             return
         except PathwaysError as error:
-            self._widget.note = f"{error} {error.hint}"
+            self.end(f"Not live any more: {error} {error.hint}")
 
     async def _watch(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         record = self._session.record
-        cluster = await reach.again(record)
-        watch = ClusterWatch(replace(cluster, namespace=record.namespace))
-        rows: dict[str, dict[str, Any]] = {}
-        hearing = ""
+        watch = ClusterWatch(replace(await reach.again(record), namespace=record.namespace))
         service = record.service.partition(":")[0]
+        changed = asyncio.Event()
+        problem = ""
 
         def take(message: dict[str, Any]) -> None:
-            nonlocal hearing
-            if message["type"] == "hearing":
-                hearing = message["hearing"]
-                self._widget.note = message["problem"]["message"] if message["problem"] else ""
-                return
-            if hearing == "loading":
-                # An outline without holders is less than what is shown already.
-                return
-            if message["reset"]:
-                rows.clear()
-            for row in message["put"].get("slices", ()):
-                rows[row["id"]] = row
-            for key in message["drop"].get("slices", ()):
-                rows.pop(key, None)
-            mine = [row for row in rows.values() if service.startswith(row["service"])]
-            self._widget.rows = sorted(mine or rows.values(), key=lambda row: (row["service"], row["number"]))
+            nonlocal problem
+            if message["type"] == "hearing" and message["problem"]:
+                problem = f"Not live: {message['problem']['message']}"
+            elif message["type"] == "hearing":
+                problem = ""
+            changed.set()
 
         watch.add(take)
         try:
-            await asyncio.Event().wait()
+            while not self._over:
+                await changed.wait()
+                changed.clear()
+                pictures = watch.pictures
+                mine = [each for each in pictures if each.address.partition(":")[0] == service]
+                self._services = tuple(_better(self._services, mine or pictures))
+                if self._session.state not in _OVER:
+                    self._redraw(self._drawn(problem))
+                await asyncio.sleep(_REDRAW_SECONDS)
         finally:
             await watch.close()
 
     def _wait(self) -> None:
-        """Stops when the session is over."""
+        """End it with the session."""
         for _ in self._session.follow(self._session.event_count):
             if self._session.state in _OVER:
                 break
-        self.stop("The session has ended.")
+        self.end("The session has ended.")
 
 
-def _fetch(session: Session) -> tuple[status.Service, ...]:
-    from pathways_jupyter import blocking
-    from pathways_jupyter.kube.client import Client
-
-    async def ask() -> tuple[status.Service, ...]:
-        record = session.record
-        async with Client(await reach.again(record)) as client:
-            return await status.fetch(client, record.namespace, record.service)
-
-    return blocking.run(ask())
+def _better(before: Sequence[Service], after: Sequence[Service]) -> Sequence[Service]:
+    """`after`, unless it only knows less: a watch that begins has yet to read the proxies' logs."""
+    if not after:
+        return before
+    same = [{holder.job for service in each for holder in service.holders} for each in (before, after)]
+    knew, knows = (all(service.certain for service in each) for each in (before, after))
+    return before if knew and not knows and same[0] == same[1] else after

@@ -72,7 +72,7 @@ def test_a_lost_and_a_healed_slice_are_told_while_nobody_asks(connected):
     connected.run(KILL_A_WORKER)
     assert "DATA_LOSS" in connected.wait_for("down")
     assert "New arrays can be put on it" in connected.wait_for("New arrays")
-    (card,) = connected.displays.values()
+    card, _notice = connected.displays.values()
     assert "slice 1" in card["data"]["text/html"]
     events = connected.run("%pathways events").text
     assert "down" in events
@@ -167,3 +167,20 @@ def test_tab_completes_in_a_kernel(shared_notebook):
     while answer["msg_type"] != "complete_reply":
         answer = shared_notebook.client.get_shell_msg(timeout=60)
     assert answer["content"]["matches"] == ["tpuv6e:2x2=", "tpuv6e:2x4="]
+
+
+def test_a_slice_that_comes_and_goes_leaves_one_output_below_the_cell_during_which_it_did(connected):
+    for _ in range(2):
+        seen = len(connected.seen)
+        assert connected.run(KILL_A_WORKER).status == "ok"
+        connected.wait_for("DATA_LOSS", since=seen)
+        # Its return is drawn where its loss was, also when another cell runs by then.
+        connected.run("'another cell'")
+        healed = connected.wait_for("stay lost", since=seen)
+        assert re.search(r"Slice 1 was down from [-0-9]+ [0-9:]+ to [0-9:]+\.", healed)
+        connected.wait_for("connected, since", since=seen)
+    card, *notices = [each["data"] for each in connected.displays.values()]
+    assert "connected, since" in card["text/plain"]
+    assert "down" not in card["text/plain"]
+    assert [notice["text/plain"].count("Slice 1") for notice in notices] == [1, 1]
+    assert all(len(notice["text/html"]) < 2_500 for notice in notices)

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState, Stage
-from pathways_jupyter.render import arrays, doctor, events, progress, session, sessions, slices
+from pathways_jupyter.render import arrays, doctor, events, html, progress, session, sessions, slices, words
 from pathways_jupyter.service.doctor import Finding, Level
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.service.status import Holder, Host, Service, Slice
@@ -66,7 +66,7 @@ PICTURES = {
     "sessions": lambda: sessions.view([record(notebook=EVIL, service=f"{EVIL}:1")]),
     "slices": lambda: slices.view([service(name=EVIL, address=EVIL)]),
     "events": lambda: events.view([Event(EventKind.WARNING, EVIL)]),
-    "notice": lambda: events.notice(Event(EventKind.WARNING, EVIL), EVIL),
+    "notice": lambda: events.notice([events.News(html.Tone.WAIT, EVIL, EVIL)]),
     "doctor": lambda: doctor.view([Finding(EVIL, Level.FAIL, EVIL, EVIL)]),
     "arrays": lambda: arrays.disconnected(EVIL, [NamedArray(EVIL, (1,), "int8", 1)], EVIL),
 }
@@ -92,14 +92,16 @@ DEGRADED = {
 
 def test_a_session_shows_its_devices_and_what_happened_last():
     drawn = session.view(record(), DEVICES, [DOWN], now=NOW)
-    assert "connected, for 3 min 07 s" in drawn.text
+    began, drawn_at = words.moment(NOW - 187), words.later(NOW, NOW - 187)
+    assert f"connected, since {began} (as of {drawn_at})" in drawn.text
+    assert f"since {began} (as of {drawn_at})" in drawn.html
     assert "8 (slice 0: 4 × TPU v6 lite, slice 1: 4 × TPU v6 lite)" in drawn.text
     assert "Slice 1 is down." in drawn.text
 
 
 def test_a_session_with_a_slice_down_does_not_look_connected():
     drawn = session.view(record(**DEGRADED), DEVICES, [DOWN], now=NOW)
-    assert drawn.text.startswith("! Session 4f2a: degraded, 1 of 2 slices, for 5.0 s")
+    assert drawn.text.startswith(f"! Session 4f2a: degraded, 1 of 2 slices, since {words.moment(NOW - 5)}")
     assert "4 of 8 (slice 0: 4 × TPU v6 lite, slice 1: down)" in drawn.text
     assert "slice 0, tpuv6e:2x2, ready" in drawn.html
     assert "slice 1, tpuv6e:2x2, down" in drawn.html
@@ -115,7 +117,7 @@ def test_a_slice_has_the_services_number_and_jaxs_index_beside_it_where_they_dif
 
 def test_an_age_is_that_of_the_state_and_not_of_the_session():
     lost = record(state=SessionState.LOST, created=NOW - 560, state_since=NOW - 15, slices=())
-    assert "lost, for 15 s" in session.view(lost, DEVICES, now=NOW).text
+    assert f"lost, since {words.moment(NOW - 15)}" in session.view(lost, DEVICES, now=NOW).text
     assert re.search(r"lost +15 s .*9 min 20 s", sessions.view([lost], now=NOW).text)
 
 
@@ -164,10 +166,27 @@ def test_the_doctors_verdict_is_that_of_the_worst_finding():
 
 
 def test_a_closed_session_stays_on_record_without_a_map_of_slices():
-    drawn = session.view(record(state=SessionState.CLOSED), DEVICES)
-    assert "closed" in drawn.text
+    happened = [Event(EventKind.STATE, "Connected.", NOW - 180, {"state": SessionState.CONNECTED})]
+    closed = record(state=SessionState.CLOSED, state_since=NOW - 10, slices=(), pod="proxy-ada")
+    drawn = session.view(closed, DEVICES, happened, now=NOW)
+    lasted = f"from {words.moment(NOW - 180)} to {words.later(NOW - 10, NOW - 180)}"
+    assert f"closed, was connected {lasted}" in drawn.text
+    assert "8 × TPU v6 lite" in drawn.text
+    assert "proxy-ada" in drawn.text
     assert "2 slices of tpuv6e:2x2" in drawn.text
     assert 'class="pw-map"' not in drawn.html
+
+
+def test_pictures_that_are_kept_in_a_file_say_when_they_were_true():
+    moment = f"As of {words.moment(NOW)}"
+    for drawn in (sessions.view([record()], now=NOW), sessions.view([], now=NOW), events.view([DOWN], now=NOW)):
+        assert moment in drawn.html
+    assert f"{moment}. The session has ended." in slices.view([service()], note="The session has ended.", now=NOW).html
+
+
+def test_a_notice_is_a_small_part_of_the_notebooks_file():
+    news = [events.News(html.Tone.FAIL, "Slice 1 is down.", "Arrays on it are lost.")]
+    assert len(events.notice(news).html) < 2_000
 
 
 def test_the_many_arrays_of_one_variable_are_told_together():

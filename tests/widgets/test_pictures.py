@@ -1,77 +1,73 @@
-"""The sidebar's pictures as cells show them: live in a notebook, still everywhere else."""
+"""Pictures in a notebook: live while there is something to follow, and true when they are read later."""
 
-import nbformat
 import pytest
 
-from pathways_jupyter.render.view import View
-from pathways_jupyter.widgets import picture
-
 CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2"
-WAIT = """
-import threading
-def wait(widget, name, true):
-    happened = threading.Event()
-    look = lambda change=None: true(getattr(widget, name)) and happened.set()
-    widget.observe(look, name)
-    look()
-    print("seen", happened.wait(60))
-"""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def connected(shared_notebook, cluster):
+    shared_notebook.displays.clear()
+    shared_notebook.seen.clear()
     done = shared_notebook.run(CONNECT, timeout=110)
     assert done.status == "ok", done.shown
-    assert shared_notebook.run(WAIT).status == "ok"
     yield shared_notebook
     shared_notebook.run("%pathways disconnect")
 
 
-def data(cell):
-    """What the cell's last output offers, by MIME type."""
+def picture(cell):
+    """The cell's only output, which goes on being drawn."""
     assert cell.status == "ok", cell.shown
-    return [each["data"] for each in cell.outputs if "data" in each][-1]
+    (output,) = cell.outputs
+    return output["data"]
 
 
-def test_slices_and_events_come_as_widget_and_html_and_text(connected):
-    for command, told in (("slices", "ready"), ("events", "Connected")):
-        offered = data(connected.run(f"%pathways {command}"))
-        assert picture.WIDGET_MIME in offered
-        assert told.lower() in offered["text/plain"].lower()
-        assert "<" in offered["text/html"]
+@pytest.mark.parametrize("command", ["slices", "events", "status", "sessions"])
+def test_an_output_holds_html_and_text_and_nothing_that_hides_them(connected, command):
+    assert set(picture(connected.run(f"%pathways {command}"))) == {"text/plain", "text/html"}
 
 
-def test_a_map_draws_both_slices_as_mine_and_goes_on_while_a_cell_runs(connected):
-    connected.run("shown = get_ipython().run_line_magic('pathways', 'slices'); display(shown)")
-    mine = "lambda rows: len(rows) == 2 and all(row['holder'] and row['holder']['mine'] for row in rows)"
-    assert "seen True" in connected.run(f"wait(shown._widget, 'rows', {mine})").text
+def test_a_map_shows_what_changes_after_it_was_drawn(connected, notebook):
+    connected.run("%pathways disconnect")
+    connected.run("%pathways connect --local --tpu tpuv6e:2x2=1", timeout=110)
+    cell = connected.run("%pathways slices")
+    assert "1 free" in picture(cell)["text/plain"]
+    seen = len(connected.seen)
+    assert notebook.run(CONNECT.replace("=2", "=1"), timeout=110).status == "ok"
+    connected.wait_for("0 free", since=seen)
+    seen = len(connected.seen)
+    notebook.run("%pathways disconnect")
+    connected.wait_for("1 free", since=seen)
+    assert "1 free" in picture(cell)["text/html"]
 
 
-def test_a_map_shows_both_slices_from_the_beginning(connected):
-    shown = connected.run(
-        "shown = get_ipython().run_line_magic('pathways', 'slices'); bundle = shown._repr_mimebundle_()\n"
-        "print([row['holder']['mine'] for row in shown._widget.rows])"
-    )
-    assert "[True, True]" in shown.text
+def test_the_last_picture_of_a_session_is_of_the_session_and_says_that_it_ended(connected):
+    cell = connected.run("%pathways slices")
+    connected.run("%pathways disconnect")
+    last = picture(cell)
+    assert last["text/plain"].count("this session") == 2
+    assert "The session has ended." in last["text/html"]
 
 
-def test_a_timeline_tells_what_happens_after_it_was_shown(connected):
-    connected.run("shown = get_ipython().run_line_magic('pathways', 'events'); display(shown)")
-    connected.run("count = len(shown._widget.rows)")
+def test_the_newest_display_is_the_live_one_and_a_fourth_map_ends_the_first(connected):
+    first, *others = [connected.run("%pathways slices") for _ in range(4)]
+    assert "Newer maps have taken over" in picture(first)["text/html"]
+    assert not any("Newer maps" in picture(each)["text/html"] for each in others)
+
+
+def test_a_timeline_shows_what_happens_after_it_was_drawn(connected):
+    cell = connected.run("%pathways events")
+    before = picture(cell)["text/plain"].count("\n")
+    seen = len(connected.seen)
     connected.run("%pathways reconnect", timeout=110)
-    assert "seen True" in connected.run("wait(shown._widget, 'rows', lambda rows: len(rows) > count)").text
+    connected.wait_for("The tunnel is open.", since=seen)
+    assert picture(cell)["text/plain"].count("\n") > before
+    seen = len(connected.seen)
+    connected.run("%pathways disconnect")
+    assert "Removing the proxy." in connected.wait_for("The session has ended.", since=seen)
 
 
-def test_outside_of_a_kernel_there_is_no_widget():
-    assert not picture.can_show_widgets()
-    assert picture.WIDGET_MIME not in picture.bundle(View(None, "text", "<b>html</b>"), None)
-
-
-def test_a_notebook_on_paper_shows_the_html():
-    from nbconvert import HTMLExporter
-
-    offered = {"text/plain": "plain", "text/html": "<b>slice map</b>", picture.WIDGET_MIME: {"model_id": "gone"}}
-    output = nbformat.v4.new_output("execute_result", offered, execution_count=1)
-    cell = nbformat.v4.new_code_cell("%pathways slices", outputs=[output])
-    page, _ = HTMLExporter().from_notebook_node(nbformat.v4.new_notebook(cells=[cell]))
-    assert "<b>slice map</b>" in page
+def test_an_assigned_map_has_the_typed_value_and_shows_itself_later(connected):
+    assert connected.run("found = %pathways slices\nservices = found.value").outputs == []
+    assert "2" in connected.run("print(len(services[0].slices))").text
+    assert picture(connected.run("found"))["text/plain"].count("this session") == 2
