@@ -178,7 +178,7 @@ def test_a_slice_that_comes_and_goes_leaves_one_output_below_the_cell_during_whi
         connected.run("'another cell'")
         healed = connected.wait_for("stay lost", since=seen)
         assert re.search(r"Slice 1 was down from [-0-9]+ [0-9:]+ to [0-9:]+\.", healed)
-        connected.wait_for("connected, since", since=seen)
+        connected.wait_for("connected, since", since=connected.seen.index(healed))
     card, *notices = [each["data"] for each in connected.displays.values()]
     assert "connected, since" in card["text/plain"]
     assert "down" not in card["text/plain"]
