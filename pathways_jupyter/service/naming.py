@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import re
 import unicodedata
 from pathlib import PurePath
@@ -14,11 +15,15 @@ PREFIX = "pathways-proxy"
 
 
 def current_user() -> str:
-    """Who runs this process; ``unknown`` where the system does not know."""
+    """Return the name of the user of this process; the uid where the system has no name for it.
+
+    Everything that a user owns (sessions, proxies, what is drawn as "mine") goes by this name. A pod with a random uid
+    and no entry in the passwd file is common on hubs; a constant such as "unknown" would make all of its users one.
+    """
     try:
-        return getpass.getuser() or "unknown"
-    except (OSError, KeyError, ImportError):
-        return "unknown"
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def label_value(text: str) -> str:

@@ -8,16 +8,17 @@ from typing import Any
 
 from pathways_jupyter.kube.objects import Object
 
-# A container that waits for one of these will not start by waiting longer.
-_HOPELESS = {
-    "CrashLoopBackOff",
-    "ErrImagePull",
-    "ImagePullBackOff",
-    "InvalidImageName",
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "RunContainerError",
+FATAL_REASONS: Mapping[str, str] = {
+    "ErrImagePull": "its image cannot be pulled",
+    "ImagePullBackOff": "its image cannot be pulled",
+    "InvalidImageName": "its image's name is invalid",
+    "ErrImageNeverPull": "its image is not on the node",
+    "CreateContainerConfigError": "its container's configuration is wrong",
+    "CreateContainerError": "its container cannot be created",
+    "RunContainerError": "its container cannot be started",
+    "CrashLoopBackOff": "its program keeps ending",
 }
+"""Reasons for which a container waits and that waiting does not remove, each as a part of a sentence."""
 
 
 class State(StrEnum):
@@ -37,7 +38,7 @@ def pod_state(pod: Object) -> tuple[State, str]:
     if phase in {"Failed", "Succeeded"}:
         return State.DOWN, str(status.get("reason") or _ended(status) or phase)
     waiting = _waiting(status)
-    if waiting in _HOPELESS:
+    if waiting in FATAL_REASONS:
         return State.DOWN, waiting
     for condition in status.get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") == "True":
@@ -47,20 +48,6 @@ def pod_state(pod: Object) -> tuple[State, str]:
     if phase == "Running" and not waiting:
         return State.STARTING, "NotReady"
     return State.STARTING, waiting or phase
-
-
-def trouble(pod: Object) -> str:
-    """Why a pod will not start by waiting longer, as a sentence for its owner; empty while there is hope."""
-    state, reason = pod_state(pod)
-    if state is not State.DOWN:
-        return ""
-    for container in _containers(pod.get("status") or {}):
-        for part in ("waiting", "terminated"):
-            message = ((container.get("state") or {}).get(part) or {}).get("message")
-            if message:
-                return f"{reason}: {' '.join(str(message).split())}"
-    message = (pod.get("status") or {}).get("message")
-    return f"{reason}: {message}" if message else reason
 
 
 def restarts(pod: Object) -> int:

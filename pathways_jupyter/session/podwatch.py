@@ -12,20 +12,9 @@ from pathways_jupyter.errors import ClusterError, PathwaysError, ServiceError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS, Object
 from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.service.podstate import FATAL_REASONS
 
 logger = logging.getLogger(__name__)
-
-_HOPELESS = {
-    "ErrImagePull": "its image cannot be pulled",
-    "ImagePullBackOff": "its image cannot be pulled",
-    "InvalidImageName": "its image's name is invalid",
-    "ErrImageNeverPull": "its image is not on the node",
-    "CreateContainerConfigError": "its container's configuration is wrong",
-    "CreateContainerError": "its container cannot be made",
-    "RunContainerError": "its container cannot be run",
-    "CrashLoopBackOff": "its program keeps ending",
-}
-"""Reasons for which a container waits and that waiting does not mend."""
 
 
 class PodEnded(ServiceError):
@@ -114,11 +103,11 @@ class PodWatch:
         for container in status.get("containerStatuses") or ():
             waiting = (container.get("state") or {}).get("waiting") or {}
             reason = waiting.get("reason", "")
-            if reason in _HOPELESS:
+            if reason in FATAL_REASONS:
                 detail = waiting.get("message") or reason
                 self._fail(
                     ServiceError(
-                        f"The proxy cannot start: {_HOPELESS[reason]} ({container.get('image', '?')}): {detail}",
+                        f"The proxy cannot start: {FATAL_REASONS[reason]} ({container.get('image', '?')}): {detail}",
                         hint="Check --proxy-server-image, or leave it out to follow the service's own image.",
                     )
                 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import getpass
 import json
 import math
 import os
@@ -148,14 +147,6 @@ _JSON_TYPES: Mapping[str, tuple[type, ...]] = {
 def new_session_id() -> str:
     """An id that fits a label, a file name and a pod's name."""
     return secrets.token_hex(5)
-
-
-def current_user() -> str:
-    """The name of who runs this process; the bare number where the system has no name for it."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 def record_path(session: str) -> Path:

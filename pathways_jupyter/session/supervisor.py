@@ -29,6 +29,7 @@ from pathways_jupyter.errors import PathwaysError, SessionError
 from pathways_jupyter.events import Event, EventKind, SessionState
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service import leases
+from pathways_jupyter.service.naming import current_user
 from pathways_jupyter.session import cleanup, control, protocol, reach, registry, sweep
 from pathways_jupyter.session.account import Account
 from pathways_jupyter.session.control import Connection
@@ -369,7 +370,7 @@ def _begin(session: str, request: Request, owner: Connection) -> Supervisor:
         kernel_pid=int(params.get("kernel_pid") or 0),
         kernel_id=str(params.get("kernel_id") or ""),
         notebook=str(params.get("notebook") or ""),
-        user=registry.current_user(),
+        user=current_user(),
         created=now,
         state_since=now,
         socket=str(socket_path),

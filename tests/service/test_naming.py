@@ -1,4 +1,7 @@
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -48,3 +51,26 @@ def test_sessions_of_one_user_get_different_names():
 
 def test_a_name_tells_whose_it_is():
     assert naming.job_name("jane.doe@example.com", "a1b2c3d4") == "pathways-proxy-jane-doe-a1b2c3d4"
+
+
+AS_A_NUMBER = """
+import os
+
+from pathways_jupyter.service.naming import current_user, label_value
+
+if os.getuid() == 0:
+    os.setuid(12345)
+print(os.getuid(), current_user(), label_value(current_user()))
+"""
+
+
+def test_a_user_without_a_name_goes_by_the_number():
+    """As in a hub's pod that runs with a random uid; only root can take one."""
+    unnamed = {
+        name: value for name, value in os.environ.items() if name not in {"LOGNAME", "USER", "LNAME", "USERNAME"}
+    }
+    done = subprocess.run([sys.executable, "-c", AS_A_NUMBER], env=unnamed, capture_output=True, text=True, check=True)
+    uid, user, label = done.stdout.split()
+    assert label == naming.label_value(user)
+    if os.getuid() == 0:
+        assert (uid, user, label) == ("12345", "12345", "12345")

@@ -6,7 +6,7 @@ import pytest
 from pathways_jupyter import tpu
 from pathways_jupyter.service import discovery, jobset, names, proxy, status
 from pathways_jupyter.service.placement import Placement
-from pathways_jupyter.service.podstate import State, pod_state, trouble
+from pathways_jupyter.service.podstate import State, pod_state
 
 SERVICE = "pathways-cluster"
 
@@ -206,14 +206,17 @@ def test_a_thousand_slices_are_drawn_from_one_pass_over_the_pods():
     assert all(each.state is State.READY for each in drawn.slices)
 
 
-def test_a_hopeless_pod_says_why():
-    waiting = {"reason": "ErrImagePull", "message": "no such\n tag"}
-    broken = pod(
-        "worker", 0, phase="Pending", ready=False, containerStatuses=[{"name": "w", "state": {"waiting": waiting}}]
-    )
-    assert pod_state(broken) == (State.DOWN, "ErrImagePull")
-    assert trouble(broken) == "ErrImagePull: no such tag"
-    assert trouble(pod("worker", 0, ready=False)) == ""
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ErrImageNeverPull", "CrashLoopBackOff", "RunContainerError"])
+def test_a_pod_that_will_not_start_by_waiting_is_down_and_says_why(reason):
+    state = {"waiting": {"reason": reason, "message": "no such tag"}}
+    broken = pod("worker", 0, phase="Pending", ready=False, containerStatuses=[{"name": "w", "state": state}])
+    assert pod_state(broken) == (State.DOWN, reason)
+
+
+def test_a_pod_that_waits_for_its_container_is_starting():
+    state = {"waiting": {"reason": "ContainerCreating"}}
+    young = pod("worker", 0, phase="Pending", ready=False, containerStatuses=[{"name": "w", "state": state}])
+    assert pod_state(young) == (State.STARTING, "ContainerCreating")
 
 
 def test_only_a_slice_that_changed_is_worked_out_again():

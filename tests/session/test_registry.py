@@ -9,6 +9,7 @@ import pytest
 
 from pathways_jupyter.config import runtime_dir
 from pathways_jupyter.events import SessionState
+from pathways_jupyter.service.naming import current_user
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.registry import SessionRecord
 
@@ -27,7 +28,7 @@ def make(**changes) -> SessionRecord:
         kernel_pid=os.getpid(),
         kernel_id="",
         notebook="",
-        user=registry.current_user(),
+        user=current_user(),
         created=0.0,
         socket=str(control),
         tunnel=str(tunnel),
