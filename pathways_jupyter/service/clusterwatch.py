@@ -20,7 +20,7 @@ from typing import Any
 from pathways_jupyter.errors import ApiError, PathwaysError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster import Cluster
-from pathways_jupyter.kube.objects import JOBS, JOBSETS, PODS, Object, Resource
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import discovery, names, status
@@ -31,7 +31,6 @@ from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podstate import State, pod_state
 from pathways_jupyter.service.tables import EMPTY, Tables, difference, tables
 
-PATHWAYS_JOBS = Resource("pathways-job.pathways.domain", "v1", "pathwaysjobs", "PathwaysJob")
 RESOURCES = (PODS, JOBS, JOBSETS, PATHWAYS_JOBS)
 
 COLLECT_SECONDS = 0.05

@@ -15,7 +15,7 @@ from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ApiError, PathwaysError
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, PODS, Resource
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, PATHWAYS_JOBS, PODS, Resource
 from pathways_jupyter.service import discovery, leases, proxy, status
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.podstate import State
@@ -54,6 +54,7 @@ class Need:
     resource: Resource
     verbs: tuple[str, ...]
     subresource: str = ""
+    level: Level = Level.FAIL
     purpose: str = ""
 
     def __str__(self) -> str:
@@ -74,6 +75,7 @@ NEEDS: tuple[Need, ...] = (
     # From Kubernetes 1.35 on the WebSocket needs both.
     Need(PODS, ("create", "get"), "portforward", purpose="open the tunnel"),
     Need(JOBSETS, ("get", "list", "watch"), purpose="find the service, and draw it as it changes"),
+    Need(PATHWAYS_JOBS, ("list", "watch"), level=Level.WARN, purpose="list PathwaysJobs in the sidebar"),
 )
 
 
@@ -202,7 +204,7 @@ async def _need(client: Client, namespace: str, need: Need) -> Finding:
     verbs = ",".join(missing)
     return Finding(
         name,
-        Level.FAIL,
+        need.level,
         f"Not allowed to {', '.join(missing)} {need} in namespace {namespace}, which it takes to {need.purpose}.",
         f"Ask for: kubectl create role pathways-user --verb={verbs} --resource={need.rule} --namespace={namespace}.",
     )

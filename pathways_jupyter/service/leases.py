@@ -34,7 +34,7 @@ class Swept:
 
     Attributes:
       reason: Why it counts as abandoned.
-      error: Why it could not be deleted; empty when it could.
+      error: Why it could not be deleted, and what to do; empty when it could.
     """
 
     job: str
@@ -192,9 +192,9 @@ async def _clear(client: Client, job: Object, lease: Object | None, reason: str)
         gone = not await objects.delete(client, JOBS, name, namespace=namespace, uid=job["metadata"]["uid"])
     except ApiError as error:
         # 409: the lease was renewed, or the name belongs to a new Job.
-        return None if error.status == 409 else _swept(job, reason, str(error))
+        return None if error.status == 409 else _swept(job, reason, f"{error} {error.hint}")
     except ClusterError as error:
-        return _swept(job, reason, str(error))
+        return _swept(job, reason, f"{error} {error.hint}")
     return None if gone else _swept(job, reason)
 
 

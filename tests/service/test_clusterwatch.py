@@ -1,8 +1,6 @@
 import asyncio
-import re
-from pathlib import Path
 
-import yaml
+from permissions import documented_rules
 
 from pathways_jupyter import tpu
 from pathways_jupyter.kube import auth, objects
@@ -10,13 +8,10 @@ from pathways_jupyter.service import jobset
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 
 DEADLINE = 60.0
-PERMISSIONS = Path(__file__).parents[2] / "docs" / "permissions.md"
 
 
 async def test_the_documented_role_is_enough_to_see_a_service_come(bench):
-    text = PERMISSIONS.read_text(encoding="utf-8")
-    rules = yaml.safe_load(re.search(r"```yaml\n(.*?)```", text, re.DOTALL)[1])["rules"]
-    watch = ClusterWatch(auth.load(bench.kubeconfig(rules=rules, name="user")))
+    watch = ClusterWatch(auth.load(bench.kubeconfig(rules=documented_rules(), name="user")))
     told: asyncio.Queue[dict] = asyncio.Queue()
 
     async def until(true) -> None:

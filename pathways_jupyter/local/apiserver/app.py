@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from aiohttp import web
@@ -29,7 +29,7 @@ from pathways_jupyter.local.apiserver.route import CONNECTS, Route, find_route
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.status import StatusError
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.users import Rule, User, Users, question_of, refuse
+from pathways_jupyter.local.apiserver.users import Question, Rule, User, Users, question_of, refuse
 
 ADMIN = "pathways-local-admin"
 SERVICE_ACCOUNTS = "system:serviceaccounts"
@@ -76,6 +76,8 @@ class ApiServer:
         """Requests that are being served now, watches and tunnels included; those of pods do not count."""
         self.last_used = 0.0
         """When such a request last began or ended, in the event loop's time."""
+        self.audit: Callable[[User, Question], None] = lambda user, question: None
+        """Called for everything that a request needs to be allowed, before it is decided."""
 
     @property
     def port(self) -> int:
@@ -240,6 +242,7 @@ class ApiServer:
             verbs.append("create")
         for verb in verbs:
             question = question_of(route, verb)
+            self.audit(user, question)
             if not user.may(question) and not with_bound_rules(self._store, user).may(question):
                 raise refuse(user, route, verb)
 

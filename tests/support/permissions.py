@@ -1,0 +1,37 @@
+"""The Role of docs/permissions.md, as the API server would read it."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "permissions.md"
+
+Grant = tuple[str, str, str]
+"""Group, resource with its subresource, verb."""
+
+
+def documented_rules() -> list[dict]:
+    """The rules of the documented Role."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    documents = [yaml.safe_load(found) for found in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)]
+    (role,) = [each for each in documents if each["kind"] == "Role"]
+    return role["rules"]
+
+
+def documented_grants() -> set[Grant]:
+    """The documented Role, taken apart into single permissions."""
+    return {
+        (group, resource, verb)
+        for rule in documented_rules()
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def as_rules(grants: set[Grant]) -> list[dict]:
+    """Rules that allow `grants` and nothing else."""
+    return [
+        {"apiGroups": [group], "resources": [resource], "verbs": [verb]} for group, resource, verb in sorted(grants)
+    ]

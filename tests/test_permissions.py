@@ -1,0 +1,344 @@
+"""The documented Role is what is needed, and nothing more: held against what the API server is asked for."""
+
+import asyncio
+import contextlib
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import kubeconfigs
+import pytest
+from kinds import CRDS
+from permissions import Grant, as_rules, documented_grants
+
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.kube import auth, objects, pods
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBS, LEASES, PATHWAYS_JOBS
+from pathways_jupyter.kube.problems import ConnectionLost
+from pathways_jupyter.local import images
+from pathways_jupyter.local.running import RunningCluster
+from pathways_jupyter.local.shape import Shape
+from pathways_jupyter.local.spawner import Spawner
+from pathways_jupyter.service import discovery, doctor, leases, logs, names
+from pathways_jupyter.service.clusterwatch import ClusterWatch
+from pathways_jupyter.session import cleanup, protocol, registry, spawn
+from pathways_jupyter.session.protocol import Method
+
+DEADLINE = 90.0
+TYPE = "tpuv6e:2x2"
+ADMIN = "admin"
+PATHWAYS_JOB_DEFINITION = {
+    "apiVersion": CRDS.api_version,
+    "kind": CRDS.kind,
+    "metadata": {"name": f"{PATHWAYS_JOBS.plural}.{PATHWAYS_JOBS.group}"},
+    "spec": {
+        "group": PATHWAYS_JOBS.group,
+        "scope": "Namespaced",
+        "names": {"plural": PATHWAYS_JOBS.plural, "kind": PATHWAYS_JOBS.kind},
+        "versions": [
+            {
+                "name": PATHWAYS_JOBS.version,
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+class Watched:
+    """An embedded cluster on a thread of this process, which notes who needed to be allowed what."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.asked: dict[str, set[Grant]] = {}
+        self._ready = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._ending = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
+
+    def __enter__(self) -> "Watched":
+        self._thread.start()
+        assert self._ready.wait(DEADLINE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._ending.set)
+        self._thread.join(DEADLINE)
+
+    def kubeconfig(self, name: str, rules: list[dict] | None) -> str:
+        """A kubeconfig of a new user."""
+        token = self._cluster.api.add_token(name, rules)
+        entry = {"server": self._cluster.api.url, "certificate-authority": str(self._cluster.api.ca)}
+        return kubeconfigs.write(self.directory / f"kubeconfig-{name}", entry, {"token": token}, name=name)
+
+    async def _serve(self) -> None:
+        cold, warm = (Spawner(each) for each in (images.COLD_MODULES, images.WARM_MODULES))
+        cold.start()
+        warm.start()
+        self._cluster = RunningCluster(self.directory, Shape({TYPE: 2}), cold=cold, warm=warm)
+        self._cluster.api.audit = lambda user, question: self.asked.setdefault(user.name, set()).add(
+            (question.group, question.resource, question.verb)
+        )
+        await self._cluster.start()
+        try:
+            async with asyncio.timeout(DEADLINE):
+                await self._cluster.until_ready()
+            self._ready.set()
+            await self._ending.wait()
+        finally:
+            await self._cluster.close()
+
+
+class Person:
+    """A user of the cluster; every method returns what the user was told.
+
+    Each does a whole thing that the package does for people, with what these permissions allow.
+    """
+
+    def __init__(self, cluster: Watched, name: str, rules: list[dict] | None) -> None:
+        self.cluster = cluster
+        self.name = name
+        self.kubeconfig = cluster.kubeconfig(name, rules)
+        self.config = ConnectConfig(instances={TYPE: 1}, kubeconfig=self.kubeconfig)
+
+    def client(self) -> Client:
+        return Client(auth.load(self.kubeconfig))
+
+    def admin(self) -> Client:
+        """A client that may do everything, to set the scene and to tidy up."""
+        return Client(auth.load(self.cluster.kubeconfig(ADMIN, None)))
+
+    async def connect(self) -> list[str]:
+        """Connects, reconnects and disconnects."""
+        return await asyncio.to_thread(self._connect)
+
+    def _connect(self) -> list[str]:
+        link = spawn.supervisor()
+        try:
+            asked = {"config": protocol.config_to_json(self.config), "kernel_pid": os.getpid()}
+            link.answer(link.ask(Method.START, **asked), patience=DEADLINE)
+            link.answer(link.ask(Method.RECONNECT), patience=DEADLINE)
+            return [link.answer(link.ask(Method.DISCONNECT), patience=DEADLINE)["left"]]
+        except PathwaysError as error:
+            return [f"{error} {error.hint}"]
+        finally:
+            link.close(patience=DEADLINE)
+            asyncio.run(self._forget(link.session))
+
+    async def _forget(self, session: str) -> None:
+        """Removes what a person without the permission to remove it has left."""
+        async with self.admin() as client:
+            await cleanup.remove(client, names.DEFAULT_NAMESPACE, session)
+        if (record := registry.read(session)) is not None:
+            registry.remove(record)
+
+    async def doctor(self) -> list[str]:
+        return [f"{each.message} {each.hint}" for each in await doctor.examine(self.config) if each.hint]
+
+    async def read_logs(self) -> list[str]:
+        """Reads what a resource manager says, and follows it a little."""
+        async with self.client() as client:
+            try:
+                place = await logs.find(client, names.DEFAULT_NAMESPACE, logs.RESOURCE_MANAGER)
+                await logs.find(client, names.DEFAULT_NAMESPACE, logs.WORKER, which="0")
+                lines = pods.logs(client, place.pod, namespace=place.namespace, container=place.container, follow=True)
+                async with contextlib.aclosing(lines):
+                    await anext(lines)
+            except PathwaysError as error:
+                return [f"{error} {error.hint}"]
+        return []
+
+    async def look(self) -> list[str]:
+        """Opens the sidebar, and sees there what changes."""
+        told: asyncio.Queue[dict] = asyncio.Queue()
+        watch = ClusterWatch(auth.load(self.kubeconfig))
+        watch.add(told.put_nowait)
+        try:
+            async with self.admin() as admin:
+                while True:
+                    message = await told.get()
+                    if problem := message.get("problem"):
+                        return [f"{problem['message']} {problem['hint']}"]
+                    names_seen = {row["name"] for row in message.get("put", {}).get("jobs", ())}
+                    if f"late-{self.name}" in names_seen:
+                        return []
+                    if message.get("hearing") == "live":
+                        await objects.create(admin, PATHWAYS_JOBS, pathways_job(f"late-{self.name}"))
+        finally:
+            await watch.close()
+
+    async def sweep(self) -> list[str]:
+        """Removes the proxy of a session that died, as `pathways-jupyter clean` does."""
+        async with self.client() as client, self.admin() as admin:
+            job = await objects.create(admin, JOBS, abandoned(self.name))
+            try:
+                lease = await leases.create(admin, job, seconds=1)
+                past = {"spec": {"renewTime": "2020-01-01T00:00:00.000000Z"}}
+                await objects.patch(admin, LEASES, lease["metadata"]["name"], past, namespace=names.DEFAULT_NAMESPACE)
+                return [each.error for each in await leases.sweep(client, names.DEFAULT_NAMESPACE)]
+            except PathwaysError as error:
+                return [f"{error} {error.hint}"]
+            finally:
+                await objects.delete(admin, JOBS, job["metadata"]["name"], namespace=names.DEFAULT_NAMESPACE)
+
+    async def find(self) -> list[str]:
+        """Finds a service by its name."""
+        async with self.client() as client:
+            try:
+                await discovery.find(client, names.DEFAULT_NAMESPACE, names.DEFAULT_SERVICE)
+            except PathwaysError as error:
+                return [f"{error} {error.hint}"]
+        return []
+
+    async def renew(self) -> list[str]:
+        async with self.client() as client:
+            try:
+                await leases.renew(client, "any", namespace=names.DEFAULT_NAMESPACE)
+            except PathwaysError as error:
+                return [f"{error} {error.hint}"]
+        return []
+
+    async def create_and_lose_the_answer(self) -> list[str]:
+        """The connection breaks before the answer to a create: is the object there that was asked for?"""
+        told = []
+        async with Forgetful(auth.load(self.kubeconfig)) as client:
+            job = abandoned(f"{self.name}-lost")
+            try:
+                job = await objects.create(client, JOBS, job)
+            except PathwaysError as error:
+                told.append(f"{error} {error.hint}")
+            job["metadata"].setdefault("uid", "unknown")
+            client.forgetful = True
+            try:
+                await leases.create(client, job)
+            except PathwaysError as error:
+                told.append(f"{error} {error.hint}")
+        async with self.admin() as admin:
+            for resource in (LEASES, JOBS):
+                await objects.delete(admin, resource, job["metadata"]["name"], namespace=names.DEFAULT_NAMESPACE)
+        return told
+
+
+class Forgetful(Client):
+    """Loses the first answer."""
+
+    forgetful = True
+
+    async def post(self, path, body, *, query=None):
+        answer = await super().post(path, body, query=query)
+        if self.forgetful:
+            self.forgetful = False
+            raise ConnectionLost("The connection to the API server was lost.")
+        return answer
+
+
+def abandoned(name: str) -> dict:
+    """The proxy Job of a session that nobody takes care of; it never starts a pod."""
+    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.SESSION_LABEL: name}
+    container = {"name": "main", "image": "python:3", "command": ["true"]}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    metadata = {"name": f"abandoned-{name}", "namespace": names.DEFAULT_NAMESPACE, "labels": labels}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {"suspend": True, "template": template},
+    }
+
+
+def pathways_job(name: str) -> dict:
+    metadata = {"name": name, "namespace": names.DEFAULT_NAMESPACE}
+    return {"apiVersion": PATHWAYS_JOBS.api_version, "kind": PATHWAYS_JOBS.kind, "metadata": metadata, "spec": {}}
+
+
+BATCH, LEASE, JOBSET = JOBS.group, LEASES.group, objects.JOBSETS.group
+WITHOUT = {
+    (BATCH, "jobs", "create"): Person.connect,
+    (BATCH, "jobs", "get"): Person.create_and_lose_the_answer,
+    (BATCH, "jobs", "list"): Person.look,
+    (BATCH, "jobs", "watch"): Person.look,
+    (BATCH, "jobs", "delete"): Person.sweep,
+    (LEASE, "leases", "create"): Person.connect,
+    (LEASE, "leases", "get"): Person.create_and_lose_the_answer,
+    (LEASE, "leases", "list"): Person.sweep,
+    (LEASE, "leases", "patch"): Person.renew,
+    (LEASE, "leases", "delete"): Person.sweep,
+    ("", "pods", "get"): Person.read_logs,
+    ("", "pods", "list"): Person.connect,
+    ("", "pods", "watch"): Person.connect,
+    ("", "pods/log", "get"): Person.read_logs,
+    ("", "pods/portforward", "get"): Person.connect,
+    ("", "pods/portforward", "create"): Person.connect,
+    (JOBSET, "jobsets", "get"): Person.find,
+    (JOBSET, "jobsets", "list"): Person.look,
+    (JOBSET, "jobsets", "watch"): Person.look,
+    # The sidebar shows everything else without PathwaysJobs, as it does where there are none.
+    (PATHWAYS_JOBS.group, "pathwaysjobs", "list"): Person.doctor,
+    (PATHWAYS_JOBS.group, "pathwaysjobs", "watch"): Person.doctor,
+}
+"""What a person does who lacks a permission, and is told so."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Watched]:
+    # Not pytest's own directory: its names are long, and a socket's path must be short.
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="pj-") as name:
+        patch.setenv("JUPYTER_RUNTIME_DIR", f"{name}/rt")
+        patch.setenv("HOME", name)
+        patch.delenv("KUBECONFIG", raising=False)
+        directory = Path(name) / "cluster"
+        directory.mkdir()
+        with Watched(directory) as cluster:
+            yield cluster
+
+
+@pytest.fixture(scope="module", autouse=True)
+def pathways_jobs(cluster) -> None:
+    async def define() -> None:
+        async with Client(auth.load(cluster.kubeconfig(ADMIN, None))) as client:
+            await objects.create(client, CRDS, PATHWAYS_JOB_DEFINITION)
+
+    asyncio.run(define())
+
+
+async def test_everything_works_with_the_documented_role_and_needs_all_of_it(cluster):
+    person = Person(cluster, "jane", as_rules(documented_grants()))
+    async with asyncio.timeout(DEADLINE):
+        for does in (*dict.fromkeys(WITHOUT.values()),):
+            told = [said for said in await does(person) if said]
+            if does is Person.doctor:
+                told = [said for said in told if "Not allowed" in said]
+            assert not told, does.__name__
+    assert cluster.asked["jane"] == documented_grants()
+
+
+def test_every_documented_permission_has_something_that_needs_it():
+    assert WITHOUT.keys() == documented_grants()
+
+
+@pytest.mark.parametrize("missing", sorted(WITHOUT), ids=lambda grant: f"{grant[2]} {grant[1]}")
+async def test_without_a_permission_what_needs_it_says_which_one(cluster, missing):
+    _, resource, verb = missing
+    person = Person(cluster, f"no-{verb}-{resource.replace('/', '-')}", as_rules(documented_grants() - {missing}))
+    async with asyncio.timeout(DEADLINE):
+        told = await WITHOUT[missing](person)
+    assert any(f"llowed to {verb} {resource}" in said for said in told), told
+    assert any(f"--resource={resource.partition('/')[0]}" in said for said in told), told
+
+
+@pytest.mark.parametrize("missing", sorted(WITHOUT), ids=lambda grant: f"{grant[2]} {grant[1]}")
+async def test_the_doctor_names_a_missing_permission_and_how_to_get_it(cluster, missing):
+    group, resource, verb = missing
+    person = Person(cluster, f"patient-{verb}-{resource.replace('/', '-')}", as_rules(documented_grants() - {missing}))
+    async with asyncio.timeout(DEADLINE):
+        (told,) = [said for said in await person.doctor() if "Not allowed" in said]
+    name, _, subresource = resource.partition("/")
+    full = (f"{name}.{group}" if group else name) + (f"/{subresource}" if subresource else "")
+    assert f"Not allowed to {verb} {resource} in namespace default" in told
+    assert f"kubectl create role pathways-user --verb={verb} --resource={full} --namespace=default" in told
