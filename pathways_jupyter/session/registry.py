@@ -245,11 +245,9 @@ def accepts(path: str) -> bool:
         probe.settimeout(1.0)
         try:
             probe.connect(path)
-        except TimeoutError:
-            return True
         except OSError as error:
-            # A full backlog means that a process listens, and is busy.
-            return error.errno in {errno.EAGAIN, errno.EINPROGRESS}
+            # A full backlog means that a process listens, and is busy: Linux says so at once, other systems wait.
+            return isinstance(error, TimeoutError) or error.errno in {errno.EAGAIN, errno.EINPROGRESS}
         except ValueError:
             # Not even a path.
             return False

@@ -91,6 +91,25 @@ def test_waiting_too_long_is_an_error_that_leaves_the_request_open():
     peer.close()
 
 
+def test_numbers_of_events_stay_the_same_when_old_ones_are_forgotten(monkeypatch):
+    monkeypatch.setattr("pathways_jupyter.session.link._REMEMBERED", 100)
+    link, peer = pair()
+    for number in range(250):
+        tell(peer, Event(EventKind.WARNING, str(number)))
+    for event in link.watch():
+        if event.message == "249":
+            break
+    assert link.count == 250
+    assert [event.message for event in link.events(248)] == ["248", "249"]
+    assert link.events(250) == []
+    # The oldest are gone, and none is given twice or under another's number.
+    kept = [int(event.message) for event in link.events(0)]
+    assert kept == list(range(kept[0], 250))
+    assert 90 <= len(kept) <= 100
+    assert next(link.watch(249)).message == "249"
+    peer.close()
+
+
 def test_a_line_that_makes_no_sense_is_passed_over():
     link, peer = pair()
     peer.sendall(b"nonsense\n")

@@ -6,9 +6,108 @@ import asyncio
 
 import pytest
 
+from pathways_jupyter.errors import ServiceError
+from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.session.podwatch import PodWatch
+from pathways_jupyter.kube.objects import PODS
+from pathways_jupyter.session.podwatch import PodEnded, PodWatch
+from tests.support.quiet_cluster import QuietCluster
+
+DEADLINE = 60.0
+LABELS = {"proxy": "p1"}
+READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
+
+
+@pytest.fixture
+async def bench(tmp_path):
+    """An API server on which pods are what the tests make of them."""
+    made = QuietCluster(tmp_path)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+class Pods:
+    """Pods of one proxy Job, and a watch of them."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._said: asyncio.Queue[str] = asyncio.Queue()
+        self.watch = PodWatch(client, "default", "proxy=p1", progress=self._said.put_nowait)
+
+    async def until_said(self, words: str) -> None:
+        """Waits until the watch reports `words`; it has looked at all that was done before."""
+        while words not in await self._said.get():
+            pass
+
+    async def make(self, name: str) -> None:
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": LABELS}}
+        spec = {"containers": [{"name": "main", "image": "i"}], "restartPolicy": "Never"}
+        await objects.create(self.client, PODS, {**body, "spec": spec}, namespace="default")
+
+    async def become(self, name: str, status: dict) -> None:
+        path = PODS.item("default", name, "status")
+        merge = "application/merge-patch+json"
+        await self.client.request("PATCH", path, body={"status": status}, content_type=merge)
+
+    async def delete(self, name: str) -> None:
+        await objects.delete(self.client, PODS, name, namespace="default", grace_seconds=0)
+
+
+@pytest.fixture
+async def pods(bench):
+    made = Pods(bench.client())
+    yield made
+    await made.watch.close()
+
+
+async def test_the_first_pod_is_the_proxy_and_a_second_one_is_not(pods):
+    """A Job replaces a pod that was deleted; the new one has nothing of what was on the first."""
+    async with asyncio.timeout(DEADLINE):
+        await pods.make("first")
+        await pods.become("first", READY)
+        assert (await pods.watch.ready)["metadata"]["name"] == "first"
+        await pods.make("second")
+        await pods.become("second", {"phase": "Failed", "reason": "Evicted"})
+        await pods.delete("second")
+        await pods.make("third")
+        await pods.become("third", READY)
+        await pods.become("first", {"conditions": [{"type": "Ready", "status": "False", "reason": "Flapping"}]})
+        await pods.until_said("Flapping")
+        assert not pods.watch.lost.done()
+        await pods.delete("first")
+        assert await pods.watch.lost == "Pod first was deleted."
+
+
+async def test_a_pod_that_ends_before_it_is_ready_is_an_error_that_says_how(pods):
+    async with asyncio.timeout(DEADLINE):
+        await pods.make("first")
+        ended = {"terminated": {"reason": "Error", "exitCode": 2, "message": "x\nbad flag"}}
+        await pods.become("first", {"phase": "Failed", "containerStatuses": [{"name": "main", "state": ended}]})
+        with pytest.raises(PodEnded, match=r"Pod first ended: Error, exit code 2: bad flag\."):
+            await pods.watch.ready
+        assert await pods.watch.lost == "Pod first ended: Error, exit code 2: bad flag."
+
+
+async def test_a_pod_that_can_never_start_is_an_error_at_once(pods):
+    async with asyncio.timeout(DEADLINE):
+        await pods.make("first")
+        waiting = {"waiting": {"reason": "ErrImageNeverPull", "message": "not here"}}
+        await pods.become("first", {"containerStatuses": [{"name": "main", "image": "i:1", "state": waiting}]})
+        with pytest.raises(ServiceError, match=r"\(i:1\): not here"):
+            await pods.watch.ready
+        assert not pods.watch.lost.done()
+
+
+async def test_why_a_pod_does_not_run_yet_is_reported(pods):
+    async with asyncio.timeout(DEADLINE):
+        assert pods.watch.last_seen == "there is no pod yet"
+        await pods.make("first")
+        await pods.become("first", {"conditions": [UNSCHEDULABLE]})
+        await pods.until_said("0/3 nodes")
+        assert pods.watch.last_seen == "Pod first waits for a node: 0/3 nodes are available"
 
 
 async def test_who_is_cancelled_while_a_watch_closes_is_cancelled(cluster):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import socket
 import stat
@@ -73,6 +74,24 @@ def test_a_session_lives_as_long_as_somebody_listens_on_its_socket():
     assert not registry.is_alive(record)
 
 
+def test_a_supervisor_that_is_too_busy_to_accept_lives():
+    record = make()
+    waiting = []
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(record.socket)
+        server.listen(0)
+        # Until its queue is full, and another one would have to wait.
+        full = False
+        while not full:
+            waiting.append(socket.socket(socket.AF_UNIX))
+            waiting[-1].setblocking(False)
+            full = waiting[-1].connect_ex(record.socket) == errno.EAGAIN
+        assert registry.is_alive(record)
+    for each in waiting:
+        each.close()
+    assert not registry.is_alive(record)
+
+
 def test_a_living_session_is_found_by_its_kernel_and_then_by_its_notebook():
     by_kernel, by_notebook, dead = make(kernel_id="k1"), make(notebook="a.ipynb"), make(kernel_id="k2")
     for record in (by_kernel, by_notebook, dead):
@@ -88,6 +107,8 @@ def test_removing_a_session_leaves_no_file_behind():
     record = make()
     registry.write(record)
     registry.log_path(record.id).write_text("log")
+    # Of a supervisor that was killed while it wrote.
+    registry.record_path(record.id).with_suffix(".4711.tmp").write_text("{")
     with listening(record):
         pass
     registry.remove(record)
