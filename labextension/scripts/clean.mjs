@@ -4,6 +4,6 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const here = join(dirname(fileURLToPath(import.meta.url)), '..');
-for (const made of ['lib', 'tsconfig.tsbuildinfo', '../pathways_jupyter/labextension', '../pathways_jupyter/widgets/static']) {
+for (const made of ['lib', 'tsconfig.tsbuildinfo', '../pathways_jupyter/labextension']) {
   rmSync(join(here, made), { recursive: true, force: true });
 }
