@@ -52,7 +52,7 @@ format: $(VENV)/.lint ## Rewrite the sources in the house style
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.bench $(VENV)/.ui ## Measure ours and the peers in one run, and write docs/benchmarks.md
-	$(BIN)/python -m pathways_jupyter.bench --output docs/benchmarks
+	$(BIN)/python -m benchmarks --output docs/benchmarks
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

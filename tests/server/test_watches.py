@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pathways_jupyter.bench.counting import counting
+from benchmarks.counting import counting
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 

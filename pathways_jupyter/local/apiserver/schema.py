@@ -41,7 +41,7 @@ class _Misfit(Exception):
 
 @functools.cache
 def kinds() -> Mapping[str, Mapping[str, str]]:
-    """The built-in kinds' fields; see :func:`make_schemas.make` for the notation."""
+    """The built-in kinds' fields; see ``tools/make_schemas.py`` for the notation."""
     text = files(__package__).joinpath("schemas.json").read_text(encoding="utf-8")
     found: Mapping[str, Mapping[str, str]] = json.loads(text)
     return found

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from make_schemas import make
 
 from pathways_jupyter.local.apiserver.columns import duration
 from pathways_jupyter.local.apiserver.jsonpath import first_value
-from pathways_jupyter.local.apiserver.make_schemas import make
 from pathways_jupyter.local.apiserver.podstatus import pod_ready, pod_restarts, pod_status
 from pathways_jupyter.local.apiserver.resources import BUILTIN
 from pathways_jupyter.local.apiserver.schema import kinds

@@ -10,13 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.bench import peer
-from pathways_jupyter.bench.measure import Row, Table, in_process, median
+from benchmarks import peer
+from benchmarks.measure import Row, Table, in_process, median
 from pathways_jupyter.events import EventKind, Stage
 from pathways_jupyter.session import spawn
 
 _ROUNDS = 3
-_OURS = "pathways_jupyter.bench.connect"
+_OURS = "benchmarks.connect"
 
 
 def run(kubeconfig: str, context: str) -> list[Table]:
@@ -34,7 +34,7 @@ def run(kubeconfig: str, context: str) -> list[Table]:
         for _ in range(_ROUNDS):
             notebook.append(in_process(_OURS, kubeconfig, context, "notebook"))
             script.append(in_process(_OURS, kubeconfig, context, "script"))
-            theirs.append(in_process("pathways_jupyter.bench.peer", environ=environ))
+            theirs.append(in_process("benchmarks.peer", environ=environ))
     return [_table(_medians(notebook), _medians(script), _medians(theirs))]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathways_jupyter.bench.measure import Row, Table, in_process
+from benchmarks.measure import Row, Table, in_process
 
 INSTANCES = {"tpuv6e:4x4": 4}
 """Four slices of four hosts."""
@@ -16,9 +16,7 @@ def run() -> list[Table]:
 
     running = cluster.up(INSTANCES, name="bench-colocated", sidecar=True)
     try:
-        taken = in_process(
-            "pathways_jupyter.bench.colocated_workload", str(running.kubeconfig), running.context, timeout=600
-        )
+        taken = in_process("benchmarks.colocated_workload", str(running.kubeconfig), running.context, timeout=600)
     finally:
         cluster.down("bench-colocated")
     rows = []

@@ -1,6 +1,6 @@
 """The same JAX program on plain CPU devices and through the proxy: dispatch, bandwidth, a training step.
 
-Run as ``python -m pathways_jupyter.bench.workload``, with ``direct`` or ``proxy KUBECONFIG CONTEXT``; prints one line
+Run as ``python -m benchmarks.workload``, with ``direct`` or ``proxy KUBECONFIG CONTEXT``; prints one line
 of JSON.
 """
 
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pathways_jupyter.bench.measure import median
+from benchmarks.measure import median
 
 _MEGABYTES = (1, 64, 512)
 _DISPATCHES = 1000

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathways_jupyter.bench.measure import Row, Table, in_process
+from benchmarks.measure import Row, Table, in_process
 
-_WORKLOAD = "pathways_jupyter.bench.workload"
+_WORKLOAD = "benchmarks.workload"
 _NO_COPY = "Reading an array of plain CPU JAX copies nothing, so its device-to-host numbers are not a speed."
 
 

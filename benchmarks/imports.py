@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from pathways_jupyter.bench.measure import Row, Table, interleave
+from benchmarks.measure import Row, Table, interleave
 
 _IMPORT = "import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
 _LOAD_EXTENSION = """

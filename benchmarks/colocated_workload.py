@@ -1,4 +1,4 @@
-"""One process's measurements for :mod:`pathways_jupyter.bench.colocated`: prints medians in ms as JSON."""
+"""One process's measurements for :mod:`benchmarks.colocated`: prints medians in ms as JSON."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pathways_jupyter.bench.colocated import HOSTS, INSTANCES
-from pathways_jupyter.bench.measure import interleave
+from benchmarks.colocated import HOSTS, INSTANCES
+from benchmarks.measure import interleave
 
 _TIMES = 40
 

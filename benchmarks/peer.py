@@ -1,7 +1,7 @@
 """One connection made by pathwaysutils' `isc_pathways.connect`, timed; prints one line of JSON.
 
 It wants a kubeconfig whose context carries a GKE name, or it asks gcloud; the bench writes such a file, in
-which only the names differ. Run as ``python -m pathways_jupyter.bench.peer`` with KUBECONFIG set.
+which only the names differ. Run as ``python -m benchmarks.peer`` with KUBECONFIG set.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Writes ``schemas.json``: the names and types of the built-in kinds' fields, as the official Python client knows them.
 
-Run by hand (``python -m pathways_jupyter.local.apiserver.make_schemas``) when that client's major version changes. The
+Run by hand (``python tools/make_schemas.py``) when that client's major version changes. The
 client's own models cannot serve in its place: importing them costs more than starting the whole cluster.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from pathways_jupyter.local.apiserver.resources import BUILTIN
 
-TARGET = Path(__file__).with_name("schemas.json")
+TARGET = Path(__file__).parents[1] / "pathways_jupyter" / "local" / "apiserver" / "schemas.json"
 _MODELS = {"Event": "CoreV1Event"}
 _ANY = {"V1JSONSchemaProps", "V1ManagedFieldsEntry"}
 _QUANTITIES = {"limits", "requests", "capacity", "allocatable", "allocatedResources", "overhead", "min", "max", "used"}

@@ -8,13 +8,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pathways_jupyter.bench import colocated, connect, dispatch, imports, memory, report, sidebar, tunnel
-from pathways_jupyter.bench.measure import Table
+from benchmarks import colocated, connect, dispatch, imports, memory, report, sidebar, tunnel
+from benchmarks.measure import Table
 
 
 def main() -> int:
     """Runs the benches that are named, or all of them."""
-    parser = argparse.ArgumentParser(prog="python -m pathways_jupyter.bench", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("benchmarks"), help="where to write, without the ending")
     parser.add_argument(
         "names", nargs="*", help="imports, connect, tunnel, dispatch, memory, colocated, sidebar (default: all)"

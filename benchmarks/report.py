@@ -11,7 +11,7 @@ from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from pathways_jupyter.bench.measure import Table
+from benchmarks.measure import Table
 
 _SHOWN_PACKAGES = (
     "pathways_jupyter",

@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.bench import sink
-from pathways_jupyter.bench.measure import Row, Table, interleave, median
+from benchmarks import sink
+from benchmarks.measure import Row, Table, interleave, median
 from pathways_jupyter.kube import auth, objects, portforward
 from pathways_jupyter.kube.client import Client
 
@@ -127,7 +127,7 @@ def _pod(kubeconfig: str, context: str) -> Iterator[str]:
 
 
 async def _change(kubeconfig: str, context: str, *, create: bool) -> None:
-    command = [sys.executable, "-m", "pathways_jupyter.bench.sink", str(_PORT)]
+    command = [sys.executable, "-m", "benchmarks.sink", str(_PORT)]
     container = {
         "name": "sink",
         "image": "python:3.12",
@@ -163,7 +163,7 @@ async def _address(kubeconfig: str, context: str) -> str:
 def _ours(kubeconfig: str, context: str) -> Iterator[Dial]:
     with tempfile.TemporaryDirectory(prefix="pw-") as directory:
         path = os.path.join(directory, "tunnel")
-        program = "import sys; from pathways_jupyter.bench import tunnel; sys.exit(tunnel.forward(sys.argv[1:]))"
+        program = "import sys; from benchmarks import tunnel; sys.exit(tunnel.forward(sys.argv[1:]))"
         process = subprocess.Popen(
             [sys.executable, "-c", program, kubeconfig, context, path],
             stdin=subprocess.PIPE,

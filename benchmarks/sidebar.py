@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from pathways_jupyter.bench.counting import counting
-from pathways_jupyter.bench.measure import Row, Table
+from benchmarks.counting import counting
+from benchmarks.measure import Row, Table
 
-UI_TESTS = Path(__file__).parents[2] / "labextension" / "ui-tests"
+UI_TESTS = Path(__file__).parents[1] / "labextension" / "ui-tests"
 FEW, MANY = "2 slices", "1,000 slices of 4 hosts"
 SIZES = {FEW: ("2", "tpuv6e:2x2"), MANY: ("1000", "tpuv6e:4x4")}
 PAGES = 3

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from pathways_jupyter.bench.measure import Row, Table
+from benchmarks.measure import Row, Table
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 

@@ -1,6 +1,6 @@
 """Writes ``protobuf.json``: the numbers that the built-in kinds' fields have in Kubernetes' protobuf encoding.
 
-Run by hand (``python -m pathways_jupyter.local.apiserver.make_protobuf [KUBECTL]``): any kubectl carries the
+Run by hand (``python tools/make_protobuf.py [KUBECTL]``): any kubectl carries the
 descriptors of the types that it was built with.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 from pathways_jupyter.local.apiserver.resources import BUILTIN
 from pathways_jupyter.local.apiserver.schema import fields, kinds
 
-TARGET = Path(__file__).with_name("protobuf.json")
+TARGET = Path(__file__).parents[1] / "pathways_jupyter" / "local" / "apiserver" / "protobuf.json"
 _PACKAGES = (
     "k8s.io.api.core.v1",
     "k8s.io.api.batch.v1",
