@@ -21,6 +21,9 @@ from pathways_jupyter.service.aligned import aligned
 Header = dict[str, Any]
 
 _LONGEST_LINE = 64 << 20
+_LONGEST_HELLO = 1 << 20
+_LARGEST_PART = 1 << 40
+"""In bytes; no host has as much, so a larger number is not a size."""
 
 
 class WireError(Exception):
@@ -61,13 +64,29 @@ class Connection:
           WireError: There is none.
         """
         try:
-            line = self._reader.readline(_LONGEST_LINE)
-            if not line.endswith(b"\n"):
-                raise WireError("the connection was closed")
-            header = dict(json.loads(line))
+            header = self._header(_LONGEST_LINE)
             return header, [self._part(size) for size in header["parts"]]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, MemoryError) as error:
+            raise WireError(str(error) or type(error).__name__) from error
+
+    def receive_hello(self, timeout: float) -> Header:
+        """The first message, from a peer that has not proved anything yet: short, in time, and without parts.
+
+        Args:
+          timeout: Seconds that each piece of it may take.
+
+        Raises:
+          WireError: There is none, or not such a one.
+        """
+        try:
+            self._socket.settimeout(timeout)
+            header = self._header(_LONGEST_HELLO)
+            self._socket.settimeout(None)
+        except OSError as error:
             raise WireError(str(error)) from error
+        if header.get("parts"):
+            raise WireError("a hello has no parts")
+        return header
 
     def close(self) -> None:
         """Closes the connection; whoever receives gets an error."""
@@ -76,7 +95,18 @@ class Connection:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
+    def _header(self, longest: int) -> Header:
+        line = self._reader.readline(longest)
+        if not line.endswith(b"\n"):
+            raise WireError("the connection was closed, or a line was too long")
+        try:
+            return dict(json.loads(line))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise WireError(f"not a message: {error}") from error
+
     def _part(self, size: int) -> memoryview:
+        if not isinstance(size, int) or not 0 <= size <= _LARGEST_PART:
+            raise WireError(f"{size!r:.40} is not the size of a part")
         part = aligned(size)
         position = 0
         while position < size:

@@ -33,6 +33,7 @@ _ADDRESS_VARIABLE = "GRPC_SERVER_ADDRESS"
 _SOCKETS_VARIABLE = "PATHWAYS_LOCAL_SOCKETS"
 _SECRET_VARIABLE = "PATHWAYS_LOCAL_SECRET"
 _BACKLOG = 16
+_HELLO_SECONDS = 15.0
 
 
 def main(argv: Sequence[str]) -> int:
@@ -88,8 +89,10 @@ def _run(peer: socket.socket, runner: type[Runner]) -> None:
     code = 1
     try:
         connection = Connection(peer)
-        hello, _ = connection.receive()
-        if not hmac.compare_digest(str(hello.get("secret", "")), os.environ.get(_SECRET_VARIABLE, "")):
+        hello = connection.receive_hello(_HELLO_SECONDS)
+        # As bytes: of text that is not ASCII, compare_digest takes none.
+        claim = str(hello.get("secret", "")).encode("utf-8", "replace")
+        if not hmac.compare_digest(claim, os.environ.get(_SECRET_VARIABLE, "").encode()):
             connection.send({"refused": "the secret is wrong"})
         else:
             runner(connection, hello).serve()

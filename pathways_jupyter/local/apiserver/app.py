@@ -19,7 +19,7 @@ from pathways_jupyter.local.apiserver.door import Door, Head, refuse_upgrade
 from pathways_jupyter.local.apiserver.expiry import keep_expiring
 from pathways_jupyter.local.apiserver.idling import STREAM_IDLE_SECONDS
 from pathways_jupyter.local.apiserver.impersonation import acting_user
-from pathways_jupyter.local.apiserver.newcomers import Listener, Newcomer, Newcomers
+from pathways_jupyter.local.apiserver.listener import MOST_NEWCOMERS, PROOF_SECONDS, Listener
 from pathways_jupyter.local.apiserver.objects import Objects
 from pathways_jupyter.local.apiserver.pki import certificates
 from pathways_jupyter.local.apiserver.pods import Pods
@@ -30,6 +30,7 @@ from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.status import StatusError
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.users import Question, Rule, User, Users, question_of, refuse
+from pathways_jupyter.local.newcomers import Newcomer, Newcomers
 
 ADMIN = "pathways-local-admin"
 SERVICE_ACCOUNTS = "system:serviceaccounts"
@@ -66,7 +67,7 @@ class ApiServer:
         self._objects = Objects(store)
         self._pods = Pods(store, runtime, idle_seconds=stream_idle_seconds)
         self._port = port
-        self._newcomers = Newcomers()
+        self._newcomers = Newcomers(most=MOST_NEWCOMERS, seconds=PROOF_SECONDS)
         self._listener: Listener | None = None
         self._expiring: asyncio.Task[None] | None = None
         self._connections: web.Server | None = None

@@ -5,6 +5,7 @@ There is no name server: names of pods stand in the file ``$PATHWAYS_LOCAL_HOSTS
 
 from __future__ import annotations
 
+import hmac
 import os
 import socket
 from pathlib import Path
@@ -25,6 +26,12 @@ def own() -> str:
 def secret() -> str:
     """What programs of one cluster know, and nobody else."""
     return os.environ.get(SECRET_VARIABLE, "")
+
+
+def is_secret(claim: object) -> bool:
+    """Whether `claim`, of whatever type, is that secret."""
+    # As bytes: of text that is not ASCII, compare_digest takes none.
+    return hmac.compare_digest(str(claim).encode("utf-8", "replace"), secret().encode())
 
 
 def own_socket(port: int) -> Path | None:

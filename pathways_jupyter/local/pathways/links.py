@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from pathways_jupyter.local.newcomers import Newcomer, Newcomers
 from pathways_jupyter.local.pathways import addresses
 
 _log = logging.getLogger(__name__)
@@ -24,6 +25,9 @@ SILENCE_SECONDS = 15.0
 """Silence after which the other side counts as gone. Long, because a laptop can be very busy."""
 
 _LINE = 1 << 20
+_MOST_UNREAD = 4 << 20
+"""Bytes that may wait for the other side; one that reads nothing is as good as gone."""
+_MOST_NEWCOMERS = 64
 _FIRST_RETRY, _LAST_RETRY = 0.1, 2.0
 
 
@@ -41,6 +45,8 @@ class Link:
 
     def send(self, kind: str, **fields: Any) -> None:
         """Sends a message; whether it arrives shows in :meth:`messages`, which ends when it cannot."""
+        if self._writer.transport.get_write_buffer_size() > _MOST_UNREAD:
+            self._writer.transport.abort()
         if not self._writer.is_closing():
             self._writer.write(json.dumps({"type": kind, **fields}).encode() + b"\n")
 
@@ -56,14 +62,14 @@ class Link:
                     line = await self._reader.readline()
                 if not line.endswith(b"\n"):
                     raise LinkError("the connection was closed")
-                message = json.loads(line)
+                message = dict(json.loads(line))
                 if message["type"] != _BEAT:
-                    return dict(message)
+                    return message
             except TimeoutError:
                 raise LinkError(f"silent for {SILENCE_SECONDS:g} s") from None
             except OSError as error:
                 raise LinkError(str(error)) from error
-            except (ValueError, TypeError, KeyError) as error:
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
                 raise LinkError(f"not a message: {error}") from error
 
     async def messages(self) -> AsyncIterator[Message]:
@@ -101,18 +107,24 @@ async def dial(address: str) -> Link:
         delay = min(2 * delay, _LAST_RETRY)
 
 
-async def listen(port: int, accept: Any) -> asyncio.Server:
+async def listen(port: int, accept: Callable[[Link, Newcomer], Awaitable[None]]) -> asyncio.Server:
     """Listens on a port of this pod; `accept` gets a :class:`Link` for each connection.
+
+    Everybody on the machine can connect, so `accept` must call ``leave`` of the second argument once the other side has
+    proved that it belongs here: of those that have not, few are kept, and none for long.
 
     Raises:
       OSError: The port is taken.
     """
 
+    newcomers = Newcomers(most=_MOST_NEWCOMERS, seconds=SILENCE_SECONDS)
+
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = Link(reader, writer)
+        link, newcomer = Link(reader, writer), newcomers.add(writer.transport.abort)
         try:
-            await accept(link)
+            await accept(link, newcomer)
         finally:
+            newcomer.leave()
             await link.close()
 
     return await asyncio.start_server(connected, addresses.own(), port, limit=_LINE)

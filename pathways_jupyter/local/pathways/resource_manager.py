@@ -6,11 +6,11 @@ Started in the head pod of a service. It does not touch data: it only says who m
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 from collections.abc import Sequence
 
 from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.local.newcomers import Newcomer
 from pathways_jupyter.local.pathways import addresses, links, logs
 from pathways_jupyter.local.pathways.flags import Flags, instance_list
 from pathways_jupyter.local.pathways.inventory import Host, Request, Slice, Slices
@@ -46,16 +46,17 @@ class ResourceManager:
         async with server:
             await server.serve_forever()
 
-    async def accept(self, link: Link) -> None:
+    async def accept(self, link: Link, newcomer: Newcomer) -> None:
         """Serves one worker or proxy until it goes."""
         try:
             hello = await link.receive()
         except LinkError:
             return  # A probe of the port, which says nothing.
-        if not hmac.compare_digest(str(hello.get("secret", "")), addresses.secret()):
-            _log.warning("Refused somebody who does not know the cluster's secret")
+        if not addresses.is_secret(hello.get("secret", "")):
+            _log.warning("Refused a client that does not know the cluster's secret")
             link.send("refused", message="the secret is wrong")
             return
+        newcomer.leave()
         try:
             if hello.get("role") == "worker":
                 await self._serve_worker(link, Host.from_message(hello))
@@ -63,7 +64,7 @@ class ResourceManager:
                 await self._serve_proxy(link, _request(hello))
             else:
                 link.send("refused", message="only workers and proxies are served")
-        except (KeyError, ValueError, ConfigError) as error:
+        except (KeyError, ValueError, TypeError, OverflowError, ConfigError) as error:
             _log.warning("Refused a %s: %s", hello.get("role"), error)
             link.send("refused", message=str(error))
 

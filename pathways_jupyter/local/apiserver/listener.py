@@ -1,8 +1,4 @@
-"""New connections, until they show a valid token: few at a time, and each for a short time.
-
-Everybody on the machine can connect to a port on loopback. Without this bound another user's half-open connections,
-which cost nothing, would use up the server's file descriptors.
-"""
+"""Accepts the API's connections, and drops those that do not prove in time that they have a token."""
 
 from __future__ import annotations
 
@@ -13,60 +9,15 @@ import socket
 import ssl
 from collections.abc import Callable
 
+from pathways_jupyter.local.newcomers import Newcomer, Newcomers
+
 PROOF_SECONDS = 32.0
 """How long a client may take for its TLS handshake and the head of its first request together; a real API server gives
 as long for a head."""
 MOST_NEWCOMERS = 256
-"""How many may be at that at once. The oldest must go for the next: an honest client needs milliseconds."""
 
 _ACCEPT_RETRY_SECONDS = 0.05
 _log = logging.getLogger(__name__)
-
-
-class Newcomers:
-    """The connections whose client has not yet shown a valid token."""
-
-    def __init__(self, *, most: int = MOST_NEWCOMERS, seconds: float = PROOF_SECONDS) -> None:
-        self._most = most
-        self._seconds = seconds
-        self._all: dict[Newcomer, asyncio.TimerHandle] = {}
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def add(self, drop: Callable[[], object]) -> Newcomer:
-        """Enter a connection; `drop` ends it when its time is over, or when there are too many."""
-        while len(self._all) >= self._most:
-            self._drop(next(iter(self._all)))
-        newcomer = Newcomer(self, drop)
-        self._all[newcomer] = asyncio.get_running_loop().call_later(self._seconds, self._drop, newcomer)
-        return newcomer
-
-    def drop_all(self) -> None:
-        """End every one of them."""
-        for newcomer in list(self._all):
-            self._drop(newcomer)
-
-    def discard(self, newcomer: Newcomer) -> None:
-        """Forget a connection, which has proved itself or ended."""
-        if (timer := self._all.pop(newcomer, None)) is not None:
-            timer.cancel()
-
-    def _drop(self, newcomer: Newcomer) -> None:
-        self.discard(newcomer)
-        newcomer.drop()
-
-
-class Newcomer:
-    """One such connection. `drop` ends it, in the way that fits how far it has come."""
-
-    def __init__(self, newcomers: Newcomers, drop: Callable[[], object]) -> None:
-        self.drop = drop
-        self._newcomers = newcomers
-
-    def leave(self) -> None:
-        """Stop counting it: it has proved itself, or ended."""
-        self._newcomers.discard(self)
 
 
 class Listener:
