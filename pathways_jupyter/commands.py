@@ -176,6 +176,11 @@ SLICES = Command(
         "slices --context my-gke": "before connecting: what is free?",
     },
 )
+PANEL = Command(
+    "panel",
+    "Buttons to connect, reconnect and disconnect, for front ends without the sidebar.",
+    examples={"panel": "in VS Code, say; the buttons act when no cell runs"},
+)
 LOGS = Command(
     "logs",
     "The log of the resource manager, a worker, or a session's proxy or supervisor.",
@@ -238,6 +243,7 @@ MAGIC: Mapping[str, Command] = {
         RECONNECT,
         STATUS,
         SLICES,
+        PANEL,
         LOGS,
         EVENTS,
         SESSIONS,

@@ -15,7 +15,7 @@ from pathways_jupyter import config as settings
 from pathways_jupyter import entry
 from pathways_jupyter.commands import CLUSTER, SERVICE
 from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import SessionError
+from pathways_jupyter.errors import ConfigError, SessionError
 from pathways_jupyter.events import SessionState
 from pathways_jupyter.magics.connection import Connection
 from pathways_jupyter.magics.waiting import Waiting
@@ -26,6 +26,7 @@ from pathways_jupyter.render import sessions as sessions_picture
 from pathways_jupyter.render.view import View
 from pathways_jupyter.session import registry, session
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.widgets.place import Place
 
 Values = Mapping[str, Any]
 
@@ -33,8 +34,8 @@ _TAIL = 100
 _ELSEWHERE = {option.name for option in CLUSTER} | {SERVICE.name}
 
 
-def connect(connection: Connection, values: Values) -> None:
-    """Starts a session and points JAX at it."""
+def connect(connection: Connection, values: Values, place: Place | None = None) -> None:
+    """Starts a session and points JAX at it; its card is drawn in `place`, or else below the cell."""
     current = connection.session
     if current is not None:
         raise SessionError(
@@ -47,12 +48,12 @@ def connect(connection: Connection, values: Values) -> None:
             waiting.embedded()
         return session.start(entry.resolve(values), connection.variables)
 
-    with Waiting(connection.screen) as waiting:
+    with Waiting(connection.screen, place) as waiting:
         _bring_up(connection, begin, waiting)
 
 
-def reconnect(connection: Connection, values: Values) -> None:
-    """Replaces the proxy of this notebook's session."""
+def reconnect(connection: Connection, values: Values, place: Place | None = None) -> None:
+    """Replaces the proxy of this notebook's session; as :func:`connect`."""
     current = connection.need()
 
     def begin() -> session.Connecting:
@@ -61,7 +62,7 @@ def reconnect(connection: Connection, values: Values) -> None:
             entry.revive(current.config, current.state)
         return session.restart(current, connection.variables)
 
-    with Waiting(connection.screen) as waiting:
+    with Waiting(connection.screen, place) as waiting:
         _bring_up(connection, begin, waiting)
 
 
@@ -98,6 +99,24 @@ def slices(connection: Connection, values: Values) -> Any:
 
         return SliceMap(connection.shell, current, found)
     return picture.view(found, mine=mine)
+
+
+def panel(connection: Connection, values: Values) -> Any:
+    """Buttons that do what connect, reconnect and disconnect do, below the session's card."""
+    if not connection.screen.in_place:
+        raise ConfigError("A panel needs a notebook.", hint="In a terminal: %pathways connect --help.")
+    from pathways_jupyter.widgets.panel import Panel
+
+    place = connection.screen.place()
+
+    def act(command: str, given: Values) -> View | None:
+        if command == "disconnect":
+            connection.move(place)
+            return disconnect(connection, given)
+        (connect if command == "connect" else reconnect)(connection, given, place)
+        return None
+
+    return Panel(place, lambda: status(connection, {}), act, lambda: connection.session is not None)
 
 
 def logs(connection: Connection, values: Values) -> None:
@@ -203,6 +222,7 @@ ACTIONS: Mapping[str, Callable[[Connection, Values], Any]] = {
     "reconnect": reconnect,
     "status": status,
     "slices": slices,
+    "panel": panel,
     "logs": logs,
     "events": events,
     "sessions": sessions,

@@ -76,6 +76,10 @@ class Connection:
         if self._card is not None:
             self._card.draw(card_of(self._watched, self._devices, listed=self._announced))
 
+    def move(self, place: Place) -> None:
+        """Draw the session's card in `place` from now on."""
+        self._card = place
+
     def begin_cell(self) -> None:
         """Note that another cell begins: from now on notices belong below it."""
         self._cells += 1

@@ -30,12 +30,15 @@ _LINE_AGAIN = 10.0
 class Waiting:
     """Progress on the screen for as long as the ``with`` block runs.
 
+    Args:
+      place: Where to draw in a notebook; below the cell when left out.
+
     Attributes:
       place: In a notebook, where the progress is drawn; the result may be drawn over it.
     """
 
-    def __init__(self, screen: Screen) -> None:
-        self.place: Place | None = screen.place() if screen.in_place else None
+    def __init__(self, screen: Screen, place: Place | None = None) -> None:
+        self.place: Place | None = place or (screen.place() if screen.in_place else None)
         self._screen = screen
         self._progress = Progress()
         self._lock = threading.Lock()

@@ -1,0 +1,110 @@
+"""Buttons in a notebook, for front ends without the sidebar: VS Code, Colab, a kernel on another server.
+
+The picture above them is HTML like every other output, so what is saved with the notebook stays readable; only the
+controls are widgets, which need their kernel. They do what the magics do, and say which line would do the same.
+A kernel handles a button after the cell that runs; the sidebar and the command line can act at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any
+
+import ipywidgets
+from IPython.display import display
+
+from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.render import html
+from pathways_jupyter.render.text import Mark
+from pathways_jupyter.render.view import View
+from pathways_jupyter.tpu import MACHINES
+from pathways_jupyter.widgets.place import Place
+
+Act = Callable[[str, Mapping[str, Any]], View | None]
+"""Runs a command of ``%pathways`` with these values, draws the card again, and returns what else there is to show."""
+
+_CLOSED = "The controls need a running kernel: run %pathways panel again."
+_CONFIRM = "Really disconnect?"
+
+
+class Panel:
+    """A session's card, and below it the controls to connect, reconnect and disconnect.
+
+    Args:
+      place: Where the card is drawn.
+      card: The card as it is now.
+      act: Does what a button says.
+      is_connected: Whether this process has a session.
+    """
+
+    def __init__(self, place: Place, card: Callable[[], View], act: Act, is_connected: Callable[[], bool]) -> None:
+        self._place, self._card, self._act, self._is_connected = place, card, act, is_connected
+        self.local = ipywidgets.Checkbox(value=True, description="embedded cluster on this machine", indent=False)
+        kinds = sorted({f"{machine.version}:{topology}" for machine in MACHINES for topology in machine.topologies})
+        self.type = ipywidgets.Combobox(value="tpuv6e:2x2", options=kinds, description="slice type")
+        self.count = ipywidgets.BoundedIntText(value=1, min=1, max=4096, description="slices")
+        self.service = ipywidgets.Text(placeholder="the only one", description="service")
+        self.connect = ipywidgets.Button(description="Connect", button_style="primary", icon="plug")
+        self.reconnect = ipywidgets.Button(description="Reconnect", icon="refresh")
+        self.disconnect = ipywidgets.Button(description="Disconnect", icon="times")
+        self.line = ipywidgets.HTML()
+        self.connect.on_click(lambda _: self._run("connect", self._values()))
+        self.reconnect.on_click(lambda _: self._run("reconnect", {}))
+        self.disconnect.on_click(lambda _: self._confirm())
+        form = [self.local, self.type, self.count, self.service]
+        for field in form:
+            field.observe(lambda _: self._refresh(), names="value")
+        self._form = ipywidgets.VBox(form)
+        buttons = ipywidgets.HBox([self.connect, self.reconnect, self.disconnect])
+        self._controls = ipywidgets.VBox([self._form, buttons, self.line])
+        self._refresh()
+
+    def _ipython_display_(self) -> None:
+        self._place.draw(self._card())
+        # Where the widget cannot be shown, the text beside it says why.
+        still = {"text/plain": _CLOSED, "text/html": html.page(html.line(html.muted(_CLOSED)))}
+        display({**self._controls._repr_mimebundle_(), **still}, raw=True)
+
+    def _values(self) -> dict[str, Any]:
+        values: dict[str, Any] = {"tpu": f"{self.type.value}={self.count.value}"}
+        if self.local.value:
+            values["local"] = True
+        if self.service.value.strip():
+            values["pathways_service"] = self.service.value.strip()
+        return values
+
+    def _confirm(self) -> None:
+        """Ask by the button itself: arrays on the TPUs are lost with the session."""
+        if self.disconnect.description != _CONFIRM:
+            self.disconnect.description, self.disconnect.button_style = _CONFIRM, "danger"
+            return
+        self._run("disconnect", {})
+
+    def _run(self, command: str, values: Mapping[str, Any]) -> None:
+        for button in (self.connect, self.reconnect, self.disconnect):
+            button.disabled = True
+        shown = None
+        try:
+            shown = self._act(command, values)
+        except PathwaysError as error:
+            text = f"{Mark.FAIL} {error}\n  {error.hint}"
+            self._place.draw(View(None, text, html.page(html.line(escape(str(error)), html.muted(error.hint)))))
+        except KeyboardInterrupt:
+            self._place.draw(self._card())
+        finally:
+            self._refresh()
+        if shown is not None:
+            self.line.value = shown.html
+
+    def _refresh(self) -> None:
+        """Enable what can be done now, and show the magic that does the same as Connect."""
+        connected = self._is_connected()
+        self._form.layout.display = "none" if connected else ""
+        self.connect.disabled = connected
+        self.reconnect.disabled = self.disconnect.disabled = not connected
+        self.disconnect.description, self.disconnect.button_style = "Disconnect", ""
+        flags = {"tpu": "--tpu", "pathways_service": "--service"}
+        words = [f"{flags[name]} {value}" for name, value in self._values().items() if name in flags]
+        line = " ".join(["%pathways connect", *(["--local"] if self.local.value else []), *words])
+        self.line.value = "" if connected else f"<code>{escape(line)}</code>"

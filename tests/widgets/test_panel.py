@@ -1,0 +1,53 @@
+"""The panel: its buttons do in a real kernel what the magics do."""
+
+import pytest
+
+
+@pytest.fixture
+def panel(shared_notebook, cluster):
+    shared_notebook.displays.clear()
+    shared_notebook.seen.clear()
+    assert shared_notebook.run("%load_ext pathways_jupyter").status == "ok"
+    cell = shared_notebook.run("panel = %pathways panel\npanel")
+    assert cell.status == "ok", cell.shown
+    yield shared_notebook, cell
+    shared_notebook.run("%pathways disconnect")
+
+
+def press(notebook, button):
+    """Clicks as the front end's message does, which runs in the kernel's main thread too."""
+    done = notebook.run(f"panel.{button}.click()", timeout=110)
+    assert done.status == "ok", done.shown
+    return done
+
+
+def test_a_panel_connects_and_disconnects_and_asks_first(panel):
+    notebook, cell = panel
+    card, controls = cell.outputs
+    assert "not connected" in card["data"]["text/plain"]
+    assert "application/vnd.jupyter.widget-view+json" in controls["data"]
+    press(notebook, "connect")
+    assert "connected" in card["data"]["text/html"]
+    assert notebook.run("import jax\nprint(len(jax.devices()))").text.strip() == "4"
+    press(notebook, "disconnect")
+    assert notebook.run("print(panel.disconnect.description)").text.strip() == "Really disconnect?"
+    assert notebook.run("print(jax.devices()[0].platform)").text.strip() == "tpu"
+    press(notebook, "disconnect")
+    assert notebook.run("print(jax.devices()[0].platform)").text.strip() == "cpu"
+    assert "was connected from" in card["data"]["text/html"]
+    assert "JAX is as it was before" in notebook.run("print(panel.line.value)").text
+
+
+def test_a_panel_says_what_line_does_the_same_and_what_went_wrong(panel):
+    notebook, cell = panel
+    notebook.run("panel.type.value = 'tpuv9:2x2'; panel.count.value = 3")
+    assert "connect --local --tpu tpuv9:2x2=3" in notebook.run("print(panel.line.value)").text
+    press(notebook, "connect")
+    assert "tpuv9" in cell.outputs[0]["data"]["text/plain"]
+    assert notebook.run("print(panel.connect.disabled)").text.strip() == "False"
+
+
+def test_saved_without_its_kernel_a_panel_is_still_a_card(panel):
+    _, cell = panel
+    assert set(cell.outputs[0]["data"]) == {"text/plain", "text/html"}
+    assert "run %pathways panel again" in cell.outputs[1]["data"]["text/html"]
