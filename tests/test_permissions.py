@@ -15,6 +15,7 @@ from permissions import Grant, as_rules, documented_grants
 
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.events import EventKind
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, PATHWAYS_JOBS
@@ -196,14 +197,6 @@ class Person:
                 return [f"{error} {error.hint}"]
         return []
 
-    async def renew(self) -> list[str]:
-        async with self.client() as client:
-            try:
-                await leases.renew(client, "any", namespace=names.DEFAULT_NAMESPACE)
-            except PathwaysError as error:
-                return [f"{error} {error.hint}"]
-        return []
-
     async def create_and_lose_the_answer(self) -> list[str]:
         """The connection breaks before the answer to a create: is the object there that was asked for?"""
         told = []
@@ -267,7 +260,7 @@ WITHOUT = {
     (LEASE, "leases", "create"): Person.connect,
     (LEASE, "leases", "get"): Person.create_and_lose_the_answer,
     (LEASE, "leases", "list"): Person.sweep,
-    (LEASE, "leases", "patch"): Person.renew,
+    (LEASE, "leases", "patch"): Person.connect,
     (LEASE, "leases", "delete"): Person.sweep,
     ("", "pods", "get"): Person.read_logs,
     ("", "pods", "list"): Person.connect,
@@ -330,6 +323,30 @@ async def test_without_a_permission_what_needs_it_says_which_one(cluster, missin
         told = await WITHOUT[missing](person)
     assert any(f"llowed to {verb} {resource}" in said for said in told), told
     assert any(f"--resource={resource.partition('/')[0]}" in said for said in told), told
+
+
+async def test_without_the_proxys_log_a_session_connects_without_waiting_for_it_and_says_so(cluster):
+    person = Person(cluster, "blind", as_rules(documented_grants() - {("", "pods/log", "get")}))
+    link = spawn.supervisor()
+    asked = {"config": protocol.config_to_json(person.config), "kernel_pid": os.getpid()}
+    record = await asyncio.to_thread(link.answer, link.ask(Method.START, **asked), patience=DEADLINE)
+    told = [event.message for event in link.events()]
+    assert (record["state"], record["slices"]) == ("connected", [])
+    (warning,) = [event.message for event in link.events() if event.kind is EventKind.WARNING]
+    assert "a slice that goes down will not be reported: You are not allowed to get pods/log" in warning
+    # What is said when nothing came of waiting for the log is not.
+    assert not any("has not said that its slices are placed" in message for message in told)
+    assert any("Whether the slices are placed is not known" in message for message in told)
+    assert await asyncio.to_thread(link.close, patience=DEADLINE)
+
+
+async def test_without_renewing_connecting_is_refused_with_the_reason_and_nothing_stays(cluster):
+    person = Person(cluster, "forgetful", as_rules(documented_grants() - {(LEASE, "leases", "patch")}))
+    (told,) = await person.connect()
+    assert "The proxy's Lease cannot be renewed: You are not allowed to patch leases" in told
+    assert "removed, 60 s after it was made" in told
+    async with person.admin() as admin:
+        assert not (await objects.list_(admin, LEASES, namespace=names.DEFAULT_NAMESPACE)).items
 
 
 @pytest.mark.parametrize("missing", sorted(WITHOUT), ids=lambda grant: f"{grant[2]} {grant[1]}")

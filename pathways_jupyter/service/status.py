@@ -127,6 +127,14 @@ class Service:
         held = sum(_holding(each, self.instance_type) for each in self.holders)
         return max(0, usable - held)
 
+    def available_to(self, job: str) -> int:
+        """Slices that are ready and, as far as is known, free or held by the proxy `job`."""
+        ready = [each for each in self.slices if each.state is State.READY]
+        if self.certain:
+            return sum(1 for each in ready if each.held_by is None or each.held_by.job == job)
+        others = sum(_holding(each, self.instance_type) for each in self.holders if each.job != job)
+        return max(0, len(ready) - others)
+
 
 Drawn = dict[str, tuple[object, Slice]]
 """Slices as they were last drawn, by the name of their worker Job, with what each was drawn from."""

@@ -29,6 +29,7 @@ from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.session import cleanup, sweep
 from pathways_jupyter.session.account import Account
+from pathways_jupyter.session.leasekeeper import LeaseKeeper
 from pathways_jupyter.session.podwatch import PodEnded, PodWatch
 
 logger = logging.getLogger(__name__)
@@ -62,8 +63,10 @@ class Proxy:
         self._placement = Placement()
         self._down: set[int] = set()
         self._all_placed = asyncio.Event()
+        self._log_unreadable = asyncio.Event()
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._creation: asyncio.Task[None] | None = None
+        self._lease: LeaseKeeper | None = None
         self._watch: PodWatch | None = None
         self._tunnel: Forward | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -86,7 +89,8 @@ class Proxy:
         # Once sent, it is seen through: what may have been created must be known to be before it can be removed.
         self._creation = asyncio.create_task(self._create(proxy.job(spec)))
         await asyncio.shield(self._creation)
-        self._begin(self._renew(spec.name, service.namespace))
+        assert self._lease is not None
+        self._begin(self._lease.run())
         pod = await self._ready()
         name = pod["metadata"]["name"]
         self._account.update(pod=name)
@@ -104,9 +108,7 @@ class Proxy:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
                     await asyncio.shield(self._watch.lost)
-        if self._watch.lost.done():
-            return await self._why_gone(self._watch.lost.result())
-        return self._lost.result()
+        return await self._why_gone(self._watch.lost.result() if self._watch.lost.done() else self._lost.result())
 
     async def close(self) -> None:
         """Ends everything on this side."""
@@ -184,6 +186,8 @@ class Proxy:
             progress=lambda words: self._stage(Stage.START, words),
         )
         await leases.create(self._client, job, seconds=self._config.lease_seconds, holder=self._account.record.id)
+        self._lease = LeaseKeeper(self._client, self._account, metadata["name"], self._is_lost)
+        await self._lease.check()
 
     async def _ready(self) -> Object:
         assert self._watch is not None
@@ -218,17 +222,18 @@ class Proxy:
         )
 
     async def _why_gone(self, reason: str) -> str:
-        """`reason`, and what the Job has to say to it."""
-        record = self._account.record
+        """Return `reason` with what explains it: the fate of the Job, or that this process did not run for a while."""
+        record, removed = self._account.record, False
         with contextlib.suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(_DETAIL_SECONDS):
                 job = await objects.find(self._client, JOBS, record.job, namespace=record.namespace)
+                removed = job is None or bool(job["metadata"].get("deletionTimestamp"))
                 for each in ((job or {}).get("status") or {}).get("conditions") or ():
                     failed = each.get("type") in {"Failed", "FailureTarget"} and each.get("status") == "True"
                     # That a Job gives up with its only pod says nothing that the pod does not.
                     if failed and each.get("reason") != "BackoffLimitExceeded":
                         return f"{reason} {each.get('reason')}: {each.get('message')}".rstrip(".") + "."
-        return reason
+        return self._lease.explain(reason, removed=removed) if self._lease is not None else reason
 
     # The way to it.
 
@@ -272,7 +277,7 @@ class Proxy:
                 return
             waited = time.monotonic() - began
             seconds = CAPACITY_CHECK_SECONDS
-            if picture.free < self._wanted:
+            if picture.available_to(self._account.record.job) < self._wanted:
                 if not await self._sweep(service.namespace):
                     if waited >= self._config.wait:
                         raise status.capacity_error(picture, self._config.instances)
@@ -280,6 +285,10 @@ class Proxy:
                         told = message
                         self._account.waits(message)
                     seconds = min(CAPACITY_REFRESH_SECONDS, max(0.0, self._config.wait - waited))
+            elif self._log_unreadable.is_set():
+                message = "Whether the slices are placed is not known, because the proxy's log cannot be read."
+                self._stage(Stage.PLACE, f"{message} They are free; trying it.", done=True)
+                return
             elif waited > SILENT_PLACEMENT_SECONDS:
                 message = "The proxy has not said that its slices are placed, though they are free; trying it."
                 self._account.report(EventKind.WARNING, message)
@@ -293,18 +302,21 @@ class Proxy:
         return bool(await leases.sweep(self._client, namespace)) or bool(here)
 
     async def _placed_within(self, seconds: float) -> bool:
-        """Waits for all slices to be placed.
+        """Waits for all slices to be placed; returns at once when it turns out that the log will never say so.
 
         Raises:
           ServiceError: The proxy ended instead.
         """
         assert self._watch is not None
-        placed = asyncio.create_task(self._all_placed.wait())
+        waiting = [asyncio.create_task(self._all_placed.wait())]
+        if not self._log_unreadable.is_set():
+            waiting.append(asyncio.create_task(self._log_unreadable.wait()))
         try:
-            either: set[asyncio.Future[Any]] = {placed, self._watch.lost}
+            either: set[asyncio.Future[Any]] = {*waiting, self._watch.lost}
             await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            placed.cancel()
+            for task in waiting:
+                task.cancel()
         if self._watch.lost.done():
             raise await self._ended()
         return self._all_placed.is_set()
@@ -317,7 +329,9 @@ class Proxy:
                 async for line in lines:
                     self._transition(line)
         except ClusterError as error:
-            self._account.report(EventKind.WARNING, f"The proxy's log cannot be read: {error}")
+            self._log_unreadable.set()
+            message = "The proxy's log cannot be read, so a slice that goes down will not be reported"
+            self._account.report(EventKind.WARNING, f"{message}: {error} {error.hint}".strip())
 
     def _transition(self, line: str) -> None:
         change = self._placement.feed(line)
@@ -344,24 +358,6 @@ class Proxy:
         elif change.slice not in self._down and self._all_placed.is_set():
             self._down.add(change.slice)
             self._account.report(EventKind.SLICE_DOWN, f"{name} is down.", **about)
-
-    # While it lives.
-
-    async def _renew(self, name: str, namespace: str) -> None:
-        """Renews the Lease; tells when that has failed for so long that the proxy may be swept."""
-        last, told = time.monotonic(), False
-        while True:
-            await asyncio.sleep(self._config.lease_seconds / leases.RENEWALS_PER_LEASE)
-            try:
-                if not await leases.renew(self._client, name, namespace=namespace):
-                    self._is_lost("The proxy's lease is gone: somebody swept it, or deleted it.")
-                    return
-                last, told = time.monotonic(), False
-            except ClusterError as error:
-                logger.warning("lease: %s", error)
-                if time.monotonic() - last > self._config.lease_seconds and not told:
-                    told = True
-                    self._account.report(EventKind.WARNING, f"The proxy's lease cannot be renewed: {error}")
 
     def _is_lost(self, reason: str) -> None:
         if not self._lost.done():

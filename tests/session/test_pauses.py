@@ -1,0 +1,75 @@
+"""A computer that slept: what is said of it on waking."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import psutil
+import pytest
+
+from pathways_jupyter.events import EventKind, SessionState
+from pathways_jupyter.kube.auth import load
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBS
+from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.service.names import SESSION_LABEL
+from pathways_jupyter.session import pauses, registry, session
+from pathways_jupyter.session.pauses import PauseWatch
+
+DEADLINE = 60.0
+LEASE = 3.0
+
+
+async def until_swept(cluster, session: str) -> None:
+    """Returns when the session's Job is gone."""
+    async with Client(load(str(cluster.kubeconfig))) as client, asyncio.timeout(DEADLINE):
+        async for change in watch(client, JOBS, namespace="default", labels=f"{SESSION_LABEL}={session}"):
+            if change.type is ChangeType.DELETED:
+                return
+
+
+def test_a_session_whose_lease_ran_out_while_it_stood_still_says_so(config, cluster, gone):
+    with session.connect(config(1, lease_seconds=LEASE)) as made:
+        supervisor = psutil.Process(made.record.pid)
+        since = made.event_count
+        supervisor.suspend()
+        try:
+            asyncio.run(until_swept(cluster, made.id))
+        finally:
+            supervisor.resume()
+        lost = next(event for event in made.follow(since) if event.kind is EventKind.PROXY_LOST)
+        assert "did not run for" in lost.message
+        assert "its lease ran out after 3 s and the proxy was removed" in lost.message
+        assert "--lease-seconds" in lost.message
+        made.reconnect()
+        assert made.state is SessionState.CONNECTED
+    gone(made.id)
+
+
+def test_a_loss_without_a_pause_speaks_of_none(config, cluster):
+    with session.connect(config(1, lease_seconds=LEASE)) as made:
+        since = made.event_count
+        os.kill(registry.read(made.id).pid, signal.SIGCONT)
+        cluster.restart_api()
+        lost = next(event for event in made.follow(since) if event.kind is EventKind.PROXY_LOST)
+        assert "lease" not in lost.message
+        assert "did not run" not in lost.message
+
+
+@pytest.mark.parametrize(("awake", "words"), [(0.5, "This computer slept"), (86.0, "supervisor did not run")])
+def test_a_computer_that_slept_is_told_from_a_process_that_was_stopped(monkeypatch, awake, words):
+    clocks = {"always": 1000.0, "awake": 50.0}
+    monkeypatch.setattr(pauses, "now", lambda: clocks["always"])
+    monkeypatch.setattr(pauses.time, "monotonic", lambda: clocks["awake"])
+    watch = PauseWatch()
+    clocks["always"] += pauses._TICK_SECONDS
+    clocks["awake"] += pauses._TICK_SECONDS
+    assert watch.last() is None
+    clocks["always"] += 86.5
+    clocks["awake"] += awake
+    pause = watch.last()
+    assert words in f"{pause}"
+    assert f"{pause}".endswith("for 86 s")
+    assert watch.last() is pause
