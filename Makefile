@@ -46,6 +46,7 @@ lint: $(VENV)/.lint ## Style, types, and who may import whom
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/deptry .
 
 format: $(VENV)/.lint ## Rewrite the sources in the house style
 	$(BIN)/ruff check --fix .

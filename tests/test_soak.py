@@ -1,0 +1,28 @@
+"""The long runs of ``make soak``, kept short: they run, and find what they look for."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOAK = Path(__file__).parent / "soak"
+
+
+def soak(*arguments):
+    return subprocess.run(
+        [sys.executable, str(SOAK), *arguments], capture_output=True, text=True, timeout=115, check=False
+    )
+
+
+def test_a_round_of_the_leak_matrix_ends_with_a_table():
+    done = soak("leaks", "--rounds", "1", "--only", "kernel SIGKILL", "--seed", "7")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| kernel SIGKILL" in done.stdout
+
+
+@pytest.mark.parametrize("door", ["api", "records", "kubeconfigs"])
+def test_hostile_input_is_refused_at(door):
+    done = soak("fuzz", "--seconds", "2", "--only", door, "--seed", "7")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"| {door} | " in done.stdout
