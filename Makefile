@@ -45,6 +45,7 @@ lint: $(VENV)/.lint ## Style, types, and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy tests/typing_examples.py
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 

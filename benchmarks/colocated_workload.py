@@ -20,7 +20,7 @@ def main(kubeconfig: str, context: str) -> None:
     """Connects, measures, and disconnects."""
     import pathways_jupyter
 
-    with pathways_jupyter.connect(kubeconfig=kubeconfig, context=context, expected_tpu_instances=INSTANCES):
+    with pathways_jupyter.connect(kubeconfig=kubeconfig, context=context, tpu=INSTANCES):
         runs: dict[str, Callable[[], float]] = {}
         for count in HOSTS:
             runs[f"bare {count}"] = _timed(_bare(count))

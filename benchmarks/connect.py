@@ -52,8 +52,8 @@ def main(arguments: list[str]) -> int:
     session = pathways_jupyter.connect(
         kubeconfig=kubeconfig,
         context=context,
-        pathways_service=peer.SERVICE,
-        expected_tpu_instances={"tpuv6e:2x2": 2},
+        service=peer.SERVICE,
+        tpu={"tpuv6e:2x2": 2},
         wait=60,
     )
     connected = time.perf_counter()

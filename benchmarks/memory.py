@@ -29,9 +29,7 @@ def run(kubeconfig: str, context: str) -> list[Table]:
     from pathways_jupyter.local import cluster
 
     running = cluster.find("bench")
-    with pathways_jupyter.connect(
-        kubeconfig=kubeconfig, context=context, expected_tpu_instances={"tpuv6e:2x2": 2}, wait=60
-    ) as session:
+    with pathways_jupyter.connect(kubeconfig=kubeconfig, context=context, tpu={"tpuv6e:2x2": 2}, wait=60) as session:
         int(jax.numpy.arange(8).sum())
         rows = [_row("kernel, with JAX", psutil.Process()), _row("supervisor", psutil.Process(session.record.pid))]
         if running is not None:

@@ -39,9 +39,7 @@ def _direct() -> Any:
 def _proxy(kubeconfig: str, context: str) -> Any:
     import pathways_jupyter
 
-    return pathways_jupyter.connect(
-        kubeconfig=kubeconfig, context=context, expected_tpu_instances={"tpuv6e:2x2": 2}, wait=60
-    )
+    return pathways_jupyter.connect(kubeconfig=kubeconfig, context=context, tpu={"tpuv6e:2x2": 2}, wait=60)
 
 
 def _dispatch() -> dict[str, float]:

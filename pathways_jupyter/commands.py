@@ -48,6 +48,8 @@ class Option:
       name: The setting that it gives; a field of :class:`~pathways_jupyter.config.ConnectConfig` where there is one.
       short: One-letter spelling, e.g. ``-f``.
       implied: What an option of kind :attr:`Kind.SECONDS` means without a value.
+      aliases: Other flags for the same, for people who come from other tools; understood, and not offered.
+      default: What it is when left out, as help shows it.
     """
 
     flag: str
@@ -58,6 +60,8 @@ class Option:
     short: str = ""
     source: Source = Source.NOTHING
     implied: float = math.inf
+    aliases: tuple[str, ...] = ()
+    default: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,13 +95,22 @@ class Command:
     details: str = ""
 
 
-TPU = Option("--tpu", "tpu", "slices wanted, TYPE=COUNT[,TYPE=COUNT]", metavar="TYPE=COUNT", source=Source.INSTANCES)
+TPU = Option(
+    "--tpu",
+    "tpu",
+    "slices wanted, TYPE=COUNT[,TYPE=COUNT]",
+    metavar="TYPE=COUNT",
+    source=Source.INSTANCES,
+    aliases=("--expected-tpu-instances",),
+)
 SERVICE = Option(
     "--service",
-    "pathways_service",
+    "service",
     "the Shared Pathways Service: its name, or host:port of its resource manager",
     metavar="SERVICE",
     source=Source.SERVICES,
+    aliases=("--pathways-service",),
+    default="the only one in the namespace",
 )
 LOCAL = Option("--local", "local", "use the embedded cluster on this machine, started when needed", kind=Kind.FLAG)
 JSON = Option("--json", "json", "print the result as JSON", kind=Kind.FLAG)
@@ -126,28 +139,60 @@ CONNECT = Command(
         TPU,
         SERVICE,
         *CLUSTER,
-        Option("--wait", "wait", "wait for taken slices, at most SECONDS, or without end", kind=Kind.SECONDS),
+        Option(
+            "--wait",
+            "wait",
+            "wait for taken slices, at most SECONDS, or without end",
+            kind=Kind.SECONDS,
+            default="0, fail at once",
+        ),
         Option("--gcs-bucket", "gcs_bucket", "scratch location of the proxy, gs://BUCKET/PATH", metavar="gs://..."),
         Option(
-            "--linger", "linger", "keep the proxy this long after the kernel ended", kind=Kind.NUMBER, metavar="SECONDS"
+            "--linger",
+            "linger",
+            "keep the proxy this long after the kernel ended",
+            kind=Kind.NUMBER,
+            metavar="SECONDS",
+            default="0, not at all",
         ),
         Option(
             "--max-lifetime",
             "max_lifetime",
-            "the cluster ends the proxy after this time",
+            "the cluster ends the proxy after this time, also while it is used",
             kind=Kind.NUMBER,
             metavar="SECONDS",
+            default="86400, which is 24 h",
         ),
         Option(
             "--lease-seconds",
             "lease_seconds",
-            "how long a proxy nobody renews stays",
+            "how long the proxy stays when its owner's machine is gone; at least 10",
             kind=Kind.NUMBER,
             metavar="SECONDS",
+            default="60",
         ),
-        Option("--timeout", "timeout", "how long the proxy pod may take to start", kind=Kind.NUMBER, metavar="SECONDS"),
-        Option("--proxy-server-image", "proxy_server_image", "proxy image; the service's own version when left out"),
-        Option("--proxy-option", "proxy_options", "one more flag for the proxy; may be repeated", kind=Kind.LIST),
+        Option(
+            "--timeout",
+            "timeout",
+            "how long the proxy pod may take to start",
+            kind=Kind.NUMBER,
+            metavar="SECONDS",
+            default="300",
+        ),
+        Option(
+            "--proxy-image",
+            "proxy_image",
+            "image of the proxy",
+            aliases=("--proxy-server-image",),
+            default="the one of the service's own version",
+        ),
+        Option(
+            "--proxy-options",
+            "proxy_options",
+            "one more flag for the proxy; may be repeated",
+            kind=Kind.LIST,
+            aliases=("--proxy-option",),
+        ),
     ),
     examples={
         "connect --local --tpu tpuv6e:2x2=2": "two slices of the embedded cluster",

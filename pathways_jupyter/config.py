@@ -1,11 +1,15 @@
 """What a connection needs to know, and where each value comes from.
 
-Precedence, highest first: arguments, environment (``PATHWAYS_JUPYTER_<FIELD>``), a named profile, defaults. Profiles
-live in ``pathways.toml`` in Jupyter's config directory, one table a profile::
+Every setting has one name, the same as a keyword of :func:`pathways_jupyter.connect`, as a magic's flag, in a profile
+and in the environment (``tpu``, ``--tpu``, ``tpu = ...``, ``PATHWAYS_JUPYTER_TPU``). The names that pathwaysutils has
+for some of them are understood everywhere too, see :data:`ALIASES`.
+
+Precedence, highest first: arguments, environment, a named profile, defaults. Profiles live in ``pathways.toml`` in
+Jupyter's config directory, one table a profile::
 
     [profiles.team]
     context = "gke_my-project_us-east5_tpus"
-    pathways_service = "pathways-cluster-pathways-head-0-0.pathways-cluster:29001"
+    service = "pathways-cluster-pathways-head-0-0.pathways-cluster:29001"
     tpu = "tpuv6e:2x2=2"
 
     [profiles.default]      # used when no profile is named
@@ -14,11 +18,13 @@ live in ``pathways.toml`` in Jupyter's config directory, one table a profile::
 
 from __future__ import annotations
 
+import difflib
+import math
 import os
 import re
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -27,6 +33,15 @@ from pathways_jupyter import tpu
 from pathways_jupyter.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "PATHWAYS_JUPYTER_"
+ALIASES: Mapping[str, str] = {
+    "expected_tpu_instances": "tpu",
+    "pathways_service": "service",
+    "proxy_server_image": "proxy_image",
+    "proxy_option": "proxy_options",
+}
+"""Other names of settings: pathwaysutils' own, and the one that a flag had."""
+MIN_LEASE_SECONDS = 10.0
+"""A Lease is renewed four times in its length; a shorter one would end the proxy at the first slow answer."""
 
 _SERVICE_ADDRESS = re.compile(r"(?P<host>[a-z0-9]([-a-z0-9.]*[a-z0-9])?):(?P<port>[0-9]{1,5})")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -37,21 +52,23 @@ class ConnectConfig:
     """Everything `connect` was asked for, checked; see :func:`resolve` for how it is made.
 
     Attributes:
-      instances: Slices wanted per instance type, e.g. ``{"tpuv6e:2x2": 2}``.
-      pathways_service: ``host:port`` of the resource manager, the name of the service's JobSet, or empty to find the
-        only service in the namespace.
+      instances: The setting ``tpu``: slices wanted per instance type, e.g. ``{"tpuv6e:2x2": 2}``.
+      service: ``host:port`` of the resource manager, the name of the service's JobSet, or empty to find the only
+        service in the namespace.
       cluster: GKE cluster; with `project` and `region` it is reached without a kubeconfig.
       gcs_bucket: Scratch location of the proxy, ``gs://...``.
+      proxy_image: Image of the proxy; the one of the service's own version when empty.
+      proxy_options: Further flags of the proxy.
       wait: Seconds to wait for taken slices; 0 fails at once, ``inf`` waits for ever.
       linger: Seconds the proxy outlives its kernel, so that a restarted kernel can take it over.
       max_lifetime: Seconds after which the cluster ends the proxy by itself.
-      lease_seconds: How long the proxy stays when nobody renews its Lease.
+      lease_seconds: How long the proxy stays when its Lease is not renewed.
       timeout: Seconds until a proxy pod that does not start counts as failed.
       local: Use the embedded cluster.
     """
 
     instances: Mapping[str, int] = field(default_factory=dict)
-    pathways_service: str = ""
+    service: str = ""
     cluster: str = ""
     project: str = ""
     region: str = ""
@@ -60,7 +77,7 @@ class ConnectConfig:
     kubeconfig: str = ""
     namespace: str = ""
     profile: str = ""
-    proxy_server_image: str = ""
+    proxy_image: str = ""
     proxy_options: tuple[str, ...] = ()
     wait: float = 0.0
     linger: float = 0.0
@@ -70,33 +87,39 @@ class ConnectConfig:
     local: bool = False
 
 
+SETTINGS = ("tpu", *(each.name for each in fields(ConnectConfig) if each.name != "instances"))
+"""The names of all settings."""
+
+
 def resolve(arguments: Mapping[str, Any], *, environ: Mapping[str, str] | None = None) -> ConnectConfig:
-    """Makes a checked config from `arguments`, the environment and the profile they name.
+    """Make a checked config from `arguments`, the environment and the profile they name.
 
     Args:
-      arguments: Field names of :class:`ConnectConfig`, or ``tpu``: ``instances`` as text. None means not given.
+      arguments: Values by the names in :data:`SETTINGS` or :data:`ALIASES`. None means not given.
       environ: The environment to read instead of the process's own.
 
     Raises:
-      ConfigError: A value is malformed, a name is not a field, or the profile does not exist.
+      ConfigError: A value is malformed, a name is not a setting, two spellings of one setting say different things,
+        or the profile does not exist.
     """
-    environ = os.environ if environ is None else environ
-    given = {name: value for name, value in arguments.items() if value is not None}
-    from_environment = {
-        name: environ[ENVIRONMENT_PREFIX + name.upper()]
-        for name in (*_FIELDS, "tpu")
-        if environ.get(ENVIRONMENT_PREFIX + name.upper())
-    }
+    given = _checked({name: value for name, value in arguments.items() if value is not None}, "{}".format)
+    from_environment = _from_environment(os.environ if environ is None else environ)
     name = str(given.get("profile") or from_environment.get("profile") or "")
-    values = {**_profile(name), **_one_spelling(from_environment), **_one_spelling(given)}
-    checked = {key: _check(key, value) for key, value in values.items()}
-    config = ConnectConfig(**checked)
+    values = {**_from_profile(name), **from_environment, **given}
+    if "tpu" in values:
+        values["instances"] = values.pop("tpu")
+    config = ConnectConfig(**values)
     if config.cluster and not (config.project and config.region):
         raise ConfigError(
             f"Cluster {config.cluster!r} needs its project and region.",
             hint="Add --project and --region, or use --context.",
         )
     return config
+
+
+def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` under the settings' own names."""
+    return {ALIASES.get(name, name): value for name, value in values.items()}
 
 
 def profiles() -> dict[str, dict[str, Any]]:
@@ -112,7 +135,7 @@ def profiles() -> dict[str, dict[str, Any]]:
         return {}
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{path} cannot be read: {error}.", hint="Mend the file, or move it away to use the defaults."
+            f"{path} cannot be read: {error}.", hint="Fix the file, or move it away to use the defaults."
         ) from error
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise ConfigError(f"{path}: profiles must be tables.", hint="Write each profile as [profiles.NAME].")
@@ -127,92 +150,182 @@ def profiles_path() -> Path:
 
 
 def runtime_dir() -> Path:
-    """The directory of everything that lives only as long as a process; made with mode 0700."""
+    """The directory of everything that lives only as long as a process; made with mode 0700.
+
+    Raises:
+      ConfigError: It cannot be made, e.g. because the home directory is read-only.
+    """
     from jupyter_core.paths import jupyter_runtime_dir
 
     path = Path(jupyter_runtime_dir()) / "pathways"
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Not when it is so already: on a file system that has become read-only a clean-up must still find its way here.
-    if stat.S_IMODE(path.stat().st_mode) != 0o700:
-        path.chmod(0o700)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Not when it is so already: on a file system that has become read-only a clean-up must still find its way here.
+        if stat.S_IMODE(path.stat().st_mode) != 0o700:
+            path.chmod(0o700)
+    except OSError as error:
+        raise ConfigError(
+            f"The directory {path} cannot be made: {error.strerror or error}.",
+            hint="Set JUPYTER_RUNTIME_DIR to a directory that you can write to.",
+        ) from error
     return path
 
 
-_FIELDS = {each.name: each for each in fields(ConnectConfig)}
-_NUMBERS = {"wait", "linger", "max_lifetime", "lease_seconds", "timeout"}
-_POSITIVE = {"max_lifetime", "lease_seconds", "timeout"}
+_TEXTS = {
+    *("service", "cluster", "project", "region", "gcs_bucket", "context", "kubeconfig", "namespace", "profile"),
+    "proxy_image",
+}
+_POSITIVE = {"max_lifetime", "timeout"}
+_FLAGS: Mapping[str, bool] = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
+_EXAMPLES: Mapping[str, tuple[str, str]] = {
+    "tpu": ("tpuv6e:2x2=2", '{ "tpuv6e:2x2" = 2 }'),
+    "proxy_options": ("sidecar:true", '["sidecar:true"]'),
+    "local": ("", "true"),
+    **dict.fromkeys(("wait", "linger", "lease_seconds", "timeout"), ("60", "60")),
+    "max_lifetime": ("86400", "86400"),
+    **dict.fromkeys(_TEXTS, ("NAME", '"NAME"')),
+}
+"""A right value of each setting, as a flag's and as TOML."""
 
 
-def _profile(name: str) -> dict[str, Any]:
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The settings in the environment; an empty variable means not given."""
+    given = {
+        name.removeprefix(ENVIRONMENT_PREFIX).lower(): value
+        for name, value in environ.items()
+        if name.startswith(ENVIRONMENT_PREFIX) and value
+    }
+    return _checked(given, lambda name: f"{ENVIRONMENT_PREFIX}{name.upper()}")
+
+
+def _from_profile(name: str) -> dict[str, Any]:
     known = profiles()
     if name and name not in known:
         listed = ", ".join(sorted(known)) or "none yet"
         raise ConfigError(f"There is no profile {name!r}.", hint=f"Profiles in {profiles_path()}: {listed}.")
-    return _one_spelling(known.get(name or "default", {}))
+    profile = name or "default"
+    return _checked(known.get(profile, {}), lambda setting: f"{setting} in profile {profile!r} of {profiles_path()}")
 
 
-def _one_spelling(values: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` with ``tpu`` turned into ``instances``, so that a higher layer replaces a lower one."""
-    merged = dict(values)
-    if "tpu" in merged:
-        merged["instances"] = merged.pop("tpu")
-    return merged
+def _checked(given: Mapping[str, Any], label: Callable[[str], str]) -> dict[str, Any]:
+    """What one source gives, checked and under the settings' own names.
+
+    Args:
+      label: What a person calls the place where the setting of a name was given.
+    """
+    checked: dict[str, Any] = {}
+    spelled: dict[str, str] = {}
+    for name, value in given.items():
+        setting = ALIASES.get(name, name)
+        if setting not in SETTINGS:
+            raise _unknown(name, label)
+        result = _check(setting, value, label(name))
+        if setting in checked and checked[setting] != result:
+            raise ConfigError(
+                f"{label(spelled[setting])} and {label(name)} are two names of one setting, and their values differ.",
+                hint=f"Leave out {name if setting == spelled[setting] else spelled[setting]}.",
+            )
+        checked[setting], spelled[setting] = result, name
+    return checked
 
 
-def _check(name: str, value: Any) -> Any:
-    if name not in _FIELDS:
-        raise ConfigError(f"Unknown setting {name!r}.", hint=f"Settings: {', '.join(sorted({*_FIELDS, 'tpu'}))}.")
-    if name == "instances":
-        return _check_instances(value)
-    if name in _NUMBERS:
-        return _check_number(name, value)
-    if name == "local":
-        return _check_flag(value)
-    if name == "proxy_options":
-        return tuple(value.split()) if isinstance(value, str) else tuple(str(each) for each in value)
-    text = str(value)
-    if name == "pathways_service":
-        return _check_service(text)
-    if name == "namespace" and text and not _NAME.fullmatch(text):
+def _unknown(name: str, label: Callable[[str], str]) -> ConfigError:
+    known = [*SETTINGS, *ALIASES]
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    # In capitals where it is an environment variable.
+    spell = str.upper if label(name).startswith(ENVIRONMENT_PREFIX) else str
+    prefix = ENVIRONMENT_PREFIX if spell is str.upper else ""
+    listed = f"Settings: {', '.join(spell(each) for each in sorted(SETTINGS))}."
+    return ConfigError(
+        f"Unknown setting {label(name)}.",
+        hint=f"Did you mean {prefix}{spell(close[0])}? {listed}" if close else listed,
+    )
+
+
+def _check(setting: str, value: Any, label: str) -> Any:
+    """`value` as `setting` needs it.
+
+    Raises:
+      ConfigError: It cannot be used; the message says where it was given.
+    """
+    if setting == "tpu":
+        return _check_tpu(value, label)
+    if setting == "local":
+        return _check_flag(value, label)
+    if setting == "proxy_options":
+        return _check_list(value, label)
+    if setting not in _TEXTS:
+        return _check_seconds(setting, value, label)
+    if not isinstance(value, (str, os.PathLike)):
+        raise _mistyped(setting, label, "a text", value)
+    text = os.fsdecode(value)
+    if setting == "service":
+        _check_service(text)
+    if setting == "namespace" and text and not _NAME.fullmatch(text):
         raise ConfigError(f"{text!r} is not a Kubernetes namespace.", hint="Use lower-case letters, digits and dashes.")
-    if name == "gcs_bucket" and text and not text.startswith("gs://"):
+    if setting == "gcs_bucket" and text and not text.startswith("gs://"):
         raise ConfigError(f"{text!r} is not a bucket address.", hint=f"Write it as gs://{text.strip('/')}.")
     return text
 
 
-def _check_instances(value: Any) -> dict[str, int]:
+def _check_tpu(value: Any, label: str) -> dict[str, int]:
     if isinstance(value, str):
         return tpu.parse_instances(value)
     if not isinstance(value, Mapping):
-        raise ConfigError(
-            f"{value!r} is not a mapping of instance types to slices.", hint='For example: {"tpuv6e:2x2": 2}.'
-        )
+        raise _mistyped("tpu", label, "instance types with their numbers of slices", value)
     return {str(tpu.parse_instance_type(str(name))): tpu.parse_count(count, str(name)) for name, count in value.items()}
 
 
-def _check_number(name: str, value: Any) -> float:
+def _check_list(value: Any, label: str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(value.split())
+    if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
+        raise _mistyped("proxy_options", label, "a list of texts", value)
+    return tuple(value)
+
+
+def _check_seconds(setting: str, value: Any, label: str) -> float:
+    if setting == "wait" and str(value).lower() in {"true", "false"}:
+        return math.inf if str(value).lower() == "true" else 0.0
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else -1.0
+    except ValueError:
         number = -1.0
-    if not number >= 0 or (name in _POSITIVE and number == 0):
+    if not number >= 0 or (setting in _POSITIVE and number == 0):
+        raise _mistyped(setting, label, "a number of seconds", value)
+    if setting == "lease_seconds" and number < MIN_LEASE_SECONDS:
         raise ConfigError(
-            f"{name}={value}: this must be a number of seconds.", hint=f"For example: --{name.replace('_', '-')} 60."
+            f"{label} is {number:g} seconds; the least is {MIN_LEASE_SECONDS:g}.",
+            hint="A shorter lease would end the proxy whenever the Kubernetes API is slow for a moment.",
         )
     return number
 
 
-def _check_flag(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    return str(value).strip().lower() in {"1", "true", "yes", "on"}
+def _check_flag(value: Any, label: str) -> bool:
+    known = value if isinstance(value, bool) else _FLAGS.get(str(value).strip().lower())
+    if known is None:
+        raise _mistyped("local", label, "true or false", value)
+    return known
 
 
-def _check_service(text: str) -> str:
+def _check_service(text: str) -> None:
     match = _SERVICE_ADDRESS.fullmatch(text)
     if text and not _NAME.fullmatch(text) and not (match and 0 < int(match["port"]) < 65536):
         raise ConfigError(
             f"{text!r} is not a Pathways service address.",
             hint="Give its name, or HOST:PORT, e.g. pathways-cluster-pathways-head-0-0.pathways-cluster:29001.",
         )
-    return text
+
+
+def _mistyped(setting: str, label: str, wanted: str, value: Any) -> ConfigError:
+    flag, toml = _EXAMPLES[setting]
+    if label.startswith(ENVIRONMENT_PREFIX):
+        example = f"{label}={flag or toml}"
+    elif " " in label:
+        example = f"{setting} = {toml}"
+    else:
+        example = f"--{setting.replace('_', '-')} {flag}".rstrip()
+    return ConfigError(f"{label} must be {wanted}, not {value!r}.", hint=f"For example: {example}.")

@@ -1,13 +1,12 @@
-"""From what somebody asked for to a config that a session can use; the only door from the faces to `local`.
+"""From what was asked for to a config that a session can use; the only door from the faces to `local`.
 
-``local=True`` means one thing only: see that the embedded cluster runs, and go on with its kubeconfig and context. From
-there on it is a cluster like any other.
+:func:`resolve` checks and starts nothing. ``local=True`` means one thing only: see that the embedded cluster runs, and
+go on with its kubeconfig and context, which :func:`located` does. From there on it is a cluster like any other.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,34 +28,45 @@ _UNSUPPORTED = ("proxy_job_name", "collect_service_metrics")
 
 
 def resolve(arguments: Mapping[str, Any]) -> ConnectConfig:
-    """The checked config that `arguments` ask for; starts the embedded cluster when it is to be used.
+    """The checked config that `arguments` ask for; starts nothing.
 
     Args:
-      arguments: As for :func:`pathways_jupyter.config.resolve`, or ``expected_tpu_instances`` for ``instances``, and
-        a ``wait`` that may be True.
+      arguments: As for :func:`pathways_jupyter.config.resolve`, or what pathwaysutils has and this package has not.
 
     Raises:
-      ConfigError: A value cannot be used; nothing was started.
-      LocalClusterError: The embedded cluster does not come up.
+      ConfigError: A value cannot be used.
     """
-    checked = config.resolve(_spelled(arguments))
-    return on_local_cluster(checked) if checked.local else checked
+    given = dict(arguments)
+    for name in _UNSUPPORTED:
+        if given.pop(name, None):
+            raise ConfigError(f"{name} is not supported.", hint="Leave it out: the proxy is named after its session.")
+    checked = config.resolve(given)
+    for name in ("cluster", "context", "kubeconfig"):
+        if checked.local and getattr(checked, name):
+            raise ConfigError(
+                f"The embedded cluster was asked for, and so was {name} {getattr(checked, name)!r}.",
+                hint=f"Leave out --local or --{name}.",
+            )
+    return checked
+
+
+def located(asked: ConnectConfig) -> ConnectConfig:
+    """`asked`, with the way to the embedded cluster filled in where that is meant; starts it when it is not running.
+
+    Raises:
+      LocalClusterError: It does not come up.
+    """
+    return on_local_cluster(asked) if asked.local else asked
 
 
 def on_local_cluster(asked: ConnectConfig) -> ConnectConfig:
     """`asked`, with the way to the embedded cluster filled in; starts it when it is not running.
 
     Raises:
-      ConfigError: Another cluster was named as well.
       LocalClusterError: It does not come up.
     """
     from pathways_jupyter.local import cluster
 
-    for name in ("cluster", "context", "kubeconfig"):
-        if getattr(asked, name):
-            raise ConfigError(
-                f"--local is a cluster of its own, and --{name} names another.", hint="Leave one of them out."
-            )
     running = cluster.ensure(asked.instances)
     return dataclasses.replace(
         asked,
@@ -79,36 +89,25 @@ def revive(asked: ConnectConfig, state: SessionState) -> None:
 
 
 def where(arguments: Mapping[str, Any]) -> ConnectConfig:
-    """The cluster and service that somebody outside of a notebook means.
+    """The cluster and service that are meant outside of a connected notebook.
 
     Those that `arguments` name; when they name no cluster, those of the only session on this machine; when there is no
     such session, what :func:`resolve` makes of nothing.
     """
     from pathways_jupyter.session import protocol, registry
 
-    named = {option.name for option in CLUSTER} & {name for name, value in arguments.items() if value}
+    given = config.canonical({name: value for name, value in arguments.items() if value})
+    named = {option.name for option in CLUSTER} & set(given)
     records = [] if named else registry.sessions()
     if len(records) != 1 or not records[0].service:
-        return resolve(arguments)
+        return located(resolve(arguments))
     (record,) = records
     return dataclasses.replace(
         protocol.config_from_json(record.config),
         namespace=record.namespace,
         context=record.context,
-        pathways_service=arguments.get("pathways_service") or record.service,
+        service=given.get("service") or record.service,
     )
-
-
-def _spelled(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    given = {name: value for name, value in arguments.items() if value is not None}
-    for name in _UNSUPPORTED:
-        if given.pop(name, None):
-            raise ConfigError(f"{name} is not supported.", hint="Leave it out: the proxy is named after its session.")
-    if "expected_tpu_instances" in given:
-        given["instances"] = given.pop("expected_tpu_instances")
-    if isinstance(given.get("wait"), bool):
-        given["wait"] = math.inf if given["wait"] else 0.0
-    return given
 
 
 def find_session(beginning: str = "") -> SessionRecord:
@@ -125,7 +124,7 @@ def find_session(beginning: str = "") -> SessionRecord:
         return found[0]
     listed = ", ".join(record.id for record in records)
     if not records:
-        raise SessionError("There is no session on this machine.", hint="In a notebook: %pathways connect --help.")
+        raise SessionError("There is no session on this machine.", hint="%pathways connect makes one.")
     if not found:
         raise SessionError(f"There is no session {beginning!r}.", hint=f"Sessions on this machine: {listed}.")
     which = f"{beginning!r} fits" if beginning else "There are"
@@ -186,11 +185,32 @@ def examine(config: ConnectConfig) -> tuple[Finding, ...]:
         versions = Versions(python=platform.python_version())
     left = [f"session {record.id} (its supervisor is gone)" for record in sweep.dead()]
     left += [f"files of session {each.session} (it died before it had a record)" for each in strays.find()]
-    return blocking.run(doctor.examine(config, versions=versions, leftovers=left))
+    findings = blocking.run(doctor.examine(config, versions=versions, leftovers=left))
+    hint = _embedded_hint(config)
+    return tuple(
+        dataclasses.replace(each, hint=f"{hint} {each.hint}") if each.name == "cluster" and each.hint and hint else each
+        for each in findings
+    )
 
 
 async def _client(where: ConnectConfig | SessionRecord) -> Client:
     from pathways_jupyter.kube.client import Client
     from pathways_jupyter.session import reach
 
-    return Client(await (reach.cluster(where) if isinstance(where, ConnectConfig) else reach.again(where)))
+    if not isinstance(where, ConnectConfig):
+        return Client(await reach.again(where))
+    try:
+        return Client(await reach.cluster(where))
+    except ConfigError as error:
+        if hint := _embedded_hint(where):
+            raise ConfigError(str(error), hint=f"{hint} {error.hint}") from error
+        raise
+
+
+def _embedded_hint(config: ConnectConfig) -> str:
+    """What to say when no cluster was found and none was named, but the embedded one runs; empty otherwise."""
+    if config.cluster or config.context or config.kubeconfig:
+        return ""
+    from pathways_jupyter.local import cluster
+
+    return "" if cluster.find() is None else "The embedded cluster runs on this machine: add --local to mean it."

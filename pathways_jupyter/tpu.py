@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -57,8 +58,25 @@ MACHINES: tuple[Machine, ...] = (
     Machine("ct4p-hightpu-4t", "tpuv4", "tpu-v4-podslice", 4, "TPU v4", _V4),
 )
 
+_GENERATIONS: Mapping[str, tuple[str, ...]] = {
+    "v6e": ("tpuv6e", "tpuv6e1t"),
+    "v5p": ("tpuv5",),
+    "v5e": ("tpuv5e", "tpuv5e1t"),
+    "v5litepod": ("tpuv5e", "tpuv5e1t"),
+    "v4": ("tpuv4",),
+}
+"""Google's short names of a generation, and its versions here, the usual one first."""
+_CORES_PER_CHIP: Mapping[str, int] = {"v5p": 2, "v4": 2}
+"""Where the number in a name such as ``v4-8`` counts cores; elsewhere it counts chips."""
+
 _BY_VERSION: Mapping[str, Machine] = {machine.version: machine for machine in MACHINES}
-_BY_NAME: Mapping[str, Machine] = {machine.name: machine for machine in MACHINES}
+_BY_NAME: Mapping[str, Machine] = {
+    **{machine.name: machine for machine in MACHINES},
+    **{name: _BY_VERSION[versions[0]] for name, versions in _GENERATIONS.items()},
+}
+_TOPOLOGY = re.compile(r"\d+(x\d+){1,2}")
+_COUNTED = re.compile(rf"(?:tpu)?(?P<name>{'|'.join(_GENERATIONS)})-(?P<number>\d+)")
+_PAIR = re.compile(r"""\s*["']?(?P<name>[^"'{}]+?)["']?\s*:\s*(?P<count>[^:"']*?)\s*""")
 
 
 @dataclass(frozen=True)
@@ -93,17 +111,23 @@ class InstanceType:
 
 
 def parse_instance_type(text: str) -> InstanceType:
-    """Reads ``tpuv6e:2x2``, or the machine type's name for the version (``ct6e-standard-4t:2x2``).
+    """Read ``tpuv6e:2x2``; also with a machine type's or a generation's name (``ct6e-standard-4t:2x2``, ``v6e:2x2``).
+
+    The names of Google's slices, such as ``v6e-4``, are understood where they mean one instance type only.
 
     Raises:
       ConfigError: The version or the topology is not in the catalogue; the hint names what is close to it.
     """
-    version, separator, topology = text.strip().partition(":")
+    text = text.strip()
+    if counted := _COUNTED.fullmatch(text):
+        return _by_size(text, counted["name"], int(counted["number"]))
+    version, separator, topology = text.partition(":")
     machine = _BY_VERSION.get(version) or _BY_NAME.get(version)
     if machine is None:
         known = sorted(_BY_VERSION)
         close = difflib.get_close_matches(version, known, n=1)
-        suggestion = f"Did you mean {close[0]}:{topology or '2x2'}? " if close else ""
+        likely = topology if _TOPOLOGY.fullmatch(topology) else "2x2"
+        suggestion = f"Did you mean {close[0]}:{likely}? " if close else ""
         raise ConfigError(
             f"Unknown TPU version {version!r} in instance type {text!r}.",
             hint=f"{suggestion}Known versions: {', '.join(known)}.",
@@ -118,24 +142,58 @@ def parse_instance_type(text: str) -> InstanceType:
     return InstanceType(machine, topology)
 
 
+def _by_size(text: str, generation: str, number: int) -> InstanceType:
+    """The one instance type that a name such as ``v6e-4`` means."""
+    chips = number / _CORES_PER_CHIP.get(generation, 1)
+    machines = [_BY_VERSION[version] for version in _GENERATIONS[generation]]
+    every = [InstanceType(machine, topology) for machine in machines for topology in machine.topologies]
+    fitting = [each for each in every if each.chips == chips]
+    if len(fitting) == 1:
+        return fitting[0]
+    if not fitting:
+        raise ConfigError(
+            f"There is no slice {text}.",
+            hint=f"Slices of {generation}: {', '.join(f'{each} ({each.chips} chips)' for each in every)}.",
+        )
+    meant = [f"{each} ({each.hosts} host{'s'[: each.hosts != 1]} of {each.chips_per_host} chips)" for each in fitting]
+    raise ConfigError(f"{text} may be {' or '.join(meant)}.", hint=f"Write the one that the service has: {fitting[0]}.")
+
+
 def parse_instances(text: str) -> dict[str, int]:
-    """Reads ``tpuv6e:2x2=2`` or ``tpuv6e:2x2=2,tpuv5e:4x4=1``; a bare type means one slice.
+    """Read ``tpuv6e:2x2=2`` or ``tpuv6e:2x2=2,tpuv5e:4x4=1``; a bare type means one slice.
+
+    A dictionary written out is understood too, with or without its quotation marks: ``{"tpuv6e:2x2": 2}``.
 
     Raises:
       ConfigError: A part is malformed, a count is not a positive number, or a type is named twice.
     """
+    written = text.strip()
+    if written.startswith("{") and written.endswith("}"):
+        pairs = [_pair(part, text) for part in written[1:-1].split(",") if part.strip()]
+    else:
+        parts = filter(None, (part.strip() for part in text.split(",")))
+        pairs = [
+            (name, count if separator else "1") for name, separator, count in (part.partition("=") for part in parts)
+        ]
     instances: dict[str, int] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        name, separator, count = part.partition("=")
+    for name, count in pairs:
         key = str(parse_instance_type(name))
         if key in instances:
             raise ConfigError(f"Instance type {key} is named twice in {text!r}.", hint=f"Add the counts: {key}=N.")
-        instances[key] = parse_count(count, key) if separator else 1
+        instances[key] = parse_count(count, key)
     if not instances:
         raise ConfigError(
             "No TPU instance type was given.", hint="For example: --tpu tpuv6e:2x2=2 (two slices of four chips)."
         )
     return instances
+
+
+def _pair(part: str, text: str) -> tuple[str, str]:
+    """One entry of a dictionary written out; the last colon separates, because a type has one of its own."""
+    found = _PAIR.fullmatch(part)
+    if found is None:
+        raise ConfigError(f"{text!r} cannot be read as slices.", hint="Write --tpu tpuv6e:2x2=2 (two slices).")
+    return found["name"], found["count"]
 
 
 def parse_count(count: str | int, name: str) -> int:

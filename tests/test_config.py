@@ -1,10 +1,11 @@
 """Settings: where each comes from, and what is refused."""
 
+import dataclasses
 import math
 
 import pytest
 
-from pathways_jupyter import config
+from pathways_jupyter import commands, config
 from pathways_jupyter.errors import ConfigError
 
 
@@ -28,21 +29,31 @@ def test_the_default_profile_is_used_when_none_is_named(profiles_file):
 
 def test_instances_replace_a_profiles_tpu(profiles_file):
     profiles_file.write_text('[profiles.default]\ntpu = "tpuv6e:2x2=2"\n')
-    assert config.resolve({"instances": {"tpuv5e:4x4": 1}}, environ={}).instances == {"tpuv5e:4x4": 1}
+    assert config.resolve({"expected_tpu_instances": {"tpuv5e:4x4": 1}}, environ={}).instances == {"tpuv5e:4x4": 1}
 
 
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
         ({"tpu": "tpuv6e:9x9"}, "topology"),
-        ({"pathways_service": "head:port"}, "service address"),
+        ({"service": "head:port"}, "service address"),
         ({"pathways_service": "a:b:1"}, "service address"),
         ({"pathways_service": "head:99999"}, "service address"),
         ({"namespace": "Not_A_Name"}, "namespace"),
         ({"gcs_bucket": "bucket"}, "bucket"),
         ({"wait": "soon"}, "seconds"),
         ({"wait": "nan"}, "seconds"),
-        ({"lease_seconds": 0}, "seconds"),
+        ({"lease_seconds": 1}, "the least is 10"),
+        ({"lease_seconds": "x"}, "lease_seconds must be a number of seconds, not 'x'"),
+        ({"max_lifetime": 0}, "seconds"),
+        ({"timeout": True}, "timeout must be a number of seconds, not True"),
+        ({"local": "perhaps"}, "true or false"),
+        ({"tpu": 5}, "tpu must be instance types"),
+        ({"context": ["a"]}, "context must be a text, not ['a']"),
+        ({"proxy_options": 5}, "proxy_options must be a list of texts, not 5"),
+        ({"proxy_options": [1]}, "proxy_options must be a list of texts, not [1]"),
+        ({"service": "one", "pathways_service": "two"}, "service and pathways_service are two names of one setting"),
+        ({"tpu": "tpuv6e:2x2=1", "expected_tpu_instances": {"tpuv6e:2x2": 2}}, "two names of one setting"),
         ({"cluster": "c"}, "project"),
         ({"profile": "nobody"}, "no profile"),
         ({"colour": "red"}, "Unknown setting"),
@@ -65,3 +76,82 @@ def test_a_broken_profiles_file_is_named(profiles_file):
 def test_the_runtime_directory_is_private(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
     assert config.runtime_dir().stat().st_mode & 0o777 == 0o700
+
+
+def test_every_setting_has_the_same_name_everywhere(profiles_file):
+    """As an argument, as a flag, in the environment and in a profile, and the peer's names are understood in all."""
+    profiles_file.write_text('[profiles.team]\nservice = "one"\ntpu = {"tpuv6e:2x2" = 2}\nproxy_image = "proxy:1"\n')
+    by_profile = config.resolve({"profile": "team"}, environ={})
+    values = {"service": "one", "tpu": "tpuv6e:2x2=2", "proxy_image": "proxy:1"}
+    environ = {f"PATHWAYS_JUPYTER_{name.upper()}": value for name, value in values.items()}
+    peers = {"pathways_service": "one", "expected_tpu_instances": "tpuv6e:2x2=2", "proxy_server_image": "proxy:1"}
+    peers_environ = {f"PATHWAYS_JUPYTER_{name.upper()}": value for name, value in peers.items()}
+    expected = config.resolve(values, environ={})
+    assert (expected.service, expected.instances, expected.proxy_image) == ("one", {"tpuv6e:2x2": 2}, "proxy:1")
+    assert expected == dataclasses.replace(by_profile, profile="") == config.resolve(peers, environ={})
+    assert expected == config.resolve({}, environ=environ) == config.resolve({}, environ=peers_environ)
+    flags = {option.flag.lstrip("-").replace("-", "_"): option.name for option in commands.CONNECT.options}
+    assert set(flags) == set(flags.values()) == set(config.SETTINGS)
+    aliases = {alias.lstrip("-").replace("-", "_") for option in commands.CONNECT.options for alias in option.aliases}
+    assert aliases == set(config.ALIASES)
+
+
+def test_two_spellings_that_say_the_same_are_fine():
+    asked = {"tpu": "tpuv6e:2x2=2", "expected_tpu_instances": {"tpuv6e:2x2": 2}}
+    assert config.resolve(asked, environ={}).instances == {"tpuv6e:2x2": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("PATHWAYS_JUPYTER_NAMESPAEC", "PATHWAYS_JUPYTER_NAMESPACE"),
+        ("PATHWAYS_JUPYTER_EXPECTED_TPU", "PATHWAYS_JUPYTER_EXPECTED_TPU_INSTANCES"),
+        ("PATHWAYS_JUPYTER_LEASE", "PATHWAYS_JUPYTER_LEASE_SECONDS"),
+    ],
+)
+def test_an_unknown_variable_is_named_with_the_nearest_one(name, nearest):
+    with pytest.raises(ConfigError, match=f"Unknown setting {name}\\.") as caught:
+        config.resolve({}, environ={name: "x"})
+    assert caught.value.hint.startswith(f"Did you mean {nearest}?")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("proxy_options = 5", "proxy_options in profile 'team' of {path} must be a list of texts, not 5."),
+        ("wait = [1]", "wait in profile 'team' of {path} must be a number of seconds, not [1]."),
+        ("namespace = 5", "namespace in profile 'team' of {path} must be a text, not 5."),
+        ("local = 'no idea'", "local in profile 'team' of {path} must be true or false, not 'no idea'."),
+        ("lease_seconds = true", "lease_seconds in profile 'team' of {path} must be a number of seconds, not True."),
+        ("colour = 'red'", "Unknown setting colour in profile 'team' of {path}."),
+    ],
+)
+def test_a_profile_with_a_value_that_cannot_be_is_one_clear_sentence(profiles_file, line, message):
+    profiles_file.write_text(f"[profiles.team]\n{line}\n")
+    with pytest.raises(ConfigError) as caught:
+        config.resolve({"profile": "team"}, environ={})
+    assert str(caught.value) == message.format(path=profiles_file)
+    assert caught.value.hint.startswith(("For example: ", "Did you mean", "Settings: "))
+
+
+def test_a_wait_may_be_true(profiles_file):
+    profiles_file.write_text("[profiles.default]\nwait = true\n")
+    assert config.resolve({}, environ={}).wait == math.inf
+    assert config.resolve({"wait": False}, environ={}).wait == 0
+    assert config.resolve({}, environ={"PATHWAYS_JUPYTER_WAIT": "true"}).wait == math.inf
+
+
+def test_a_runtime_directory_that_cannot_be_made_is_one_sentence(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "file" / "runtime"))
+    with pytest.raises(ConfigError, match="cannot be made") as caught:
+        config.runtime_dir()
+    assert "JUPYTER_RUNTIME_DIR" in caught.value.hint
+
+
+def test_the_defaults_that_help_shows_are_those_that_hold():
+    shown = {
+        option.name: option.default for option in commands.CONNECT.options if option.kind is not commands.Kind.TEXT
+    }
+    for name in ("wait", "linger", "max_lifetime", "lease_seconds", "timeout"):
+        assert float(shown[name].partition(",")[0]) == getattr(config.ConnectConfig(), name)

@@ -9,6 +9,7 @@ import tempfile
 import pytest
 
 import pathways_jupyter
+from pathways_jupyter.config import ALIASES, SETTINGS
 from pathways_jupyter.errors import ConfigError
 
 SCRIPT = """
@@ -115,12 +116,9 @@ def test_a_script_reconnects_and_is_told_which_of_its_arrays_are_gone(machine, c
 
 
 def test_every_setting_has_a_keyword():
-    from dataclasses import fields
-
-    from pathways_jupyter.config import ConnectConfig
-
     keywords = set(inspect.signature(pathways_jupyter.connect).parameters)
-    assert {field.name for field in fields(ConnectConfig)} - {"instances"} <= keywords
+    assert set(SETTINGS) <= keywords
+    assert set(ALIASES) - {"proxy_option"} <= keywords
 
 
 @pytest.mark.parametrize(
@@ -128,15 +126,23 @@ def test_every_setting_has_a_keyword():
     [
         ({"proxy_job_name": "mine"}, "proxy_job_name"),
         ({"expected_tpu_instances": {"tpuv6e:3x3": 1}}, "topology"),
-        ({"local": True, "context": "other", "expected_tpu_instances": {"tpuv6e:2x2": 1}}, "Leave one"),
+        (
+            {"local": True, "context": "other", "expected_tpu_instances": {"tpuv6e:2x2": 1}},
+            "Leave out local=True or context=",
+        ),
         ({"kubeconfig": "/nowhere"}, "No TPU slices"),
+        ({"kubeconfig": "/nowhere"}, 'tpu="tpuv6e:2x2=2"'),
+        ({"cluster": "mine", "tpu": "v6e-4"}, "Add project= and region=, or use context="),
+        ({"tpu": "v6e-4", "expected_tpu_instances": "v6e-16"}, "two names of one setting"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_starts(arguments, word, tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
     with pytest.raises(ConfigError) as caught:
         pathways_jupyter.connect(**arguments)
-    assert word in f"{caught.value} {caught.value.hint}"
+    # What a script's traceback shows of it.
+    assert word in f"{caught.value} {caught.value.__notes__}"
+    assert "--" not in f"{caught.value} {caught.value.__notes__}"
 
 
 def test_the_embedded_cluster_that_runs_is_taken_as_it_is(tmp_path_factory, monkeypatch):
@@ -148,7 +154,7 @@ def test_the_embedded_cluster_that_runs_is_taken_as_it_is(tmp_path_factory, monk
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(home))
     running = cluster.up({"tpuv5e:2x2": 3}, idle_seconds=600, wait=False)
     try:
-        found = entry.resolve({"local": True})
+        found = entry.located(entry.resolve({"local": True}))
         assert (found.instances, found.kubeconfig) == ({"tpuv5e:2x2": 3}, str(running.kubeconfig))
     finally:
         cluster.down()

@@ -23,8 +23,43 @@ def test_a_machine_type_is_another_spelling_of_its_version():
 
 
 @pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("v6e:2x2", "tpuv6e:2x2"),
+        ("v6e-4", "tpuv6e:2x2"),
+        ("tpuv6e-4", "tpuv6e:2x2"),
+        ("v6e-16", "tpuv6e:4x4"),
+        ("v5litepod-16", "tpuv5e:4x4"),
+        ("v5p-8", "tpuv5:2x2x1"),
+        ("v4-16", "tpuv4:2x2x2"),
+        ("ct5p-hightpu-4t:2x2x1", "tpuv5:2x2x1"),
+    ],
+)
+def test_names_that_people_use_are_understood(text, meant):
+    assert str(tpu.parse_instance_type(text)) == meant
+    assert tpu.parse_instances(f"{text}=3") == {meant: 3}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"tpuv6e:2x2": 2}',
+        "{'tpuv6e:2x2': 2}",
+        "{tpuv6e:2x2: 2}",
+        ' {"v6e-4": 2, } ',
+    ],
+)
+def test_a_dictionary_written_out_is_understood(text):
+    assert tpu.parse_instances(text) == {"tpuv6e:2x2": 2}
+
+
+@pytest.mark.parametrize(
     ("text", "word", "hint"),
     [
+        ("v6e-8", "tpuv6e:2x4 (2 hosts of 4 chips) or tpuv6e1t:2x4 (1 host of 8 chips)", "tpuv6e:2x4"),
+        ("v6e-5", "There is no slice v6e-5", "tpuv6e:2x2 (4 chips)"),
+        ('tpuv6e:2x2": 2}', "no topology", "2x2"),
+        ('tpu6e:2x2": 2}', "Unknown TPU version", "tpuv6e:2x2?"),
         ("tpuv6:2x2", "Unknown TPU version", "tpuv6e:2x2"),
         ("tpuv6e:3x3", "no topology '3x3'", "2x2"),
         ("tpuv6e", "needs a topology", "2x2"),
@@ -45,7 +80,11 @@ def test_instances_are_read_and_written():
 
 
 @pytest.mark.parametrize(
-    "text", ["tpuv6e:2x2=0", "tpuv6e:2x2=-1", "tpuv6e:2x2=two", "tpuv6e:2x2=", "", "tpuv6e:2x2,tpuv6e:2x2"]
+    "text",
+    [
+        *("tpuv6e:2x2=0", "tpuv6e:2x2=-1", "tpuv6e:2x2=two", "tpuv6e:2x2=", "", "tpuv6e:2x2,tpuv6e:2x2"),
+        *("{}", "{:}", "{tpuv6e:2x2}"),
+    ],
 )
 def test_wrong_counts_are_refused(text):
     with pytest.raises(ConfigError):

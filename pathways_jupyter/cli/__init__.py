@@ -6,6 +6,7 @@ Commands are loaded when they are called, so that ``pathways-jupyter --help`` st
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ import click
 from pathways_jupyter import interrupts
 from pathways_jupyter.commands import MAGIC
 from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.wording import Face
 
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("demo:demo", "Connect to two slices of the embedded cluster, break one, recover, clean up."),
@@ -32,13 +34,19 @@ class Failure(click.ClickException):
 
     def __init__(self, error: PathwaysError) -> None:
         super().__init__(str(error))
-        self.hint = error.hint
+        self.hint = error.advice(Face.TERMINAL)
 
     def show(self, file: Any = None) -> None:
-        """Writes message and hint to stderr."""
-        click.echo(f"{click.style('Error', fg='red', bold=True)}: {self.message}", err=True)
+        """Write message and hint to stderr."""
+        # The context that knows about colours is gone by now.
+        click.echo(f"{click.style('Error', fg='red', bold=True)}: {self.message}", err=True, color=colours())
         if self.hint:
             click.echo(f"  {self.hint}", err=True)
+
+
+def colours() -> bool | None:
+    """False where NO_COLOR forbids them; None leaves it to click, which looks whether the output is a terminal."""
+    return False if os.environ.get("NO_COLOR") else None
 
 
 class _Commands(click.Group):
@@ -81,9 +89,13 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="pathways_jupyter", prog_name="pathways-jupyter")
 @click.option("--debug", is_flag=True, help="Show the full traceback of an error.")
-def main(debug: bool) -> None:
+@click.pass_context
+def main(context: click.Context, debug: bool) -> None:
     """Remote TPUs for notebooks: look after sessions, services and the embedded cluster.
+
+    To connect is for notebooks (%pathways connect) and scripts (pathways_jupyter.connect()), whose JAX it switches.
 
     Exit codes: 0 done, 1 failed (the reason is on stderr), 2 the command line cannot be read; more where a command
     says so.
     """
+    context.color = colours()

@@ -87,7 +87,9 @@ def _proxies(dry_run: bool, values: dict[str, Any]) -> list[Cleaned]:
     """Abandoned proxies of anybody's in the cluster, as far as these credentials reach."""
     from pathways_jupyter.service import leases
 
-    swept = entry.ask(entry.resolve(values), lambda client, namespace: leases.sweep(client, namespace, dry_run=dry_run))
+    swept = entry.ask(
+        entry.located(entry.resolve(values)), lambda client, namespace: leases.sweep(client, namespace, dry_run=dry_run)
+    )
     return [Cleaned("proxy", each.job, each.reason, each.error) for each in swept]
 
 

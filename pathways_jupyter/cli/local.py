@@ -10,6 +10,7 @@ import click
 from pathways_jupyter import tpu
 from pathways_jupyter.cli.options import show_json
 from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.wording import Face
 
 NOT_RUNNING = 3
 """Exit code of ``local status`` when there is no cluster, as init scripts have it."""
@@ -84,7 +85,7 @@ def status(name: str, as_json: bool) -> None:
     running = cluster.find(name)
     if running is None:
         why = cluster.absence(name)
-        click.echo("null" if as_json else f"{why}\n  {why.hint}")
+        click.echo("null" if as_json else f"{why}\n  {why.advice(Face.TERMINAL)}")
         sys.exit(NOT_RUNNING)
     _print(running, as_json)
 

@@ -24,6 +24,8 @@ def takes(about: Command, *, as_json: bool = True) -> Callable[[Decorated], Deco
     def decorate(function: Decorated) -> Decorated:
         for option in reversed((*about.options, *((JSON,) if as_json else ()))):
             function = _option(option)(function)
+            for alias in option.aliases:
+                function = click.option(alias, alias.lstrip("-").replace("-", "_"), hidden=True)(function)
         for word in reversed(about.words):
             kind = click.Choice(word.choices) if word.choices else None
             function = click.argument(word.name, required=word.required, type=kind)(function)
@@ -71,7 +73,8 @@ def _plain(value: Any) -> Any:
 
 def _option(option: Option) -> Callable[[Decorated], Decorated]:
     spellings = [*filter(None, (option.short, option.flag)), option.name]
-    text = f"{option.help[:1].upper()}{option.help[1:]}."
+    default = f"; default: {option.default}" if option.default else ""
+    text = f"{option.help[:1].upper()}{option.help[1:]}{default}."
     if option.kind is Kind.FLAG:
         return click.option(*spellings, is_flag=True, help=text)
     if option.kind is Kind.LIST:

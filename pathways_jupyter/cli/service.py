@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pathways_jupyter import commands, entry
 from pathways_jupyter.cli.options import epilog, given, show, show_json, takes
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.wording import Face, worded
 
 _TAIL = 100
 
@@ -25,7 +27,7 @@ def slices(json: bool, **values: Any) -> None:
     from pathways_jupyter.service import status
 
     where = entry.where(given(values))
-    found = entry.ask(where, lambda client, namespace: status.fetch(client, namespace, where.pathways_service))
+    found = entry.ask(where, lambda client, namespace: status.fetch(client, namespace, where.service))
     show(picture.view(found), as_json=json)
 
 
@@ -51,7 +53,7 @@ def logs(json: bool, **values: Any) -> None:
         where, service, job = record, record.service, record.job
     else:
         config = entry.where(given(values))
-        where, service, job = config, config.pathways_service, ""
+        where, service, job = config, config.service, ""
     found = entry.ask(
         where,
         lambda client, namespace: reading.find(client, namespace, program, which=which, service=service, job=job),
@@ -80,6 +82,9 @@ def doctor(json: bool, **values: Any) -> None:
     from pathways_jupyter.render import doctor as picture
     from pathways_jupyter.service import doctor as checks
 
-    findings = entry.examine(entry.where(given(values)))
+    findings = [
+        dataclasses.replace(each, hint=worded(each.hint, Face.TERMINAL))
+        for each in entry.examine(entry.where(given(values)))
+    ]
     show(picture.view(findings), as_json=json)
     sys.exit(int(any(finding.level is checks.Level.FAIL for finding in findings)))

@@ -93,7 +93,9 @@ def choose(
     if indices is not None:
         chosen = _only(chosen, _numbers(indices, "host"), {host.index for host in among}, "host")
     if not chosen:
-        raise CheckError("No host is in both --slices and --hosts.", hint="%colocated hosts lists them.")
+        raise CheckError(
+            "No host is in both the slices and the hosts that were asked for.", hint="%colocated hosts lists them."
+        )
     return chosen[:1] if once else chosen
 
 

@@ -23,6 +23,7 @@ from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.events import Event, EventKind
 from pathways_jupyter.render import words
 from pathways_jupyter.render.text import Mark
+from pathways_jupyter.wording import Face
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,7 +76,7 @@ def run(console: Console, steps: list[Step] | None = None) -> bool:
         except PathwaysError as error:
             console.print(f"\n[bold red]The demo failed:[/] {error}", highlight=False)
             if error.hint:
-                console.print(f"  {error.hint}", highlight=False)
+                console.print(f"  {error.advice(Face.TERMINAL)}", highlight=False)
             return False
         finally:
             story.clean_up()
@@ -108,7 +109,7 @@ class _Story:
         self._console = console
         self._cluster: Any = None
         self._session: Session | None = None
-        self._config = resolve({"instances": INSTANCES})
+        self._config = resolve({"tpu": INSTANCES})
         self._processes: set[int] = set()
 
     def tell(self) -> None:

@@ -43,13 +43,11 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
             hint="%pathways disconnect ends it; %pathways reconnect gets a new proxy.",
         )
 
-    def begin() -> session.Connecting:
-        if values.get("local"):
-            waiting.embedded()
-        return session.start(entry.resolve(values), connection.variables)
-
+    asked = entry.resolve(values)
     with Waiting(connection.screen, place) as waiting:
-        _bring_up(connection, begin, waiting)
+        if asked.local:
+            waiting.embedded()
+        _bring_up(connection, lambda: session.start(entry.located(asked), connection.variables), waiting)
 
 
 def reconnect(connection: Connection, values: Values, place: Place | None = None) -> None:
@@ -92,7 +90,7 @@ def slices(connection: Connection, values: Values) -> Any:
     from pathways_jupyter.service import status as services
 
     where, mine = _where(connection, values)
-    found = entry.ask(where, lambda client, namespace: services.fetch(client, namespace, where.pathways_service))
+    found = entry.ask(where, lambda client, namespace: services.fetch(client, namespace, where.service))
     current = connection.session
     if current is not None and mine and connection.screen.in_place:
         from pathways_jupyter.widgets.slices import SliceMap
@@ -134,7 +132,7 @@ def logs(connection: Connection, values: Values) -> None:
         where, service, job = record, record.service, record.job
     else:
         config, _ = _where(connection, values)
-        where, service, job = config, config.pathways_service, ""
+        where, service, job = config, config.service, ""
     found = entry.ask(
         where,
         lambda client, namespace: reading.find(
@@ -200,13 +198,17 @@ def _bring_up(connection: Connection, begin: Callable[[], session.Connecting], w
 
 
 def _where(connection: Connection, values: Values) -> tuple[ConnectConfig, str]:
-    """The cluster and service that are meant: those of the session, unless others are named; and the session's id."""
+    """The cluster and service that are meant, and the id of this notebook's session where they are its own.
+
+    Those that are named, else those of this notebook's session, else of the only session on this machine.
+    """
     current = connection.session
-    if current is None or set(values) & _ELSEWHERE - {SERVICE.name}:
-        return entry.resolve({name: value for name, value in values.items() if name in _ELSEWHERE}), ""
+    named = {name: value for name, value in settings.canonical(values).items() if name in _ELSEWHERE}
+    if current is None or set(named) - {SERVICE.name}:
+        return entry.where(named), ""
     record = current.record
-    service = values.get("pathways_service") or record.service
-    return dataclasses.replace(current.config, namespace=record.namespace, pathways_service=service), str(current.id)
+    service = named.get("service") or record.service
+    return dataclasses.replace(current.config, namespace=record.namespace, service=service), str(current.id)
 
 
 def _record(connection: Connection, values: Values) -> SessionRecord:

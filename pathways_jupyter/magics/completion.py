@@ -63,7 +63,9 @@ def _places(command: Command, words: list[str]) -> list[str]:
 
 
 def _option(command: Command, word: str) -> Option | None:
-    return next((option for option in command.options if word and word in {option.flag, option.short}), None)
+    return next(
+        (option for option in command.options if word and word in {option.flag, option.short, *option.aliases}), None
+    )
 
 
 def _beginning(fragment: str, offered: Iterable[str]) -> list[str]:
@@ -132,7 +134,7 @@ def _services(words: list[str]) -> list[str]:
     from pathways_jupyter.service import names
     from pathways_jupyter.session import registry
 
-    used = {str(profile.get("pathways_service", "")) for profile in config.profiles().values()}
+    used = {str(config.canonical(profile).get("service", "")) for profile in config.profiles().values()}
     used |= {record.service for record in registry.sessions()}
     if "--local" in words:
         used.add(names.DEFAULT_SERVICE)

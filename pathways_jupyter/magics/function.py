@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter import entry
+from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.magics.waiting import Waiting
+from pathways_jupyter.wording import Face
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.session import Session
@@ -43,15 +45,20 @@ def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
         connection = extension.load(shell).magics.connection
     if progress is None:
         progress = connection is not None or sys.stderr.isatty()
-    if not progress:
-        made = session.connect(entry.resolve(asked))
-    else:
-        screen = connection.screen if connection is not None else _Errors()
-        with Waiting(screen) as waiting:
-            if asked.get("local"):
-                waiting.embedded()
-            made = waiting.through(lambda: session.start(entry.resolve(asked))).session
-            waiting.done()
+    try:
+        checked = entry.resolve(asked)
+        if not progress:
+            made = session.connect(entry.located(checked))
+        else:
+            with Waiting(connection.screen if connection is not None else _Errors()) as waiting:
+                if checked.local:
+                    waiting.embedded()
+                made = waiting.through(lambda: session.start(entry.located(checked))).session
+                waiting.done()
+    except PathwaysError as error:
+        # Also in a notebook this was a call in Python, and its keywords are what can be changed.
+        error.face = Face.SCRIPT
+        raise
     if connection is not None:
         connection.watch(made)
     return made

@@ -34,6 +34,8 @@ class Call:
 
 
 _COMMENT = re.compile(r"(^|\s)#.*$")
+# {"tpuv6e:2x2": 2} is one word also where nobody quoted it.
+_DICTIONARY = re.compile(r"""(?<!['"{])\{[^{}]*\}(?!['"}])""")
 
 
 def parse(line: str, commands: Mapping[str, Command]) -> Call:
@@ -43,7 +45,7 @@ def parse(line: str, commands: Mapping[str, Command]) -> Call:
       ConfigError: The line cannot be read; nothing was done.
     """
     try:
-        words = shlex.split(_COMMENT.sub("", line))
+        words = shlex.split(_DICTIONARY.sub(lambda found: shlex.quote(found[0]), _COMMENT.sub("", line)))
     except ValueError as error:
         raise ConfigError(f"The line cannot be read: {error}.", hint="Close the quotation mark.") from None
     name, *rest = words or ["help"]
@@ -106,6 +108,10 @@ def _parser(command: Command) -> _Parser:
         parser.add_argument(word.name, nargs=None if word.required else "?")
     for option in command.options:
         parser.add_argument(*filter(None, (option.short, option.flag)), dest=option.name, **_shape(option))
+        for alias in option.aliases:
+            # Under a name of its own, so that two spellings with different values are seen as such; a list is one list.
+            name = option.name if option.kind is Kind.LIST else alias.lstrip("-").replace("-", "_")
+            parser.add_argument(alias, dest=name, **_shape(option))
     return parser
 
 

@@ -23,7 +23,7 @@ def command(about: Command, program: str) -> View:
     """One command with its options and examples."""
     usage = " ".join([program, about.name, *map(_place, about.words), *(["[options]"] if about.options else [])])
     takes = [(_place(word), word.help) for word in about.words]
-    takes += [(_spelling(option), option.help) for option in about.options]
+    takes += [(_spelling(option), _purpose(option)) for option in about.options]
     examples = [(f"{program} {line}", purpose) for line, purpose in (about.examples or {}).items()]
     plain = [usage, "", about.summary]
     rich = [html.line(html.code(usage)), html.line(escape(about.summary))]
@@ -39,6 +39,11 @@ def command(about: Command, program: str) -> View:
 def _place(word: Word) -> str:
     name = "|".join(word.choices) or word.name.upper()
     return name if word.required else f"[{name}]"
+
+
+def _purpose(option: Option) -> str:
+    also = f" (also {', '.join(option.aliases)})" if option.aliases else ""
+    return f"{option.help}{f'; default: {option.default}' if option.default else ''}{also}"
 
 
 def _spelling(option: Option) -> str:

@@ -179,7 +179,7 @@ async def _about_service(
     client: Client, namespace: str, config: ConnectConfig, here: Versions
 ) -> AsyncIterator[Finding]:
     try:
-        service = await discovery.find(client, namespace, config.pathways_service)
+        service = await discovery.find(client, namespace, config.service)
     except PathwaysError as error:
         yield _failed("service", error)
         return
@@ -237,7 +237,7 @@ async def _service(client: Client, service: ServiceInfo) -> tuple[Finding, ...]:
 
 
 def _images(service: ServiceInfo, here: Versions, config: ConnectConfig) -> Iterable[Finding]:
-    image = config.proxy_server_image
+    image = config.proxy_image
     if not image:
         try:
             image = proxy.image_for(service.server_image)

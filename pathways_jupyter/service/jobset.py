@@ -61,7 +61,7 @@ def head_host(name: str) -> str:
 
 
 def address(name: str) -> str:
-    """The address of the resource manager of service `name`: what clients give as ``pathways_service``."""
+    """The address of the resource manager of service `name`: what clients give as ``service``."""
     return f"{head_host(name)}:{names.RESOURCE_MANAGER_PORT}"
 
 

@@ -134,7 +134,7 @@ def image_for(server_image: str) -> str:
     named, _, digest = server_image.partition("@")
     directory, slash, last = named.rpartition("/")
     name, colon, tag = last.partition(":")
-    hint = "Name the proxy's image yourself: --proxy-server-image."
+    hint = "Name the proxy's image yourself: --proxy-image."
     if name != names.SERVER_IMAGE and not re.search(r"(^|[-_.])server($|[-_.])", name):
         raise ServiceError(f"The service runs {server_image or 'no image'}, which has no proxy beside it.", hint=hint)
     if digest and not tag:

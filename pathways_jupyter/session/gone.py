@@ -13,7 +13,8 @@ import threading
 import weakref
 from typing import Any
 
-from pathways_jupyter.session import jax_internals
+from pathways_jupyter.session import jax_internals, kernel
+from pathways_jupyter.wording import Face, worded
 
 _lock = threading.RLock()
 _gone: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -47,9 +48,12 @@ def _put(aval: Any, sharding: Any, xs: Any, devices: Any, *args: Any, **kwargs: 
         if device.client in _gone:
             import jax
 
+            face = Face.SCRIPT if kernel.shell() is None else Face.NOTEBOOK
             raise jax.errors.JaxRuntimeError(
-                f"UNAVAILABLE: {device} belongs to a proxy that is gone. Get a new one with %pathways reconnect, and "
-                "make meshes and shardings from jax.devices() again."
+                f"UNAVAILABLE: {device} belongs to a proxy that is gone. "
+                + worded(
+                    "%pathways reconnect gets a new one; make meshes and shardings from jax.devices() again.", face
+                )
             )
     return _original(aval, sharding, xs, devices, *args, **kwargs)
 

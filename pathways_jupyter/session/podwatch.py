@@ -108,7 +108,7 @@ class PodWatch:
                 self._fail(
                     ServiceError(
                         f"The proxy cannot start: {FATAL_REASONS[reason]} ({container.get('image', '?')}): {detail}",
-                        hint="Check --proxy-server-image, or leave it out to follow the service's own image.",
+                        hint="Check --proxy-image, or leave it out to follow the service's own image.",
                     )
                 )
                 return

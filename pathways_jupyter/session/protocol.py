@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from pathways_jupyter import errors
-from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.config import ConnectConfig, canonical
 from pathways_jupyter.errors import ApiError, PathwaysError, SessionError
 from pathways_jupyter.events import Event
 
@@ -128,5 +128,6 @@ def config_to_json(config: ConnectConfig) -> dict[str, Any]:
 def config_from_json(value: Mapping[str, Any]) -> ConnectConfig:
     """The inverse of :func:`config_to_json`; settings that this version does not know are dropped."""
     known = {each.name for each in dataclasses.fields(ConnectConfig)}
-    given = {name: item for name, item in value.items() if name in known}
+    # A supervisor of an older version knows some settings by their other names.
+    given = {name: item for name, item in canonical(value).items() if name in known}
     return ConnectConfig(**{**given, "proxy_options": tuple(given.get("proxy_options", ()))})

@@ -79,7 +79,7 @@ class Proxy:
           PathwaysError: Anything else that keeps it from coming up. What was made stays until :meth:`remove`.
         """
         self._stage(Stage.DISCOVER, "Looking for the service.")
-        wanted = self._config.pathways_service
+        wanted = self._config.service
         service = await discovery.find(self._client, self._account.record.namespace, wanted)
         self._check(service)
         spec = self._spec(service)
@@ -158,7 +158,7 @@ class Proxy:
             session=record.id,
             service=service.name,
             address=service.address,
-            image=config.proxy_server_image or proxy.image_for(service.server_image),
+            image=config.proxy_image or proxy.image_for(service.server_image),
             instances=config.instances,
             namespace=service.namespace,
             user=record.user,

@@ -351,7 +351,7 @@ def start(config: ConnectConfig, variables: Variables | None = None) -> Connecti
     session = current()
     if session is not None:
         raise SessionError(
-            f"This kernel has session {session.id} already ({session.state}).",
+            f"This process has session {session.id} already ({session.state}).",
             hint="%pathways reconnect gives it a new proxy, %pathways disconnect ends it.",
         )
     return _taken_over(config, variables) or _start(config, variables)

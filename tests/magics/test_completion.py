@@ -22,8 +22,9 @@ def test_commands_come_first():
 def test_options_of_the_command_are_offered_once():
     assert "--tpu" in offered("connect ")
     assert "--tpu" not in offered("connect --tpu tpuv6e:2x2=2 ")
-    assert "--proxy-option" in offered("connect --proxy-option a ")
-    assert offered("connect --pro") == ["--project", "--profile", "--proxy-server-image", "--proxy-option"]
+    assert "--proxy-options" in offered("connect --proxy-options a ")
+    assert "--proxy-options" in offered("connect --proxy-option a ")
+    assert offered("connect --pro") == ["--project", "--profile", "--proxy-image", "--proxy-options"]
 
 
 def test_instance_types_are_offered_version_first():

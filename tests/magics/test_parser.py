@@ -7,6 +7,7 @@ import pytest
 from pathways_jupyter.commands import MAGIC
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.magics.parser import parse
+from pathways_jupyter.tpu import parse_instances
 
 
 def test_a_line_becomes_a_command_with_only_what_was_given():
@@ -36,8 +37,27 @@ def test_a_comment_may_follow():
 
 
 def test_a_repeated_option_is_a_list():
-    line = "connect --proxy-option=--xla_a=1 --proxy-option=--xla_b=2"
+    line = "connect --proxy-options=--xla_a=1 --proxy-option=--xla_b=2"
     assert parse(line, MAGIC).values["proxy_options"] == ["--xla_a=1", "--xla_b=2"]
+
+
+@pytest.mark.parametrize(
+    "written", ['{"tpuv6e:2x2": 2}', "'{\"tpuv6e:2x2\": 2}'", "{'tpuv6e:2x2': 2}", "\"{'tpuv6e:2x2': 2}\""]
+)
+def test_a_dictionary_is_one_word_quoted_or_not(written):
+    call = parse(f"connect --tpu {written} --local", MAGIC)
+    assert parse_instances(call.values["tpu"]) == {"tpuv6e:2x2": 2}
+    assert call.values["local"] is True
+
+
+def test_the_peers_names_are_flags_too_and_contradictions_are_left_to_be_seen():
+    line = "connect --tpu v6e-4 --expected-tpu-instances tpuv6e:2x4=1 --pathways-service one --proxy-server-image two"
+    assert parse(line, MAGIC).values == {
+        "tpu": "v6e-4",
+        "expected_tpu_instances": "tpuv6e:2x4=1",
+        "pathways_service": "one",
+        "proxy_server_image": "two",
+    }
 
 
 def test_an_empty_line_asks_for_help():

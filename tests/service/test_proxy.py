@@ -97,7 +97,7 @@ def test_the_proxys_image_is_the_same_release_beside_the_servers(server, expecte
 def test_an_image_that_says_nothing_of_the_proxys_is_refused(server):
     with pytest.raises(ServiceError) as raised:
         proxy.image_for(server)
-    assert "--proxy-server-image" in raised.value.hint
+    assert "--proxy-image" in raised.value.hint
 
 
 def test_options_are_read_in_either_spelling():

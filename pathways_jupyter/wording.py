@@ -1,0 +1,97 @@
+"""One hint, worded for the place where it is read: a notebook, a script or a terminal.
+
+Hints are written once, in the words of the magics (``--tpu tpuv6e:2x2=2``, ``%pathways reconnect``), because an error
+is raised far below the face that shows it, sometimes in another process. A face shows it through :func:`worded`: in a
+script an option becomes the keyword of the same name and a magic becomes the method that does the same; in a terminal
+a magic becomes the command that does the same. Other programs' command lines are left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+
+from pathways_jupyter.commands import CONNECT, Kind, Option
+
+
+class Face(Enum):
+    """Where a hint is read."""
+
+    NOTEBOOK = "notebook"
+    SCRIPT = "script"
+    TERMINAL = "terminal"
+
+
+_SHELL = "pathways-jupyter {line}"
+_IN_SCRIPT: Mapping[str, str] = {
+    "connect": "pathways_jupyter.connect({arguments})",
+    "disconnect": "session.disconnect()",
+    "reconnect": "session.reconnect()",
+    "status": "session.status()",
+    "events": "session.events()",
+    "colocated hosts": "colocated.hosts()",
+    "colocated reset": "colocated.reset()",
+}
+_IN_TERMINAL: Mapping[str, str] = {
+    "connect": "%pathways {line} (in a notebook)",
+    "disconnect": "pathways-jupyter sessions disconnect",
+    "reconnect": "%pathways reconnect (in its notebook)",
+    "status": "pathways-jupyter sessions",
+    "events": "%pathways events (in its notebook)",
+}
+"""What is said for a magic; the command of the same name in a terminal where a magic is not listed."""
+
+_VALUE = r"(?:[ =](?P<value>(?!-)[^\s,;]*[^\s,;.)]))?"
+_PIECE = re.compile(
+    # Command lines of other programs, to the end of what they are given.
+    r"(?P<shell>\b(?:kubectl|gcloud|docker|podman|pip|pathways-jupyter) [^;,]*)"
+    r"|%pathways (?P<magic>[a-z]+)(?P<rest>(?: (?:rm|proxy|supervisor|worker(?: (?:N|\d[-\d]*))?)\b)?(?: --[a-z-]+"
+    r"(?: [a-z0-9]+:[0-9x]+=\d+)?)*)"
+    r"|%(?P<colocated>colocated (?:hosts|reset))\b"
+    rf"|(?P<flag>--[a-z]+(?:-[a-z]+)*){_VALUE}"
+)
+_OPTIONS: Mapping[str, Option] = {flag: option for option in CONNECT.options for flag in (option.flag, *option.aliases)}
+
+
+def worded(hint: str, face: Face) -> str:
+    """`hint` in the words of `face`."""
+    return hint if face is Face.NOTEBOOK else _PIECE.sub(lambda found: _piece(found, face), hint)
+
+
+def _piece(found: re.Match[str], face: Face) -> str:
+    if found["magic"]:
+        return _magic(found["magic"], found["rest"], face)
+    if found["colocated"] and face is Face.SCRIPT:
+        return _IN_SCRIPT[found["colocated"]]
+    if found["flag"] and face is Face.SCRIPT:
+        return _keyword(found["flag"], found["value"] or "", found[0])
+    return found[0]
+
+
+def _magic(name: str, rest: str, face: Face) -> str:
+    line = f"{name}{rest}"
+    if face is Face.TERMINAL:
+        return _IN_TERMINAL.get(name, _SHELL).format(line=line)
+    if name == "connect" and "--help" in rest:
+        return "help(pathways_jupyter.connect)"
+    arguments = _PIECE.sub(lambda found: f"{_piece(found, face)},", rest).strip().rstrip(",")
+    return _IN_SCRIPT.get(name, _SHELL).format(line=line, arguments=arguments)
+
+
+def _keyword(flag: str, value: str, text: str) -> str:
+    """An option of `connect` as a keyword; what follows it is its value only where it looks like one."""
+    option = _OPTIONS.get(flag)
+    if option is None:
+        return text
+    given = value if option.kind is not Kind.FLAG and _is_value(value) else ""
+    after = text[len(flag) :] if not given else text[len(flag) + 1 + len(given) :]
+    if option.kind is Kind.FLAG or (option.kind is Kind.SECONDS and not given):
+        return f"{option.name}=True{after}"
+    if option.kind in {Kind.NUMBER, Kind.SECONDS} or not given:
+        return f"{option.name}={given}{after}"
+    return f'{option.name}="{given}"{after}'
+
+
+def _is_value(word: str) -> bool:
+    return word.isupper() or any(character.isdigit() or character in ":/" for character in word)
