@@ -71,7 +71,7 @@ class Panel:
         if self.local.value:
             values["local"] = True
         if self.service.value.strip():
-            values["pathways_service"] = self.service.value.strip()
+            values["service"] = self.service.value.strip()
         return values
 
     def _confirm(self) -> None:
@@ -104,7 +104,7 @@ class Panel:
         self.connect.disabled = connected
         self.reconnect.disabled = self.disconnect.disabled = not connected
         self.disconnect.description, self.disconnect.button_style = "Disconnect", ""
-        flags = {"tpu": "--tpu", "pathways_service": "--service"}
+        flags = {"tpu": "--tpu", "service": "--service"}
         words = [f"{flags[name]} {value}" for name, value in self._values().items() if name in flags]
         line = " ".join(["%pathways connect", *(["--local"] if self.local.value else []), *words])
         self.line.value = "" if connected else f"<code>{escape(line)}</code>"
