@@ -16,7 +16,7 @@ CELL = Command(
     "Run this cell on the TPU hosts of the session.",
     options=(
         Option("--in", "inputs", "notebook variables that the cell sees; arrays keep their sharding", metavar="X,Y"),
-        Option("--out", "outputs", "arrays of the cell that come back as notebook variables", metavar="Z"),
+        Option("--out", "outputs", "variables of the cell that come back to the notebook", metavar="Z"),
         _SLICES,
         _HOSTS,
         Option("--once", "once", "run on one host only, the first of those", kind=Kind.FLAG),

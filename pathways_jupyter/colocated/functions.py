@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from pathways_jupyter.colocated import checks, placement, results, run, show
+from pathways_jupyter.colocated import checks, placement, results, run, show, trees
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
 from pathways_jupyter.colocated.host import Host
@@ -245,32 +245,13 @@ def _results(chosen: Sequence[Host], call: str, answers: Sequence[Answer], *, on
 
 def _one(found: dict[int, Any], name: str) -> Any:
     first, *others = found.items()
-    different = [index for index, value in others if not _equal(first[1], value)]
+    different = [index for index, value in others if not trees.equal(first[1], value)]
     if different:
         raise ColocatedError(
             f"{name} did not return the same on host {first[0]} and {name_hosts(different)}.",
             hint=f"{name}.on_each(...) returns every host's own result.",
         )
     return first[1]
-
-
-def _equal(one: Any, other: Any) -> bool:
-    import jax
-    import numpy as np
-
-    leaves, tree = jax.tree_util.tree_flatten(one)
-    others, other_tree = jax.tree_util.tree_flatten(other)
-    if tree != other_tree:
-        return False
-    for left, right in zip(leaves, others, strict=True):
-        if left is right:
-            continue
-        if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
-            if not np.array_equal(left, right):
-                return False
-        elif not bool(left == right):
-            return False
-    return True
 
 
 def hosts_of(sharding: Any) -> tuple[Host, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pathways_jupyter.colocated import checks, versions
+from pathways_jupyter.colocated import trees
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import Failure, HostError
 from pathways_jupyter.colocated.host import Host
@@ -93,13 +93,14 @@ class CallResult:
     Attributes:
       call: Its id.
       hosts: Every host's part, in the hosts' order.
-      arrays: Named outputs: global arrays, or pytrees of them.
+      outputs: Named outputs. Arrays are global; a value that is not the same on all hosts is a
+        :class:`~pathways_jupyter.colocated.trees.PerHost`.
       restarted: Hosts whose sidecar restarted since the last call: names defined before are gone there.
     """
 
     call: str
     hosts: tuple[HostResult, ...]
-    arrays: Mapping[str, Any] = field(default_factory=dict)
+    outputs: Mapping[str, Any] = field(default_factory=dict)
     restarted: tuple[int, ...] = ()
 
     @property
@@ -142,7 +143,7 @@ def read(answer: Answer) -> HostResult:
         last = items[-1] if items else None
         if isinstance(last, Display) and head["value"]["shown"]:
             items[-1] = Display(last.data, last.left, value=True)
-        if head["value"]["pickle"] is not None and _readable(answer.parts[0], head["value"].get("python", "")):
+        if head["value"]["pickle"] is not None and trees.readable(answer.parts[0], head["value"].get("python", "")):
             value = answer.parts[0]
     return HostResult(
         host=answer.host,
@@ -175,12 +176,6 @@ def _item(item: dict[str, Any], blobs: Sequence[bytes]) -> Text | Display:
         else:
             left[kind] = (int(each["size"]), str(each["file"]))
     return Display(data, left)
-
-
-def _readable(data: bytes, python: str) -> bool:
-    """Whether a pickle of that Python version can be read here; another version's functions can end the process."""
-    different = versions.differences(versions.here(), {0: {"python": python}})
-    return not (different and versions.unreadable(different, checks.modules_needed(data)))
 
 
 def _unpickled(data: bytes) -> Any:

@@ -53,8 +53,9 @@ def run_cell(
       source: The cell.
       inputs: What the cell sees as variables. JAX arrays, also those inside of dicts and other pytrees, go to the CPU
         devices of their hosts, sharded as they are; anything else is pickled.
-      outputs: Names of arrays, or of pytrees of arrays, that come back. A global array keeps its sharding; what every
-        host has for itself comes back as one array, the hosts' parts one after the other.
+      outputs: Names of variables that come back. A global array keeps its sharding; an array or a number that every
+        host has for itself comes back as one array, the hosts' parts one after the other. Anything else is pickled,
+        and comes back once where it is the same on all hosts.
       slices: Run on these slices' hosts only; default: the hosts of `inputs`, or all.
       indices: Run on these hosts only.
       once: Run on the first of the hosts only.
@@ -109,7 +110,7 @@ def run_cell(
         taken = take(chosen, call, answers)
         if not on_cpu:
             taken = {name: placement.to_chips(name, array, chosen) for name, array in taken.items()}
-        result = replace(result, arrays=trees.join(taken, answers))
+        result = replace(result, outputs=trees.join(taken, answers))
     return result
 
 

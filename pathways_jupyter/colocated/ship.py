@@ -24,6 +24,7 @@ _MODULES = (
     "namespaces",
     "arrays",
     "objects",
+    "outputs",
     "feeds",
     "facts",
     "calls",

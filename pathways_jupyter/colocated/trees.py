@@ -1,12 +1,12 @@
-"""Variables that hold arrays, such as a dict of parameters: their arrays travel as arrays, and keep their sharding."""
+"""Variables that hold arrays, such as a dict of parameters: their arrays travel as arrays, the rest of them pickled."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pathways_jupyter.colocated import checks, versions
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
 
@@ -60,25 +60,98 @@ def split(inputs: Mapping[str, Any]) -> Inputs:
     return Inputs(arrays, values, trees)
 
 
+class PerHost(dict[int, Any]):
+    """A value that is not the same on all hosts: every host's own, by the host's index."""
+
+    def __repr__(self) -> str:
+        return "\n".join(f"[host {index}] {value!r}" for index, value in self.items())
+
+
 def join(arrays: Mapping[str, jax.Array], answers: Sequence[Answer]) -> dict[str, Any]:
-    """Outputs by name, from the arrays that came back and what hosts say of those that hold several.
+    """Outputs by name, from the arrays that came back and what hosts say of those that are more than an array.
+
+    Returns:
+      A value where all hosts have the same, :class:`PerHost` where they do not.
 
     Raises:
-      ColocatedError: A variable is built in another way on other hosts.
+      ColocatedError: A variable that holds arrays is built in another way on other hosts, or cannot be read here.
     """
     import jax
-    from jax.experimental.colocated_python import serialization
 
     found: dict[str, Any] = dict(arrays)
-    told = {answer.host.index: answer.head["trees"] for answer in answers}
-    for name in next(iter(told.values())):
-        built = {index: serialization._deserialize(base64.b64decode(trees[name])) for index, trees in told.items()}
-        (first, (tree, keys)), *others = built.items()
-        different = [index for index, (other, _) in others if other != tree]
-        if different:
+    for name in answers[0].head["pickles"]:
+        read = {answer.host.index: _read(name, answer) for answer in answers}
+        (first, (tree, leaves, places)), *others = read.items()
+        rebuilt = [index for index, (other, _, _) in others if other != tree]
+        if places and rebuilt:
             raise ColocatedError(
-                f"Output {name} is not built in the same way on host {first} and {name_hosts(different)}.",
+                f"Output {name} is not built in the same way on host {first} and {name_hosts(rebuilt)}.",
                 hint="Give it one structure on every host; names stay on the hosts meanwhile.",
             )
-        found[name] = jax.tree_util.tree_unflatten(tree, [found.pop(key) for key in keys])
+        mine = {place: found.pop(key) for place, key in places.items()}
+        same = not rebuilt and all(equal(leaves, other) for _, (_, other, _) in others)
+        values = {
+            index: jax.tree_util.tree_unflatten(built, [mine.get(place, leaf) for place, leaf in enumerate(its_leaves)])
+            for index, (built, its_leaves, _) in read.items()
+        }
+        found[name] = values[first] if same else PerHost(values)
     return found
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two values are the same, as far as that can be known."""
+    import jax
+
+    leaves, tree = jax.tree_util.tree_flatten(one)
+    others, other_tree = jax.tree_util.tree_flatten(other)
+    return tree == other_tree and all(
+        left is right or _compare_equal(left, right) or _pickle_alike(left, right)
+        for left, right in zip(leaves, others, strict=True)
+    )
+
+
+def _compare_equal(left: Any, right: Any) -> bool:
+    import numpy as np
+
+    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+        return bool(np.array_equal(left, right))
+    try:
+        return bool(left == right)
+    except Exception:
+        # A table compares cell by cell, and has no one truth.
+        return False
+
+
+def _pickle_alike(left: Any, right: Any) -> bool:
+    """What does not equal itself, as NaN and NaT do not, and what cannot be compared, may still be the same."""
+    from jax.experimental.colocated_python import serialization
+
+    try:
+        return type(left) is type(right) and bool(serialization._serialize(left) == serialization._serialize(right))
+    except Exception:
+        return False
+
+
+def _read(name: str, answer: Answer) -> Any:
+    """What a host sent of one variable: its structure, its leaves without arrays, and the arrays' names by place."""
+    from jax.experimental.colocated_python import serialization
+
+    data, python = answer.parts[answer.head["pickles"][name]], answer.head["python"]
+    if not readable(data, python):
+        raise ColocatedError(
+            f"Output {name} holds functions or classes of Python {python}, which cannot be read here.",
+            hint=f"Turn it into arrays, numbers and text in the cell; {name} stays on the hosts meanwhile.",
+        )
+    try:
+        return serialization._deserialize(data)
+    except Exception as error:
+        raise ColocatedError(
+            f"Output {name} cannot be read here: {type(error).__name__}: {error}",
+            hint="Install here what it is made of, or turn it into arrays, numbers and text in the cell.",
+        ) from error
+
+
+def readable(data: bytes, python: str) -> bool:
+    """Whether a pickle of that Python version can be read here; another version's functions can end the process."""
+    different = versions.differences(versions.here(), {0: {"python": python}})
+    return not (different and versions.unreadable(different, checks.modules_needed(data)))

@@ -41,7 +41,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         return shown(_cell_help() if call.help else self._cell(call.values, cell))
 
     def _cell(self, given: Mapping[str, Any], cell: str) -> Values | None:
-        from pathways_jupyter.colocated import live, run, show
+        from pathways_jupyter.colocated import live, run, show, trees
         from pathways_jupyter.colocated.interrupted import Interrupted
 
         names = _names(given.get("inputs", ""))
@@ -77,7 +77,11 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         error = result.error()
         if error is not None:
             raise error
-        self.shell.push(dict(result.arrays))
+        self.shell.push(dict(result.outputs))
+        for name, output in result.outputs.items():
+            if isinstance(output, trees.PerHost):
+                indices = ", ".join(f"{name}[{index}]" for index in output)
+                _warn(f"{name} is not the same on all hosts: it holds every host's own, {indices}.")
         values = show.values(result)
         if values is not None and values.rich:
             for piece in values.pieces():

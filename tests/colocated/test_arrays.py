@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from pathways_jupyter.colocated import run
 from pathways_jupyter.colocated.errors import CheckError, ColocatedError
+from pathways_jupyter.colocated.trees import PerHost
 
 pytestmark = pytest.mark.usefixtures("connection", "fresh_names")
 
@@ -30,7 +33,7 @@ def test_each_host_sees_only_its_own_shards(x) -> None:
 def test_outputs_assemble_to_the_right_global_array_on_the_same_chips(x) -> None:
     result = run.run_cell(DOUBLED, inputs={"x": x}, outputs=["z"])
     assert result.error() is None
-    z = result.arrays["z"]
+    z = result.outputs["z"]
     assert z.sharding == x.sharding
     np.testing.assert_array_equal(z, 2 * np.asarray(x))
     np.testing.assert_array_equal(jax.jit(lambda x, z: x + z)(x, z), 3 * np.asarray(x))
@@ -50,7 +53,7 @@ params["rest"][1:], [shard.data.shape for shard in params["w"].addressable_shard
     result = run.run_cell(source, inputs={"params": params}, outputs=["doubled"])
     assert result.error() is None
     assert result.values == dict.fromkeys(range(4), ([0.5, "name"], [(1, 2)] * 4))
-    doubled = result.arrays["doubled"]
+    doubled = result.outputs["doubled"]
     assert doubled["w"].sharding == x.sharding
     np.testing.assert_array_equal(doubled["w"], 2 * np.asarray(x))
     assert doubled["same"][0].sharding == params["rest"][0].sharding
@@ -70,7 +73,7 @@ z = {"a": np.ones(2)} if jax.process_index() else {"a": np.ones(2), "b": np.ones
 
 
 def test_outputs_may_stay_on_the_hosts_cpus(x, cpu_mesh) -> None:
-    z = run.run_cell(DOUBLED, inputs={"x": x}, outputs=["z"], on_cpu=True).arrays["z"]
+    z = run.run_cell(DOUBLED, inputs={"x": x}, outputs=["z"], on_cpu=True).outputs["z"]
     assert z.sharding == NamedSharding(cpu_mesh, P("x"))
 
 
@@ -79,10 +82,10 @@ def test_what_every_host_has_for_itself_comes_back_as_one_array() -> None:
         "import jax, numpy as np\nlocal = np.full((4, 3), jax.process_index())\none = jax.process_index()",
         outputs=["local", "one"],
     )
-    local = result.arrays["local"]
+    local = result.outputs["local"]
     np.testing.assert_array_equal(local, np.repeat(np.arange(4), 4)[:, None] * np.ones((1, 3), int))
     assert len(local.sharding.device_set) == 16
-    np.testing.assert_array_equal(result.arrays["one"], [0, 1, 2, 3])
+    np.testing.assert_array_equal(result.outputs["one"], [0, 1, 2, 3])
 
 
 def test_outputs_that_differ_across_hosts_are_refused_with_what_each_has() -> None:
@@ -116,6 +119,8 @@ import jax, numpy as np
 def test_what_lies_on_no_device_is_each_hosts_own_and_can_be_computed_with(x) -> None:
     inputs = {"x": x, "scale": jax.numpy.float32(3), "key": jax.random.key(7)}
     source = """
+import re
+
 import jax
 shards = [(shard.data * scale).tolist() for shard in x.addressable_shards]
 drawn = jax.random.uniform(key, (2,)).tolist()
@@ -152,12 +157,12 @@ mine
         assert found["key"] == ([((), numbers["key"])] if host == 1 else [])
         assert found["words"] == ([((2, 2), words.tolist())] if host == 1 else [])
         assert found["keys"] == [((1,), [row]) for row in numbers["keys"][4 * host : 4 * host + 4]]
-    for name, array in result.arrays.items():
+    for name, array in result.outputs.items():
         assert array.dtype == inputs[name].dtype
         assert array.sharding == inputs[name].sharding
         assert array.shape == inputs[name].shape
-    assert np.asarray(jax.random.key_data(result.arrays["keys"])).tolist() == numbers["keys"]
-    assert np.asarray(result.arrays["words"]).tolist() == words.tolist()
+    assert np.asarray(jax.random.key_data(result.outputs["keys"])).tolist() == numbers["keys"]
+    assert np.asarray(result.outputs["words"]).tolist() == words.tolist()
 
 
 def half(mesh):
@@ -170,7 +175,7 @@ import jax, numpy as np
 mine = jax.random.fold_in(jax.random.key(1), jax.process_index())
 words = np.array(["host", str(jax.process_index())])
 """
-    arrays = run.run_cell(source, outputs=["mine", "words"]).arrays
+    arrays = run.run_cell(source, outputs=["mine", "words"]).outputs
     expected = [jax.random.key_data(jax.random.fold_in(jax.random.key(1), host)).tolist() for host in range(4)]
     assert jax.random.key_data(arrays["mine"]).tolist() == expected
     assert np.asarray(arrays["words"]).tolist() == ["host", "0", "host", "1", "host", "2", "host", "3"]
@@ -183,9 +188,64 @@ def test_computing_with_an_array_of_several_hosts_says_how_to_get_at_its_part(x)
 
 
 @pytest.mark.parametrize("kind", ["'datetime64[s]'", "object"])
-def test_an_output_of_a_kind_that_jax_does_not_have_is_named(kind) -> None:
-    error = run.run_cell(f"import numpy as np\nz = np.array([None], {kind})", outputs=["z"]).error()
-    assert "z is an array of" in str(error)
+def test_an_array_of_a_kind_that_jax_does_not_have_comes_back_as_a_value(kind) -> None:
+    z = run.run_cell(f"import numpy as np\nz = np.array([None], {kind})", outputs=["z"]).outputs["z"]
+    assert isinstance(z, np.ndarray)
+    np.testing.assert_array_equal(z, np.array([None], kind.strip("'")))
+
+
+VALUES = """
+import jax, dataclasses
+@dataclasses.dataclass
+class Config:
+    rate: float
+text, numbers, config = "here", {"a": 1.0, "b": (2, None)}, Config(0.5)
+nothing = None
+mine = {"host": jax.process_index(), "same": "x"}
+"""
+
+
+def test_any_value_that_can_be_pickled_comes_back() -> None:
+    found = run.run_cell(VALUES, outputs=["text", "numbers", "config", "nothing"]).outputs
+    assert (found["text"], found["numbers"], found["nothing"]) == ("here", {"a": 1.0, "b": (2, None)}, None)
+    # Each host has a class of its own, of which nobody can know that it is the same.
+    assert [each.rate for each in found["config"].values()] == [0.5] * 4
+
+
+def test_a_value_that_is_not_the_same_on_all_hosts_comes_back_by_host() -> None:
+    (mine,) = run.run_cell(VALUES, outputs=["mine"]).outputs.values()
+    assert isinstance(mine, PerHost)
+    assert mine == {host: {"host": host, "same": "x"} for host in range(4)}
+    once = run.run_cell(VALUES, outputs=["mine"], once=True).outputs["mine"]
+    assert once == {"host": 0, "same": "x"}
+
+
+def test_values_beside_arrays_come_back_with_them(x) -> None:
+    source = "import jax\nz = {'x': x, 'name': 'all', 'rate': 0.5}\nown = {'x': x, 'host': jax.process_index()}"
+    found = run.run_cell(source, inputs={"x": x}, outputs=["z", "own"]).outputs
+    np.testing.assert_array_equal(found["z"]["x"], np.asarray(x))
+    assert found["z"]["x"].sharding == x.sharding
+    assert (found["z"]["name"], found["z"]["rate"]) == ("all", 0.5)
+    assert [each["host"] for each in found["own"].values()] == [0, 1, 2, 3]
+    assert all(each["x"] is found["own"][0]["x"] for each in found["own"].values())
+
+
+def test_a_value_of_several_megabytes_comes_back() -> None:
+    long = run.run_cell("long = 'x' * 5_000_000", outputs=["long"], once=True).outputs["long"]
+    assert len(long) == 5_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        ("{'a': [1, threading.Lock()]}", r"z\['a'\]\[1\] is a lock, which cannot be sent back"),
+        ("threading.Lock()", "z is a lock, which cannot be sent back"),
+        ("{'log': open('/dev/null')}", r"z\['log'\] is an open file, which stays where it is"),
+    ],
+)
+def test_what_cannot_be_sent_back_is_named_by_its_place(value, named) -> None:
+    error = run.run_cell(f"import threading\nz = {value}", outputs=["z"]).error()
+    assert re.search(named, str(error)), error
 
 
 def test_an_array_that_was_deleted_is_named() -> None:
@@ -196,7 +256,7 @@ def test_an_array_that_was_deleted_is_named() -> None:
 
 
 def test_a_cell_runs_where_its_input_is(connection) -> None:
-    x = jax.device_put(np.arange(3), connection.slices[1][0])
+    x = jax.device_put(np.arange(3), connection.slices()[1][0])
     assert list(values("x.tolist()", inputs={"x": x})) == [2]
 
 

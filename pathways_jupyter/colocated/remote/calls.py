@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import platform
 from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 from jax.experimental.colocated_python import serialization
 
-from . import arrays, failures, feeds, jobs, namespaces, objects, rich, streams
+from . import arrays, failures, feeds, jobs, namespaces, objects, outputs, rich, streams
 from .transcript import Transcript
 
 _MAX_VALUE = 1 << 20
-_ARRAYS = (jax.Array, np.ndarray)
 
 
 class _TooLarge(Exception):
@@ -29,7 +26,7 @@ def cell(
     """Runs a cell in its session's namespace."""
     session, filename = head["session"], head["filename"]
 
-    built: dict[str, str] = {}
+    pickles: dict[str, bytes] = {}
 
     def work() -> tuple[Any, list[dict[str, Any]]]:
         names = namespaces.space(session)
@@ -43,11 +40,15 @@ def cell(
                 names[name] = jax.tree_util.tree_unflatten(tree, leaves)
         names.update(given)
         value = namespaces.run(session, head["source"], filename)
-        outputs = _outputs(head["outputs"], names, built)
-        return value, arrays.keep(head["call"], outputs, mesh, inputs) if outputs else []
+        found = outputs.split(head["outputs"], names, pickles)
+        return value, arrays.keep(head["call"], found, mesh, inputs) if found else []
 
     answer, parts = _run(head, work, filename, show=True)
-    return {**answer, "trees": built}, parts
+    if answer["error"] is not None:
+        pickles.clear()
+    answer["python"] = platform.python_version()
+    answer["pickles"] = {name: len(parts) + place for place, name in enumerate(pickles)}
+    return answer, [*parts, *pickles.values()]
 
 
 def function(
@@ -135,23 +136,6 @@ def _run(
     answer["transcript"], blobs = transcript.close()
     answer["displays"] = len(parts)
     return answer, [*parts, *blobs]
-
-
-def _outputs(wanted: list[str], names: dict[str, Any], built: dict[str, str]) -> dict[str, Any]:
-    """The arrays of what is wanted, by name; in `built` how those are built that hold several."""
-    absent = [name for name in wanted if name not in names]
-    if absent:
-        raise NameError(f"--out names {', '.join(absent)}, which this cell did not define.")
-    found: dict[str, Any] = {}
-    for name in wanted:
-        flat, tree = jax.tree_util.tree_flatten_with_path(names[name])
-        if isinstance(names[name], _ARRAYS) or not any(isinstance(leaf, _ARRAYS) for _, leaf in flat):
-            found[name] = names[name]
-            continue
-        keys = [f"{name}{jax.tree_util.keystr(path)}" for path, _ in flat]
-        found.update(zip(keys, (leaf for _, leaf in flat), strict=True))
-        built[name] = base64.b64encode(serialization._serialize((tree, keys))).decode()
-    return found
 
 
 def _value(value: Any, transcript: Transcript, parts: list[bytes]) -> dict[str, Any] | None:
