@@ -7,10 +7,11 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from pathways_jupyter.cli import main
 
-COMMANDS = ["demo", "local", "sessions", "slices", "logs", "doctor", "clean"]
+COMMANDS = ["demo", "local", "sessions", "slices", "logs", "doctor", "clean", "network-policy"]
 
 
 def test_help_names_every_command(machine):
@@ -199,6 +200,20 @@ def test_doctor_finds_a_healthy_cluster_healthy(machine, at):
     assert healthy.stdout.splitlines()[-1] == "✓ All is well."
     findings = json.loads(machine.cli("doctor", "--json", *at).stdout)
     assert {"cluster", "reachable", "service", "slices", "jax", "leftovers"} <= {each["name"] for each in findings}
+
+
+def test_the_printed_policies_are_what_kubectl_applies(machine, at):
+    printed = machine.cli("network-policy", "--service", "pathways-cluster", "--nodes", "10.0.0.0/8").stdout
+    policies = list(yaml.safe_load_all(printed))
+    assert [each["metadata"]["name"] for each in policies] == ["pathways-proxies", "pathways-cluster-resource-manager"]
+    kubectl = ["kubectl", "--kubeconfig", machine.cli("local", "kubeconfig").stdout.strip()]
+    for command in ("apply", "delete"):
+        ran = subprocess.run([*kubectl, command, "-f", "-"], input=printed, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+    # The embedded cluster has had the first one from the beginning.
+    again = machine.cli("network-policy").stdout
+    subprocess.run([*kubectl, "apply", "-f", "-"], input=again, capture_output=True, text=True, check=True)
+    assert machine.cli("network-policy", "--service", "x").returncode == 2
 
 
 def test_doctor_says_what_to_do_about_a_cluster_that_is_not_there(machine):

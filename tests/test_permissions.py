@@ -18,7 +18,7 @@ from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.events import EventKind
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, LEASES, PATHWAYS_JOBS
+from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.local import images
 from pathways_jupyter.local.running import RunningCluster
@@ -274,6 +274,7 @@ WITHOUT = {
     # The sidebar shows everything else without PathwaysJobs, as it does where there are none.
     (PATHWAYS_JOBS.group, "pathwaysjobs", "list"): Person.doctor,
     (PATHWAYS_JOBS.group, "pathwaysjobs", "watch"): Person.doctor,
+    (NETWORK_POLICIES.group, "networkpolicies", "list"): Person.doctor,
 }
 """What a person does who lacks a permission, and is told so."""
 

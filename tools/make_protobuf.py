@@ -22,6 +22,7 @@ _PACKAGES = (
     "k8s.io.api.core.v1",
     "k8s.io.api.batch.v1",
     "k8s.io.api.coordination.v1",
+    "k8s.io.api.networking.v1",
     "k8s.io.api.rbac.v1",
     "k8s.io.api.authorization.v1",
     "k8s.io.api.authentication.v1",

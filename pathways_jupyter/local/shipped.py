@@ -13,6 +13,7 @@ from pathways_jupyter.local.apiserver.resources import (
     CLUSTER_ROLES,
     JOBSETS,
     NAMESPACES,
+    NETWORK_POLICIES,
     PODS,
     SERVICE_ACCOUNTS,
     Object,
@@ -21,7 +22,7 @@ from pathways_jupyter.local.apiserver.resources import (
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.controllers.nodes import CPU_POOL
 from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION
-from pathways_jupyter.service import jobset, names
+from pathways_jupyter.service import jobset, names, networkpolicy
 
 SYSTEM_NAMESPACE = "pathways-system"
 OPERATOR = "pathways-operator"
@@ -63,6 +64,7 @@ def ship(store: Store, instances: Mapping[str, int], *, sidecar: bool, hollow: b
             _hollow(manifest)
         _create(store, JOBSETS, manifest)
         services.append(spec.name)
+    _create(store, NETWORK_POLICIES, networkpolicy.for_proxies(names.DEFAULT_NAMESPACE))
     for resource, obj in _operator():
         _create(store, resource, obj)
     return services

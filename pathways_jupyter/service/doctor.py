@@ -15,8 +15,8 @@ from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ApiError, PathwaysError
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, PATHWAYS_JOBS, PODS, Resource
-from pathways_jupyter.service import discovery, leases, proxy, status
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS, PODS, Resource
+from pathways_jupyter.service import discovery, leases, names, networkpolicy, proxy, status
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.service.versions import Versions, differences, of_image
@@ -76,6 +76,7 @@ NEEDS: tuple[Need, ...] = (
     Need(PODS, ("create", "get"), "portforward", purpose="open the tunnel"),
     Need(JOBSETS, ("get", "list", "watch"), purpose="find the service, and draw it as it changes"),
     Need(PATHWAYS_JOBS, ("list", "watch"), level=Level.WARN, purpose="list PathwaysJobs in the sidebar"),
+    Need(NETWORK_POLICIES, ("list",), level=Level.WARN, purpose="see whether other pods can reach the proxies"),
 )
 
 
@@ -130,6 +131,8 @@ async def findings(
         if jobsets.level is not Level.FAIL:
             async for found in _about_service(client, namespace, config, versions or Versions()):
                 yield found
+        for found in await _network(client, namespace):
+            yield found
         yield await _leftovers(client, namespace, leftovers)
 
 
@@ -266,6 +269,29 @@ def _compare(name: str, image: str, here: Versions, what: str) -> Finding:
             f"Use a kernel with {f'Python {there.python} and ' if there.python else ''}jax=={there.jax}.",
         )
     return Finding(name, Level.OK, f"{what} is made for JAX {there.jax}, as there is here")
+
+
+async def _network(client: Client, namespace: str) -> tuple[Finding, ...]:
+    """Whether other pods can reach the proxies; nothing where that cannot be looked up, which is a finding already."""
+    try:
+        policies = (await objects.list_(client, NETWORK_POLICIES, namespace=namespace)).items
+    except PathwaysError:
+        return ()
+    about = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.SESSION_LABEL: "any"}
+    found = networkpolicy.covering(policies, about)
+    if found and not any(networkpolicy.is_open(each) for each in found):
+        listed = ", ".join(str(each["metadata"]["name"]) for each in found)
+        return (Finding("network", Level.OK, f"NetworkPolicy {listed} covers the proxies"),)
+    opened = [str(each["metadata"]["name"]) for each in found if networkpolicy.is_open(each)]
+    why = f"NetworkPolicy {opened[0]} lets every pod in" if opened else "no NetworkPolicy covers them"
+    return (
+        Finding(
+            "network",
+            Level.WARN,
+            f"Other pods can reach the proxies in namespace {namespace}, and run code on TPU hosts: {why}.",
+            f"Close their ports: pathways-jupyter network-policy | kubectl apply -n {namespace} -f -",
+        ),
+    )
 
 
 async def _leftovers(client: Client, namespace: str, here: Sequence[str]) -> Finding:

@@ -5,8 +5,8 @@ import pytest
 from pathways_jupyter import tpu
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.objects import JOBSETS
-from pathways_jupyter.service import doctor, jobset, leases, names
+from pathways_jupyter.kube.objects import JOBSETS, NETWORK_POLICIES
+from pathways_jupyter.service import doctor, jobset, leases, names, networkpolicy
 from pathways_jupyter.service.doctor import Level
 from pathways_jupyter.service.versions import Versions
 
@@ -39,6 +39,7 @@ def ready(name, job, container):
 async def test_a_sound_cluster_has_nothing_to_mend(bench):
     async with bench.client() as client:
         await service(client)
+        await objects.create(client, NETWORK_POLICIES, networkpolicy.for_proxies("default"))
         for name, job, container in [
             ("head", names.HEAD_JOB, names.RESOURCE_MANAGER_CONTAINER),
             ("worker", names.WORKER_JOB, names.WORKER_CONTAINER),
@@ -137,6 +138,30 @@ async def test_versions_are_compared_component_by_component(bench, image, sideca
     found = await examine(bench)
     assert found[name].level is level
     assert message in found[name].message
+
+
+async def test_proxies_that_other_pods_can_reach_are_told_until_a_policy_closes_them(bench):
+    found = (await examine(bench))["network"]
+    assert found.level is Level.WARN
+    assert found.message.endswith("run code on TPU hosts: no NetworkPolicy covers them.")
+    assert found.hint == "Close their ports: pathways-jupyter network-policy | kubectl apply -n default -f -"
+    async with bench.client() as client:
+        everything = networkpolicy.for_proxies("default")
+        everything["metadata"]["name"] = "lenient"
+        everything["spec"]["ingress"] = [{}]
+        await objects.create(client, NETWORK_POLICIES, everything)
+        assert "lenient lets every pod in" in (await examine(bench))["network"].message
+        await objects.delete(client, NETWORK_POLICIES, "lenient", namespace="default")
+        await objects.create(client, NETWORK_POLICIES, networkpolicy.for_proxies("default"))
+    found = (await examine(bench))["network"]
+    assert (found.level, found.message) == (Level.OK, "NetworkPolicy pathways-proxies covers the proxies")
+
+
+async def test_policies_that_may_not_be_looked_at_are_a_missing_permission_and_nothing_else(bench):
+    rules = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]}]
+    found = await examine(bench, config=ConnectConfig(kubeconfig=bench.kubeconfig(rules=rules, name="narrow")))
+    assert "network" not in found
+    assert found["permission networkpolicies"].level is Level.WARN
 
 
 async def test_leftovers_here_and_in_the_cluster_are_told(bench, monkeypatch):

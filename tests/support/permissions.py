@@ -11,11 +11,15 @@ Grant = tuple[str, str, str]
 """Group, resource with its subresource, verb."""
 
 
+def documents() -> list[dict]:
+    """Every object that the document shows."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    return [yaml.safe_load(found) for found in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)]
+
+
 def documented_rules() -> list[dict]:
     """The rules of the documented Role."""
-    text = DOCUMENT.read_text(encoding="utf-8")
-    documents = [yaml.safe_load(found) for found in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)]
-    (role,) = [each for each in documents if each["kind"] == "Role"]
+    (role,) = [each for each in documents() if each["kind"] == "Role"]
     return role["rules"]
 
 

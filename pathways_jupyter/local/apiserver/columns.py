@@ -261,6 +261,10 @@ COLUMNS: Mapping[str, tuple[Sequence[Column], Cells]] = {
         _columns("Name", "Holder", "Age"),
         lambda obj: [_name(obj), _spec(obj).get("holderIdentity", ""), _age(obj)],
     ),
+    "networkpolicies": (
+        _columns("Name", "Pod-Selector", "Age"),
+        lambda obj: [_name(obj), _pairs((_spec(obj).get("podSelector") or {}).get("matchLabels")), _age(obj)],
+    ),
     "roles": (_columns("Name", "Created At"), _created),
     "clusterroles": (_columns("Name", "Created At"), _created),
     "customresourcedefinitions": (_columns("Name", "Created At"), _created),

@@ -84,6 +84,8 @@ SECRETS = ResourceType("", "v1", "Secret", "secrets")
 SERVICE_ACCOUNTS = ResourceType("", "v1", "ServiceAccount", "serviceaccounts", short_names=("sa",))
 JOBS = ResourceType("batch", "v1", "Job", "jobs", categories=("all",), has_status=True, default_propagation="Orphan")
 LEASES = ResourceType("coordination.k8s.io", "v1", "Lease", "leases")
+NETWORK_POLICIES = ResourceType("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", short_names=("netpol",))
+"""Kept and shown, and not enforced: pods here have no network of their own."""
 ROLES = ResourceType("rbac.authorization.k8s.io", "v1", "Role", "roles")
 ROLE_BINDINGS = ResourceType("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
 CLUSTER_ROLES = ResourceType("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False)
@@ -113,6 +115,7 @@ BUILTIN: tuple[ResourceType, ...] = (
     SERVICE_ACCOUNTS,
     JOBS,
     LEASES,
+    NETWORK_POLICIES,
     ROLES,
     ROLE_BINDINGS,
     CLUSTER_ROLES,

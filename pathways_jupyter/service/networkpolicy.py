@@ -1,0 +1,99 @@
+"""NetworkPolicies that close the ports of proxies and resource managers to the rest of the cluster.
+
+A proxy asks nobody for credentials, and runs what its client sends, pickled functions included; any pod that reaches
+its port can read the session's arrays and run code on the TPU hosts. The session itself needs no open port: a
+port-forward comes from the node's kubelet into the pod's own network, where no policy applies.
+
+Two things a policy cannot do. It does not apply to pods that share their node's network (workers do, and proxies that
+were asked to with ``host_network:true``): for those, use firewall rules of the network. And the cluster's network has
+to enforce policies, as GKE does with Dataplane V2 or with network policy enforcement switched on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pathways_jupyter.service import names
+
+Manifest = dict[str, Any]
+
+PROXIES = "pathways-proxies"
+"""Name of the policy for the proxies of all sessions in a namespace."""
+
+
+def for_proxies(namespace: str = "") -> Manifest:
+    """The policy that lets nothing into the proxies of a namespace (of the current one, when it is empty)."""
+    selector = {
+        "matchLabels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
+        "matchExpressions": [{"key": names.SESSION_LABEL, "operator": "Exists"}],
+    }
+    return _policy(PROXIES, namespace, selector, [])
+
+
+def for_resource_manager(service: str, nodes: Sequence[str], namespace: str = "") -> Manifest:
+    """The policy that lets only proxies, pods of its own service and nodes into a service's resource manager.
+
+    Args:
+      nodes: Address ranges of the cluster's nodes, e.g. ``10.128.0.0/20``. Workers use their node's network, so that
+        their connections come from a node's address; without these ranges the service would not start.
+    """
+    selector = {"matchLabels": {names.JOBSET_NAME_LABEL: service, names.REPLICATED_JOB_LABEL: names.HEAD_JOB}}
+    sources = [
+        {"podSelector": {"matchLabels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}}},
+        {"podSelector": {"matchLabels": {names.JOBSET_NAME_LABEL: service}}},
+        *({"ipBlock": {"cidr": each}} for each in nodes),
+    ]
+    return _policy(f"{service}-resource-manager", namespace, selector, [{"from": sources}])
+
+
+def covering(policies: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -> list[Mapping[str, Any]]:
+    """Those of `policies` that decide what gets into a pod with these labels."""
+    specs = [(each, each.get("spec") or {}) for each in policies]
+    return [
+        each
+        for each, spec in specs
+        # A policy without types is one for ingress.
+        if "Ingress" in (spec.get("policyTypes") or ["Ingress"]) and _selects(spec.get("podSelector") or {}, labels)
+    ]
+
+
+def is_open(policy: Mapping[str, Any]) -> bool:
+    """Whether `policy` lets every pod of the cluster in, at least to some port."""
+    anyone: tuple[Manifest, ...] = (
+        {"namespaceSelector": {}},
+        {"ipBlock": {"cidr": "0.0.0.0/0"}},
+        {"ipBlock": {"cidr": "::/0"}},
+    )
+    rules = (policy.get("spec") or {}).get("ingress") or []
+    return any(not rule.get("from") or any(each in rule["from"] for each in anyone) for rule in rules)
+
+
+def _policy(name: str, namespace: str, selector: Manifest, ingress: list[Manifest]) -> Manifest:
+    metadata: Manifest = {"name": name, "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata,
+        "spec": {"podSelector": selector, "policyTypes": ["Ingress"], "ingress": ingress},
+    }
+
+
+def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a label selector selects something with these labels; an empty one selects everything."""
+    wanted: Mapping[str, str] = selector.get("matchLabels") or {}
+    if any(labels.get(key) != value for key, value in wanted.items()):
+        return False
+    for each in selector.get("matchExpressions") or ():
+        key, values = each.get("key"), each.get("values") or ()
+        fits = {
+            "In": labels.get(key) in values,
+            "NotIn": labels.get(key) not in values,
+            "Exists": key in labels,
+            "DoesNotExist": key not in labels,
+        }
+        if not fits.get(str(each.get("operator")), False):
+            return False
+    return True
