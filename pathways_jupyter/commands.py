@@ -37,6 +37,7 @@ class Source(Enum):
     FILES = "files"
     SLICES = "slices"
     HOSTS = "hosts"
+    HOST_COMMANDS = "host-commands"
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathways_jupyter.colocated.functions import class_, function
     from pathways_jupyter.colocated.host import Host, hosts
     from pathways_jupyter.colocated.interrupted import Interrupted
+    from pathways_jupyter.colocated.restarting import restart
     from pathways_jupyter.colocated.run import reset, run_cell, who
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "hosts",
     "iterator",
     "reset",
+    "restart",
     "run_cell",
     "who",
 ]
@@ -54,6 +56,7 @@ _WHERE = {
     "hosts": "host",
     "iterator": "feed",
     "reset": "run",
+    "restart": "restarting",
     "run_cell": "run",
     "who": "run",
 }

@@ -118,6 +118,14 @@ class _Memory:
                 gone.setdefault(reason, []).append(host.index)
         return gone
 
+    def forget(self, to: Sequence[Host]) -> None:
+        """Drop what is known of hosts whose sidecar was restarted on purpose, so that no cell warns of it."""
+        named_on = self._of_this_session()
+        for host in to:
+            with self._lock:
+                self._facts.pop(host.cpus, None)
+            named_on.pop(host.index, None)
+
     def _of_this_session(self) -> dict[int, tuple[str, int]]:
         # Its object, as a reconnect after the supervisor's death gives it another id.
         from pathways_jupyter.session.session import current

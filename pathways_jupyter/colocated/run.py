@@ -191,14 +191,14 @@ def ask(
 def _stopped(answers: Sequence[Answer] | None, to: Sequence[Host]) -> str:
     indices = name_hosts([host.index for host in to])
     if answers is None:
-        return f"{indices} did not answer, and may still be running the call."
+        return f"{indices} did not answer, and may still be running the call; %colocated restart ends it."
     told: dict[str, list[int]] = {}
     for answer in answers:
         error = answer.head.get("error")
         if error is None:
             text = "had ended"
         elif error["type"] == "Stopped":
-            text = f"will stop when this returns: {error['message']}"
+            text = f"did not stop yet, in {error['message']} (%colocated restart ends it)"
         elif error["type"] != "KeyboardInterrupt":
             text = f"had failed: {error['type']}: {error['message'].partition(chr(10))[0]}"
         else:

@@ -102,6 +102,11 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         from pathways_jupyter.render import help as help_view
         from pathways_jupyter.render.view import View
 
+        wanted = given.get("command")
+        if wanted is not None and wanted not in LINE:
+            raise ConfigError(f"There is no command {wanted!r}.", hint=f"There are: {', '.join(LINE)}.")
+        if wanted is not None:
+            return help_view.command(LINE[wanted], "%colocated")
         cell, line = _cell_help(), help_view.overview(LINE, "%colocated")
         return View(LINE, f"{cell.text}\n\n{line.text}", f"{cell.html}{line.html}")
 
@@ -121,6 +126,15 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         from pathways_jupyter.colocated import run
 
         run.reset(slices=given.get("slices"), indices=given.get("hosts"))
+
+    def _restart(self, given: Mapping[str, Any]) -> View:
+        from pathways_jupyter.colocated.errors import name_hosts
+        from pathways_jupyter.colocated.restarting import restart
+        from pathways_jupyter.render import arrays
+
+        restarted = restart(slices=given.get("slices"), indices=given.get("hosts"))
+        indices = name_hosts([host.index for host in restarted])
+        return arrays.notes([f"{indices} restarted; names of earlier cells are gone there."])
 
     def _hosts(self, given: Mapping[str, Any]) -> View:
         from pathways_jupyter.colocated.host import choose, hosts
@@ -145,10 +159,13 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
     def _save(self, given: Mapping[str, Any]) -> Any:
         from pathways_jupyter.colocated import run
 
-        result = self._results.get(given["call"])
+        call = given.get("call") or next(reversed(self._results), "")
+        result = self._results.get(call)
         if result is None:
+            known = f"There is some of: {', '.join(self._results)}." if self._results else ""
             raise ConfigError(
-                f"There is no output of a cell {given['call']!r}.", hint="The note below the cell names it."
+                f"There is no output of a cell {call!r} to save." if call else "No output was too large to show.",
+                hint=known or "Only what a cell's note names can be saved.",
             )
         saved = run.save(result, given.get("folder", "."))
         from IPython.display import FileLink, display

@@ -181,6 +181,12 @@ def _all_hosts() -> Sequence[Any]:
     return hosts()
 
 
+def _host_commands(words: list[str]) -> list[str]:
+    from pathways_jupyter.colocated.commands import LINE
+
+    return list(LINE)
+
+
 def _given(words: list[str], flag: str) -> str:
     return dict(itertools.pairwise(words)).get(flag, "")
 
@@ -193,6 +199,7 @@ _SOURCES: Mapping[Source, Callable[[list[str]], list[str]]] = {
     Source.COMMANDS: _commands,
     Source.SLICES: _slices,
     Source.HOSTS: _hosts,
+    Source.HOST_COMMANDS: _host_commands,
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cells import values
 
-from pathways_jupyter.colocated import run
+from pathways_jupyter.colocated import restart, run
 from pathways_jupyter.colocated.errors import CellSyntaxError, CheckError, ColocatedError
 from pathways_jupyter.colocated.interrupted import Interrupted
 from pathways_jupyter.colocated.results import Display
@@ -240,6 +240,30 @@ open({str(tmp_path / "started")!r}, "w")
 
 def test_interrupt_ends_a_cell_that_waits_in_c_and_says_where(tmp_path) -> None:
     interrupt_when(tmp_path / "started")
-    with pytest.raises(Interrupted, match=r"will stop when this returns: line 3: time\.sleep\(20\)"):
+    with pytest.raises(Interrupted, match=r"did not stop yet, in line 3: time\.sleep\(20\) .*restart"):
         run.run_cell(f"import time\nopen({str(tmp_path / 'started')!r}, 'w')\ntime.sleep(20)", once=True)
     assert values("1", once=True) == {0: 1}
+
+
+def test_a_cell_that_catches_interrupt_is_ended_by_a_restart(tmp_path) -> None:
+    started, living = tmp_path / "started", tmp_path / "living"
+    values("before = 1")
+    interrupt_when(started)
+    source = f"""
+import os, time
+open({str(started)!r}, "w")
+while True:
+    try:
+        open({str(living)!r}, "w").write(str(os.getpid()))
+        time.sleep(0.01)
+    except KeyboardInterrupt:
+        pass
+"""
+    with pytest.raises(Interrupted, match="%colocated restart ends it"):
+        run.run_cell(source, indices=[1])
+    caught = int(living.read_text())
+    assert values("import os\nos.getpid()", indices=[1]) == {1: caught}
+    assert [host.index for host in restart(indices=[1])] == [1]
+    with pytest.raises(ProcessLookupError):
+        os.kill(caught, 0)
+    assert values("'before' in globals()") == {0: True, 1: False, 2: True, 3: True}

@@ -197,7 +197,11 @@ def test_a_flood_is_cut_and_can_be_saved(connected, machine) -> None:
     call = cell.text.partition("%colocated save ")[2].split()[0]
     saved = connected.run(f"%colocated save {call}")
     assert saved.status == "ok", saved.shown
-    assert (machine.directory / f"colocated-{call}-host0.txt").stat().st_size == 50_000_000
+    path = machine.directory / f"colocated-{call}-host0.txt"
+    assert path.stat().st_size == 50_000_000
+    path.unlink()
+    assert connected.run("%colocated save").status == "ok"
+    assert path.stat().st_size == 50_000_000
 
 
 @pytest.mark.parametrize(
@@ -220,9 +224,24 @@ def test_a_mistake_gets_one_clear_line(connected, line, message) -> None:
 def test_help_and_hosts_are_shown(connected) -> None:
     assert "--collapse" in connected.run("%colocated").text
     assert "--collapse" in connected.run("%%colocated --help\n1").text
+    assert "Forget the names" in connected.run("%colocated help reset").text
+    assert "There is no command 'rest'" in connected.run("%colocated help rest").shown
     hosts = connected.run("%colocated hosts").text
     assert "Python" in hosts
     assert "JAX" in hosts
+
+
+def test_a_restart_says_what_is_gone_and_the_next_cell_runs_without_a_warning(connected) -> None:
+    connected.run("%%colocated\nkept = 1")
+    assert "hosts 0, 1 restarted; names of earlier cells are gone there." in connected.run("%colocated restart").text
+    cell = connected.run("%%colocated\n'kept' in globals()")
+    assert lines(cell) == ["[hosts 0, 1] False"]
+
+
+def test_values_come_back_as_variables(connected) -> None:
+    source = "%%colocated --out name,mine\nimport jax\nname, mine = 'all', {'host': jax.process_index()}"
+    assert "mine is not the same on all hosts" in connected.run(source).text
+    assert connected.run("print(name, mine[1])").text.strip() == "all {'host': 1}"
 
 
 def test_options_and_commands_are_completed(connected) -> None:

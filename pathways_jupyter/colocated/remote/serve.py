@@ -85,6 +85,11 @@ def _answer(message: tuple[dict[str, Any], list[bytes]], inputs: tuple[jax.Array
     elif operation == "reset":
         namespaces.reset(session)
         done = {}
+    elif operation == "ping":
+        done = {}
+    elif operation == "restart":
+        jobs.end_process()
+        done = {}
     elif operation == "read":
         part, size = files.read(head["name"], head["offset"], head["bytes"])
         done, parts = {"size": size}, [part]
