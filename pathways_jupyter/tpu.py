@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.wording import count
 
 _FLAT = ("2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
 _V4 = (
@@ -155,7 +156,7 @@ def _by_size(text: str, generation: str, number: int) -> InstanceType:
             f"There is no slice {text}.",
             hint=f"Slices of {generation}: {', '.join(f'{each} ({each.chips} chips)' for each in every)}.",
         )
-    meant = [f"{each} ({each.hosts} host{'s'[: each.hosts != 1]} of {each.chips_per_host} chips)" for each in fitting]
+    meant = [f"{each} ({count(each.hosts, 'host')} of {each.chips_per_host} chips)" for each in fitting]
     raise ConfigError(f"{text} may be {' or '.join(meant)}.", hint=f"Write the one that the service has: {fitting[0]}.")
 
 
@@ -176,11 +177,11 @@ def parse_instances(text: str) -> dict[str, int]:
             (name, count if separator else "1") for name, separator, count in (part.partition("=") for part in parts)
         ]
     instances: dict[str, int] = {}
-    for name, count in pairs:
+    for name, number in pairs:
         key = str(parse_instance_type(name))
         if key in instances:
             raise ConfigError(f"Instance type {key} is named twice in {text!r}.", hint=f"Add the counts: {key}=N.")
-        instances[key] = parse_count(count, key)
+        instances[key] = parse_count(number, key)
     if not instances:
         raise ConfigError(
             "No TPU instance type was given.", hint="For example: --tpu tpuv6e:2x2=2 (two slices of four chips)."

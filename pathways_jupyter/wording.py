@@ -23,6 +23,11 @@ class Face(Enum):
     TERMINAL = "terminal"
 
 
+def count(number: int, singular: str, plural: str = "") -> str:
+    """``1 slice``, ``2 slices``."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
 _SHELL = "pathways-jupyter {line}"
 _IN_SCRIPT: Mapping[str, str] = {
     "connect": "pathways_jupyter.connect({arguments})",

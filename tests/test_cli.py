@@ -1,6 +1,10 @@
 """The command line: what it prints, to whom, and with which exit code."""
 
+import contextlib
+import dataclasses
 import json
+import os
+import pty
 import signal
 import socket
 import subprocess
@@ -58,6 +62,60 @@ def test_sessions_are_listed_for_people_and_for_programs(machine):
     assert json.loads(machine.cli("sessions", "--json").stdout) == []
 
 
+def test_no_color_is_honoured_on_a_terminal(machine):
+    command = [sys.executable, "-m", "pathways_jupyter", "slices", "--kubeconfig", "/nowhere"]
+    with_colours = on_a_terminal(command, machine.environ)
+    without = on_a_terminal(command, {**machine.environ, "NO_COLOR": "1"})
+    assert "\x1b[" in with_colours
+    assert "\x1b" not in without
+    assert "There is no kubeconfig /nowhere." in without
+
+
+def on_a_terminal(command, environ):
+    """What a program writes to its standard error when that is a terminal."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command, env=environ, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        written = b""
+        # A terminal that nobody writes to any more says so with an error on Linux.
+        with contextlib.suppress(OSError):
+            while piece := os.read(ours, 4096):
+                written += piece
+        process.wait(timeout=60)
+    os.close(ours)
+    return written.decode()
+
+
+def test_a_home_that_cannot_be_written_to_is_one_sentence(machine):
+    (machine.directory / "a-file").touch()
+    environ = {**machine.environ, "JUPYTER_RUNTIME_DIR": str(machine.directory / "a-file" / "runtime")}
+    for command in ("sessions", "doctor", "clean"):
+        failed = dataclasses.replace(machine, environ=environ).cli(command)
+        assert failed.returncode == 1
+        assert failed.stderr.splitlines()[0].startswith("Error: The directory ")
+        assert "JUPYTER_RUNTIME_DIR" in failed.stderr.splitlines()[1]
+
+
+def test_a_variable_that_is_not_a_setting_is_named(machine):
+    environ = {**machine.environ, "PATHWAYS_JUPYTER_TPUS": "tpuv6e:2x2=1"}
+    failed = dataclasses.replace(machine, environ=environ).cli("slices")
+    assert failed.returncode == 1
+    assert "Unknown setting PATHWAYS_JUPYTER_TPUS." in failed.stderr
+    assert "Did you mean PATHWAYS_JUPYTER_TPU?" in failed.stderr
+
+
+def test_a_sidecar_is_built_for_the_jax_that_is_installed(tmp_path):
+    from importlib.metadata import version
+
+    from click.testing import CliRunner
+
+    (tmp_path / "requirements.txt").write_text("")
+    arguments = ["sidecar", "build", "--requirements", str(tmp_path / "requirements.txt"), "--dry-run"]
+    shown = CliRunner().invoke(main, [*arguments, "--base-image", "sidecar:1-python_3.12-jax_0.1.0"])
+    assert "--jax-version 0.1.0" in shown.output
+    assert f"has JAX 0.1.0, not {version('jax')}" in shown.output
+
+
 def test_ending_a_session_that_is_not_there_says_so(machine):
     failed = machine.cli("sessions", "disconnect", "4f2a")
     assert failed.returncode == 1
@@ -90,7 +148,9 @@ def test_everything_about_the_cluster_is_there_for_programs_too(machine):
     at = json.loads(machine.cli("local", "kubeconfig", "--json", *name).stdout)
     assert at == {"kubeconfig": up["kubeconfig"], "context": up["context"]}
     assert json.loads(machine.cli("local", "restart-api", "--json", *name).stdout) == up
-    assert "1 slice of tpuv5e:2x2 (4 chips)" in machine.cli("local", "status", *name).stdout
+    told = machine.cli("local", "status", *name).stdout
+    assert "1 slice of tpuv5e:2x2 (4 chips)" in told
+    assert f"%pathways connect --kubeconfig {up['kubeconfig']} --tpu tpuv5e:2x2=1" in told
     assert json.loads(machine.cli("local", "down", "--json", *name).stdout) == {"name": "spoken", "ended": True}
     assert json.loads(machine.cli("local", "down", "--json", *name).stdout) == {"name": "spoken", "ended": False}
 
@@ -171,6 +231,27 @@ def test_who_names_no_cluster_means_that_of_the_only_session(machine, connected)
     assert machine.cli("slices", "--context", "nowhere").returncode == 1
 
 
+def test_a_shell_completes_ids_of_sessions(machine, connected):
+    for words in ("pathways-jupyter sessions disconnect ", "pathways-jupyter logs proxy --session "):
+        environ = {
+            **machine.environ,
+            "_PATHWAYS_JUPYTER_COMPLETE": "bash_complete",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split())),
+        }
+        program = "from pathways_jupyter.cli import main; main(prog_name='pathways-jupyter')"
+        offered = subprocess.run(
+            [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert offered.stdout.splitlines() == [f"plain,{connected}"], offered.stderr
+
+
+def test_a_notebook_that_is_not_connected_means_the_only_session_too(machine, connected, notebook):
+    notebook.run("%load_ext pathways_jupyter")
+    shown = notebook.run("%pathways slices")
+    assert connected in shown.text, shown.shown
+
+
 def test_the_supervisors_log_is_there_for_people_and_for_programs(machine, connected):
     told = machine.cli("logs", "supervisor", "--tail", "2").stdout.splitlines()
     assert len(told) == 2
@@ -221,6 +302,16 @@ def test_doctor_says_what_to_do_about_a_cluster_that_is_not_there(machine):
     assert sick.returncode == 1
     assert "✗ cluster" in sick.stdout
     assert "--local" in sick.stdout
+
+
+def test_the_embedded_cluster_is_named_where_no_cluster_is_set_up(machine, notebook):
+    assert machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--json").returncode == 0
+    hint = "The embedded cluster runs on this machine: add --local to mean it."
+    assert hint in machine.cli("slices").stderr
+    assert hint in machine.cli("doctor").stdout
+    notebook.run("%load_ext pathways_jupyter")
+    assert hint in notebook.run("%pathways slices").shown
+    assert "gcloud container clusters get-credentials" in notebook.run("%pathways slices").shown
 
 
 def test_a_killed_session_is_cleaned_after_a_look(machine, at):

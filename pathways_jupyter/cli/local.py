@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Any
 
@@ -135,6 +136,7 @@ def _print(running: Any, as_json: bool) -> None:
     )
     if running.fast_heal:
         click.echo("  It replaces a dead worker at once; a real cluster waits 10, 20, 40 ... seconds.")
-    if running.name == "local":
-        click.echo(f"  In a notebook: %pathways connect --local --tpu {tpu.format_instances(running.instances)}")
+    # Only the one of the usual name is what --local means.
+    how = "--local" if running.name == "local" else f"--kubeconfig {shlex.quote(str(running.kubeconfig))}"
+    click.echo(f"  In a notebook: %pathways connect {how} --tpu {tpu.format_instances(running.instances)}")
     click.echo(f"  In a terminal: kubectl --kubeconfig {running.kubeconfig} get pods")

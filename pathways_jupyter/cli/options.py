@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from pathways_jupyter.commands import JSON, Command, Kind, Option
+from pathways_jupyter import offers
+from pathways_jupyter.commands import JSON, Command, Kind, Option, Source
+from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
 
@@ -28,7 +32,8 @@ def takes(about: Command, *, as_json: bool = True) -> Callable[[Decorated], Deco
                 function = click.option(alias, alias.lstrip("-").replace("-", "_"), hidden=True)(function)
         for word in reversed(about.words):
             kind = click.Choice(word.choices) if word.choices else None
-            function = click.argument(word.name, required=word.required, type=kind)(function)
+            tab = None if word.choices else completing(word.source)
+            function = click.argument(word.name, required=word.required, type=kind, shell_complete=tab)(function)
         return function
 
     return decorate
@@ -82,4 +87,27 @@ def _option(option: Option) -> Callable[[Decorated], Decorated]:
     if option.kind is Kind.SECONDS:
         return click.option(*spellings, is_flag=False, flag_value=str(option.implied), metavar="[SECONDS]", help=text)
     metavar = option.metavar or ("N" if option.kind is Kind.NUMBER else None)
-    return click.option(*spellings, metavar=metavar, help=text)
+    return click.option(*spellings, metavar=metavar, help=text, shell_complete=completing(option.source))
+
+
+def completing(source: Source) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """What the shell offers on Tab for a value that comes from `source`."""
+
+    def complete(context: click.Context, parameter: click.Parameter, fragment: str) -> list[CompletionItem]:
+        if source is Source.FILES:
+            return [CompletionItem(fragment, type="file")]
+        given = context.params
+        found: list[str] = []
+        # A broken file is reported by the command itself; Tab offers nothing.
+        with contextlib.suppress(PathwaysError, OSError):
+            if source is Source.CONTEXTS:
+                found = offers.contexts(given.get("kubeconfig") or "")
+            elif source is Source.PROFILES:
+                found = offers.profiles()
+            elif source is Source.SERVICES:
+                found = offers.services(local=bool(given.get("local")))
+            elif source is Source.SESSIONS:
+                found = offers.sessions()
+        return [CompletionItem(each) for each in found if each.startswith(fragment)]
+
+    return complete

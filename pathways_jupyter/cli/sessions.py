@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import click
 
 from pathways_jupyter import entry
-from pathways_jupyter.cli.options import show, show_json
+from pathways_jupyter.cli.options import completing, show, show_json
+from pathways_jupyter.commands import Source
+from pathways_jupyter.events import SessionState
 
 DISCONNECT_SECONDS = 60.0
 
@@ -29,7 +32,7 @@ def sessions(context: click.Context, as_json: bool) -> None:
     short_help="End one, and wait until it is gone.",
     epilog="\b\nExamples:\n  pathways-jupyter sessions disconnect 4f2a",
 )
-@click.argument("session", required=False, default="")
+@click.argument("session", required=False, default="", shell_complete=completing(Source.SESSIONS))
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def disconnect(session: str, as_json: bool) -> None:
     """End SESSION, an id or the beginning of one; the only session when left out.
@@ -42,6 +45,7 @@ def disconnect(session: str, as_json: bool) -> None:
     record = entry.find_session(session)
     client.request(record, Method.DISCONNECT, patience=DISCONNECT_SECONDS)
     if as_json:
-        show_json(dataclasses.asdict(record))
+        # As it is now; the record is of the moment before.
+        show_json(dataclasses.asdict(dataclasses.replace(record, state=SessionState.CLOSED, state_since=time.time())))
     else:
         click.echo(f"Session {record.id} is over; its proxy {record.job or ''} is gone.".replace("  ", " "))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -27,7 +28,7 @@ def sidecar() -> None:
     show_default=True,
     help="The packages to add, one a line.",
 )
-@click.option("--jax-version", required=True, help="The JAX of the notebooks that will use it.")
+@click.option("--jax-version", default="", help="The JAX of the notebooks that will use it; default: the one here.")
 @click.option("--push", default="", metavar="REPOSITORY", help="Push the image there when it is built.")
 @click.option("--base-image", default="", metavar="IMAGE", help="Build on this sidecar, not on the released one.")
 @click.option(
@@ -57,6 +58,9 @@ def build(
     """
     from pathways_jupyter.colocated.sidecar import build as room
 
+    if not jax_version:
+        # The metadata, because importing JAX takes seconds.
+        jax_version = version("jax")
     planned = room.plan(path, jax_version, push=push, base=base_image, folder=folder, server=server_requirements)
     written = room.write(planned)
     if not dry_run:

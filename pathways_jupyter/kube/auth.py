@@ -57,7 +57,8 @@ def load(
         return in_cluster(environ)
     raise ConfigError(
         "There is no kubeconfig, so no cluster to connect to.",
-        hint="Use --local for a cluster on this machine, --cluster/--project/--region for GKE, or fetch credentials.",
+        hint="Use --local for a cluster on this machine, --cluster/--project/--region for GKE, or fetch credentials: "
+        "gcloud container clusters get-credentials CLUSTER --region REGION --project PROJECT.",
     )
 
 

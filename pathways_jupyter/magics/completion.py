@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter import tpu
+from pathways_jupyter import offers, tpu
 from pathways_jupyter.commands import Command, Kind, Option, Source
 from pathways_jupyter.errors import PathwaysError
 
@@ -116,37 +116,6 @@ def _files(fragment: str) -> list[str]:
     return []
 
 
-def _contexts(words: list[str]) -> list[str]:
-    from pathways_jupyter.kube import kubeconfig
-
-    return sorted(kubeconfig.read(kubeconfig.paths(_given(words, "--kubeconfig"))).contexts)
-
-
-def _profiles(words: list[str]) -> list[str]:
-    from pathways_jupyter import config
-
-    return sorted(config.profiles())
-
-
-def _services(words: list[str]) -> list[str]:
-    """Services that were used: by profiles, and by sessions of this machine."""
-    from pathways_jupyter import config
-    from pathways_jupyter.service import names
-    from pathways_jupyter.session import registry
-
-    used = {str(config.canonical(profile).get("service", "")) for profile in config.profiles().values()}
-    used |= {record.service for record in registry.sessions()}
-    if "--local" in words:
-        used.add(names.DEFAULT_SERVICE)
-    return sorted(used - {""})
-
-
-def _sessions(words: list[str]) -> list[str]:
-    from pathways_jupyter.session import registry
-
-    return [record.id for record in registry.sessions()]
-
-
 def _commands(words: list[str]) -> list[str]:
     from pathways_jupyter.commands import MAGIC
 
@@ -192,10 +161,10 @@ def _given(words: list[str], flag: str) -> str:
 
 
 _SOURCES: Mapping[Source, Callable[[list[str]], list[str]]] = {
-    Source.CONTEXTS: _contexts,
-    Source.PROFILES: _profiles,
-    Source.SERVICES: _services,
-    Source.SESSIONS: _sessions,
+    Source.CONTEXTS: lambda words: offers.contexts(_given(words, "--kubeconfig")),
+    Source.PROFILES: lambda words: offers.profiles(),
+    Source.SERVICES: lambda words: offers.services(local="--local" in words),
+    Source.SESSIONS: lambda words: offers.sessions(),
     Source.COMMANDS: _commands,
     Source.SLICES: _slices,
     Source.HOSTS: _hosts,

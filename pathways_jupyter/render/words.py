@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from pathways_jupyter import tpu
+from pathways_jupyter.wording import count as count
 
 
 def duration(seconds: float) -> str:
@@ -38,11 +39,6 @@ def later(at: float, before: float) -> str:
     """The time of `at` beside the :func:`moment` of `before`: without the date where it is the same."""
     same_day = time.localtime(at)[:3] == time.localtime(before)[:3]
     return clock(at) if same_day else moment(at)
-
-
-def count(number: int, singular: str, plural: str = "") -> str:
-    """``1 slice``, ``2 slices``."""
-    return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
 def instances(wanted: Mapping[str, int]) -> str:

@@ -10,6 +10,7 @@ from pathways_jupyter.kube import objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.service import discovery, names, status
+from pathways_jupyter.wording import count
 
 RESOURCE_MANAGER, WORKER, PROXY = "rm", "worker", "proxy"
 
@@ -76,9 +77,10 @@ async def _worker(client: Client, namespace: str, which: str, service: str) -> L
                         f"The worker of slice {index} has no pod: {worker.reason}.", hint="Try again when it is back."
                     )
                 return LogPlace(worker.pod, names.WORKER_CONTAINER, found.namespace)
+    hosts = count(found.hosts_per_slice, "host")
     raise ConfigError(
         f"{found.name} has no worker {which}.",
-        hint=f"Its slices are 0 to {len(picture.slices) - 1}, with {found.hosts_per_slice} host(s) each: SLICE-HOST.",
+        hint=f"Its slices are 0 to {len(picture.slices) - 1}, with {hosts} each: SLICE-HOST.",
     )
 
 

@@ -224,18 +224,25 @@ async def read_placement(client: Client, namespace: str, pod: str) -> Placement 
     return placement
 
 
-def capacity_error(service: Service, instances: Mapping[str, int], *, now: float | None = None) -> CapacityError:
-    """The error for a wish that `service` cannot fulfil now; it says who holds what."""
+def capacity_error(
+    service: Service, instances: Mapping[str, int], *, waited: float = 0.0, now: float | None = None
+) -> CapacityError:
+    """The error for a wish that `service` cannot fulfil now; it says who holds what.
+
+    Args:
+      waited: Seconds that the slices were waited for, in vain.
+    """
     wanted = sum(instances.values())
     held = [each for each in service.holders if each.placed != 0]
     usable = sum(1 for each in service.slices if each.state is State.READY)
-    state = f"{service.free} of {len(service.slices)} slices of {service.name} are free, and {wanted} are wanted"
-    if usable < wanted:
-        state = f"{usable} of {len(service.slices)} slices of {service.name} are ready, and {wanted} are wanted"
+    found = f"{usable if usable < wanted else service.free} of {len(service.slices)} slices of {service.name} are"
+    state = f"{found} {'ready' if usable < wanted else 'free'}, and {wanted} {'is' if wanted == 1 else 'are'} wanted"
     told = "; ".join(_told(each, time.time() if now is None else now) for each in held)
     return CapacityError(
         f"{state}{f': {told}' if told else ''}.",
-        hint="Add --wait to get them as soon as they are free, or ask for fewer.",
+        hint=f"Waited {waited:.0f} s for them. --wait waits without end; or ask for fewer."
+        if waited
+        else "Add --wait to get them as soon as they are free, or ask for fewer.",
     )
 
 

@@ -280,7 +280,9 @@ class Proxy:
             if picture.available_to(self._account.record.job) < self._wanted:
                 if not await self._sweep(service.namespace):
                     if waited >= self._config.wait:
-                        raise status.capacity_error(picture, self._config.instances)
+                        # Not at all where nobody asked to wait: then it is the time that a look takes.
+                        waited = waited if self._config.wait else 0.0
+                        raise status.capacity_error(picture, self._config.instances, waited=waited)
                     if (message := str(status.capacity_error(picture, self._config.instances))) != told:
                         told = message
                         self._account.waits(message)

@@ -27,6 +27,7 @@ from pathways_jupyter.session.jax_backend import JaxSwitch, Switched
 from pathways_jupyter.session.link import Link
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.wording import count
 
 if TYPE_CHECKING:
     import jax
@@ -441,8 +442,7 @@ def _quietly_import() -> None:
 
 
 def _what_jax_has(session: Session) -> str:
-    devices, slices = len(session.devices()), len(session.slices())
-    return f"JAX has {devices} device{'s'[: devices != 1]} on {slices} slice{'s'[: slices != 1]}."
+    return f"JAX has {count(len(session.devices()), 'device')} on {count(len(session.slices()), 'slice')}."
 
 
 def _finish(link: Link) -> str:
@@ -456,4 +456,4 @@ def _finish(link: Link) -> str:
         over = link.close(patience=CLEANUP_SECONDS)
     if over and registry.read(link.session) is None:
         return ""
-    return f"Session {link.session} is still being removed; pathways-jupyter sessions tells when it is gone."
+    return f"Session {link.session} is still being removed; pathways-jupyter sessions lists it until it is gone."

@@ -187,10 +187,11 @@ def test_a_capacity_error_says_who_holds_what_since_when():
     drawn = draw([*cluster_pods(), *map(proxy_pod, jobs)], jobs, placements)
     error = status.capacity_error(drawn, {"tpuv6e:2x2": 1}, now=1767267000.0)
     assert str(error) == (
-        "0 of 2 slices of pathways-cluster are free, and 1 are wanted: "
+        "0 of 2 slices of pathways-cluster are free, and 1 is wanted: "
         "joe (train.ipynb) holds 1 for 4 h 30 min; jane (train.ipynb) holds 1 for 1 h 30 min."
     )
     assert "--wait" in error.hint
+    assert status.capacity_error(drawn, {"tpuv6e:2x2": 1}, waited=3.2).hint.startswith("Waited 3 s for them. --wait")
 
 
 def test_the_picture_is_plain_data():
