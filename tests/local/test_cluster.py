@@ -129,6 +129,16 @@ def test_a_worker_that_is_killed_comes_back_and_its_slice_heals(shared):
 
 
 @kubectl_needed
+def test_a_container_that_ran_once_has_no_previous_log(shared):
+    head = next(pod["metadata"]["name"] for pod in items(shared, "pods") if "head" in pod["metadata"]["name"])
+    refused = kubectl(shared, "logs", head, "-c", "pathways-rm", "--previous", check=False)
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        f'Error from server (BadRequest): previous terminated container "pathways-rm" in pod "{head}" not found\n'
+    )
+
+
+@kubectl_needed
 def test_unless_asked_otherwise_a_worker_is_replaced_no_sooner_than_by_kubernetes(name):
     running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=600, hollow=True, wait=False)
     job = "job/pathways-cluster-worker-0"

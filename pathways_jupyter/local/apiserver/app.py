@@ -12,7 +12,7 @@ from pathlib import Path
 from aiohttp import web
 
 from pathways_jupyter.errors import LocalClusterError
-from pathways_jupyter.local.apiserver import bodies, openapi, status
+from pathways_jupyter.local.apiserver import bodies, openapi, openapi_protobuf, status
 from pathways_jupyter.local.apiserver.access import answer_review, review_at
 from pathways_jupyter.local.apiserver.discovery import discover
 from pathways_jupyter.local.apiserver.door import Door, Head, refuse_upgrade
@@ -255,6 +255,10 @@ class ApiServer:
             return web.Response(text="ok")
         if path.startswith("/openapi/"):
             found = openapi.document(self._store.resources, path)
+            if path == "/openapi/v2" and found is not None and openapi_protobuf.is_wanted(accept):
+                return web.Response(
+                    body=openapi_protobuf.encode(found), headers={"Content-Type": openapi_protobuf.CONTENT_TYPE}
+                )
         else:
             found = discover(self._store.resources, path, accept)
         if found is None:

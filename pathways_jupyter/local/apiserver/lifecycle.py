@@ -23,6 +23,12 @@ def revised(resource: ResourceType, new: Object, old: Object, subresource: str) 
         if managers is not None:
             new["metadata"]["managedFields"] = managers
         return new
+    if subresource == "binding":
+        # The only way to a node: who changes the spec cannot, and it is not a change of the spec either.
+        node = new["spec"]["nodeName"]
+        new = clone(old)
+        new["spec"]["nodeName"] = node
+        return new
     new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
     metadata, current = new["metadata"], old["metadata"]
     for field in SYSTEM_FIELDS:
@@ -35,8 +41,10 @@ def revised(resource: ResourceType, new: Object, old: Object, subresource: str) 
             new["status"] = clone(old["status"])
     naming.check_labels(resource, metadata)
     strategy.prepare_update(resource, new, old)
-    beside = ("metadata", "status")
-    if {k: v for k, v in new.items() if k not in beside} != {k: v for k, v in old.items() if k not in beside}:
+    beside = ("metadata", "status") if resource.has_status else ("metadata",)
+    if resource.generations and {k: v for k, v in new.items() if k not in beside} != {
+        k: v for k, v in old.items() if k not in beside
+    }:
         metadata["generation"] = current.get("generation", 1) + 1
     return new
 

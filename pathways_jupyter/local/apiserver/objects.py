@@ -28,8 +28,9 @@ from pathways_jupyter.local.apiserver.resources import (
 from pathways_jupyter.local.apiserver.route import Route, flag, number, read_revision
 from pathways_jupyter.local.apiserver.schema import Checked, check_object
 from pathways_jupyter.local.apiserver.selectors import Test, all_of, field_test, label_test
+from pathways_jupyter.local.apiserver.status import StatusError
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.watch import Record
+from pathways_jupyter.local.apiserver.watch import Record, without_kind
 from pathways_jupyter.local.apiserver.watching import stream_changes
 
 _CREATED_BY_UPDATE = {LEASES.key, ENDPOINTS.key, EVENTS.key}
@@ -126,12 +127,19 @@ class Objects:
                 }
             )
         head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
-        plain = all(each is record.object for each, record in zip(objects, records, strict=True))
-        encoded = [record.encoded for record in records] if plain else [bodies.encode(each) for each in objects]
+        if not resource.custom:
+            encoded = [record.bare for record in records]
+        elif all(each is record.object for each, record in zip(objects, records, strict=True)):
+            encoded = [record.encoded for record in records]
+        else:
+            encoded = [bodies.encode(each) for each in objects]
         return bodies.answer(bodies.encode(head)[:-1] + b',"items":[' + b",".join(encoded) + b"]}", form=form)
 
     async def _create(self, request: web.BaseRequest, route: Route, form: Form) -> web.Response:
         checked = self._checked(request, route, await bodies.read_object(request))
+        if checked.object["metadata"].get("resourceVersion"):
+            # What a real API server answers too, with this code and without a reason.
+            raise StatusError("resourceVersion should not be set on objects to be created", status=500, reason="")
         _keep_managers(checked.object, None)
         obj = self._store.create(route.resource, checked.object, namespace=route.namespace, dry_run=is_dry_run(request))
         return _warned(self._one(route.resource, Record(obj), form, request, 201), checked)
@@ -140,6 +148,9 @@ class Objects:
         checked = self._checked(request, route, await bodies.read_object(request))
         obj, dry_run, code = checked.object, is_dry_run(request), 200
         old = self._store.find(route.resource, self._namespace(route), route.name)
+        if old is not None and route.resource.versioned_updates and not obj["metadata"].get("resourceVersion"):
+            why = "Invalid value: 0: must be specified for an update"
+            raise status.invalid(route.resource, route.name, [("metadata.resourceVersion", why)])
         _keep_managers(obj, old)
         if old is None and route.resource.key in _CREATED_BY_UPDATE and not route.subresource:
             obj, code = self._store.create(route.resource, obj, namespace=route.namespace, dry_run=dry_run), 201
@@ -219,13 +230,15 @@ class Objects:
                 "kind": f"{resource.kind}List",
                 "apiVersion": resource.api_version,
                 "metadata": {"resourceVersion": str(self._store.revision)},
-                "items": [versioned(resource, each) for each in deleted],
+                "items": [versioned(resource, each) if resource.custom else without_kind(each) for each in deleted],
             }
         )
 
     def _checked(self, request: web.BaseRequest, route: Route, obj: Object) -> Checked:
         """`obj`, which a client sent, once its shape and its place are known to be right."""
         resource = route.resource
+        if resource.custom and not obj.get("kind"):
+            raise status.bad_request("Object 'Kind' is missing in the body of the request")
         for field, wanted in (("kind", resource.kind), ("apiVersion", resource.api_version)):
             if obj.setdefault(field, wanted) != wanted:
                 raise status.bad_request(

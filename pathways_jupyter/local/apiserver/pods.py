@@ -192,15 +192,18 @@ class Pods:
                 f'container "{target.container}" in pod "{route.name}" is waiting to start:'
                 f" {waiting.get('reason') or 'ContainerCreating'}"
             )
-        pieces = self._runtime.logs(
-            target.uid,
-            target.container,
-            follow=flag(query, "follow"),
-            tail=number(query, "tailLines"),
-            previous=previous,
-            since=since,
-            timestamps=flag(query, "timestamps"),
-        )
+        try:
+            pieces = self._runtime.logs(
+                target.uid,
+                target.container,
+                follow=flag(query, "follow"),
+                tail=number(query, "tailLines"),
+                previous=previous,
+                since=since,
+                timestamps=flag(query, "timestamps"),
+            )
+        except LookupError as error:
+            raise _no_log(target, error) from error
         async with contextlib.aclosing(cast("AsyncGenerator[bytes, None]", pieces)) as stream:
             first = await _begin(stream, target, wait=not flag(query, "follow"))
             response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
@@ -232,7 +235,9 @@ class Pods:
             raise status.bad_request("a binding must name its target node")
         if self.pod(route)["spec"].get("nodeName"):
             raise status.conflict(PODS, route.name, "the pod is already assigned to a node")
-        self._store.edit(PODS, route.namespace, route.name, lambda pod: pod["spec"].update(nodeName=node))
+        self._store.edit(
+            PODS, route.namespace, route.name, lambda pod: pod["spec"].update(nodeName=node), subresource="binding"
+        )
         return bodies.answer({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}, status=201)
 
 
@@ -245,10 +250,16 @@ async def _begin(stream: AsyncGenerator[bytes, None], target: Target, *, wait: b
         first.cancel()
         raise
     if first.done() and isinstance(error := first.exception(), LookupError | OSError):
-        raise status.bad_request(
-            f'logs of container "{target.container}" in pod "{target.pod["metadata"]["name"]}" not found: {error}'
-        )
+        raise _no_log(target, error)
     return first
+
+
+def _no_log(target: Target, error: Exception) -> status.StatusError:
+    """400, in the words of the real kubelet where it is the runtime that knows them."""
+    if isinstance(error, LookupError) and error.args and isinstance(error.args[0], str):
+        return status.bad_request(error.args[0])
+    name = target.pod["metadata"]["name"]
+    return status.bad_request(f'logs of container "{target.container}" in pod "{name}" not found: {error}')
 
 
 async def _next(stream: AsyncGenerator[bytes, None]) -> bytes:

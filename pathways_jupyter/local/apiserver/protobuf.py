@@ -98,14 +98,24 @@ def _value(raw: int | bytes, kind: str, depth: int) -> Any:
 
 
 def _time(parts: dict[int, int | bytes]) -> str | None:
-    if not parts:
-        return None
+    """The text of a ``Time``, which has no fraction."""
+    return f"{_seconds(parts)}Z" if parts else None
+
+
+def _micro_time(parts: dict[int, int | bytes]) -> str | None:
+    """The text of a ``MicroTime``, which always has six digits after the point."""
+    micros = _integer(parts.get(2, 0)) // 1000
+    if not 0 <= micros < 1_000_000:
+        raise _Malformed("a time out of range")
+    return f"{_seconds(parts)}.{micros:06d}Z" if parts else None
+
+
+def _seconds(parts: dict[int, int | bytes]) -> str:
     try:
         moment = datetime.datetime.fromtimestamp(_integer(parts.get(1, 0)), datetime.UTC)
     except (OverflowError, ValueError, OSError) as error:
         raise _Malformed("a time out of range") from error
-    micros = _integer(parts.get(2, 0)) // 1000
-    return moment.strftime("%Y-%m-%dT%H:%M:%S") + (f".{micros:06d}Z" if micros else "Z")
+    return moment.strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _int_or_string(parts: dict[int, int | bytes]) -> int | str:
@@ -114,7 +124,7 @@ def _int_or_string(parts: dict[int, int | bytes]) -> int | str:
 
 _SPECIAL: Mapping[str, Callable[[dict[int, int | bytes]], Any]] = {
     "Time": _time,
-    "MicroTime": _time,
+    "MicroTime": _micro_time,
     "Quantity": lambda parts: _text(parts.get(1, b"")),
     "IntOrString": _int_or_string,
     "FieldsV1": lambda _: None,

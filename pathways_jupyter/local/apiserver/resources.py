@@ -37,6 +37,10 @@ class ResourceType:
     """Beyond ``status``."""
     default_propagation: str = "Background"
     """What a delete that names no propagation policy does with dependents."""
+    generations: bool = False
+    """Whether objects count the changes of what was asked of them; custom resources always do."""
+    versioned_updates: bool = False
+    """Whether a PUT must name the resourceVersion that it replaces."""
     custom: bool = False
     """Whether a custom resource definition made it."""
     schema: Mapping[str, Any] = field(default_factory=dict, compare=False, hash=False, repr=False)
@@ -74,6 +78,7 @@ PODS = ResourceType(
     short_names=("po",),
     categories=("all",),
     has_status=True,
+    generations=True,
     subresources=("attach", "binding", "eviction", "exec", "log", "portforward"),
 )
 SERVICES = ResourceType("", "v1", "Service", "services", short_names=("svc",), categories=("all",), has_status=True)
@@ -82,9 +87,20 @@ EVENTS = ResourceType("", "v1", "Event", "events", short_names=("ev",))
 CONFIG_MAPS = ResourceType("", "v1", "ConfigMap", "configmaps", short_names=("cm",))
 SECRETS = ResourceType("", "v1", "Secret", "secrets")
 SERVICE_ACCOUNTS = ResourceType("", "v1", "ServiceAccount", "serviceaccounts", short_names=("sa",))
-JOBS = ResourceType("batch", "v1", "Job", "jobs", categories=("all",), has_status=True, default_propagation="Orphan")
-LEASES = ResourceType("coordination.k8s.io", "v1", "Lease", "leases")
-NETWORK_POLICIES = ResourceType("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", short_names=("netpol",))
+JOBS = ResourceType(
+    "batch",
+    "v1",
+    "Job",
+    "jobs",
+    categories=("all",),
+    has_status=True,
+    default_propagation="Orphan",
+    generations=True,
+)
+LEASES = ResourceType("coordination.k8s.io", "v1", "Lease", "leases", versioned_updates=True)
+NETWORK_POLICIES = ResourceType(
+    "networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", short_names=("netpol",), generations=True
+)
 """Kept and shown, and not enforced: pods here have no network of their own."""
 ROLES = ResourceType("rbac.authorization.k8s.io", "v1", "Role", "roles")
 ROLE_BINDINGS = ResourceType("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
@@ -101,6 +117,8 @@ CRDS = ResourceType(
     ("crd", "crds"),
     categories=("api-extensions",),
     has_status=True,
+    generations=True,
+    versioned_updates=True,
 )
 
 BUILTIN: tuple[ResourceType, ...] = (
@@ -181,6 +199,8 @@ def types_of(definition: Object) -> list[ResourceType]:
             short_names=tuple(names.get("shortNames", ())),
             categories=tuple(names.get("categories", ())),
             has_status="status" in version.get("subresources", {}),
+            generations=True,
+            versioned_updates=True,
             custom=True,
             schema=version.get("schema", {}).get("openAPIV3Schema", {}),
             columns=tuple(
@@ -198,5 +218,7 @@ def types_of(definition: Object) -> list[ResourceType]:
     ]
 
 
-JOBSETS = ResourceType("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", has_status=True, custom=True)
+JOBSETS = ResourceType(
+    "jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", has_status=True, custom=True, generations=True
+)
 """How the store's users name JobSets; what is served follows the custom resource definition."""

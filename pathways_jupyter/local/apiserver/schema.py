@@ -18,6 +18,9 @@ from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.status import bad_request, invalid
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
+_MICRO_TIMES = {"acquireTime", "renewTime", "eventTime", "lastObservedTime"}
+"""Fields of the one type of time whose text must have exactly six digits after the point."""
 _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?")
 _LARGEST = 2**63
 _UNCHECKED = ("status", "involvedObject")
@@ -76,14 +79,14 @@ def check_object(resource: ResourceType, obj: Object, validation: str) -> Checke
         raise bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
         ) from error
-    if missing:
-        raise invalid(resource, str(found.get("metadata", {}).get("name", "")), missing)
     warnings = tuple(f'unknown field "{path.lstrip(".")}"' for path in unknown)
     if validation == "Strict" and warnings:
         raise bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}:'
             f" strict decoding error: {', '.join(warnings)}"
         )
+    if missing:
+        raise invalid(resource, str(found.get("metadata", {}).get("name", "")), missing)
     return Checked(found, () if validation == "Ignore" else warnings)
 
 
@@ -112,6 +115,8 @@ def _structure(value: Any, kind: str, path: str, unknown: list[str], missing: li
             unknown.append(f"{path}.{key}")
         elif each is not None:
             found[key] = _value(each, known[key][0], f"{path}.{key}", unknown, missing)
+            if key in _MICRO_TIMES and not _MICRO_TIME.fullmatch(str(each)):
+                raise _Misfit(f"{path}.{key}", "a time with microseconds, as in 2006-01-02T15:04:05.000000Z", each)
     if not path.startswith(tuple(f".{each}" for each in _UNCHECKED)):
         missing += [
             (f"{path}.{key}".lstrip("."), "Required value")

@@ -120,12 +120,15 @@ class Store:
         for field in (*lifecycle.SYSTEM_FIELDS, "resourceVersion", "selfLink"):
             metadata.pop(field, None)
         metadata["uid"], metadata["creationTimestamp"] = str(uuid.uuid4()), strategy.now()
-        metadata["generation"] = 1
+        if resource.generations:
+            metadata["generation"] = 1
         strategy.prepare_create(resource, obj)
         return self._put(resource, obj, None, dry_run)
 
     def update(self, resource: ResourceType, obj: Object, *, subresource: str = "", dry_run: bool = False) -> Object:
-        """Replaces an object; with `subresource` ``"status"`` only its status, without it everything else.
+        """Replaces an object; with `subresource` ``"status"`` only its status, without it everything else but that.
+
+        ``"binding"`` sets the node of a pod, which nothing else can change.
 
         Raises:
           StatusError: 404; 409 when `obj` carries a resourceVersion or uid that is not the present one; 422.

@@ -10,9 +10,18 @@ from typing import Any
 from pathways_jupyter.local.apiserver import resources as kinds
 from pathways_jupyter.local.apiserver.custom import fill_defaults, immutable_causes, schema_causes
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
+from pathways_jupyter.local.apiserver.rules import (
+    event_causes,
+    lease_causes,
+    pod_spec_causes,
+    service_causes,
+    unsupported,
+)
 from pathways_jupyter.local.apiserver.status import invalid
 
 _BESIDE_SCHEMA = ("apiVersion", "kind", "metadata", "status")
+_JOB_MUTABLE_METADATA = {"annotations", "labels"}
+_JOB_MUTABLE_SPEC = {"affinity", "nodeSelector", "schedulingGates", "tolerations"}
 _MUTABLE_POD_FIELDS = {"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"}
 
 
@@ -57,6 +66,8 @@ def prepare_update(resource: ResourceType, obj: Object, old: Object) -> None:
 def _pod(pod: Object) -> None:
     spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
+    _default_pod(spec)
+    _admit_pod(spec)
     causes = pod_spec_causes(spec, "spec")
     if causes:
         raise invalid(kinds.PODS, pod["metadata"]["name"], causes)
@@ -88,28 +99,20 @@ def default_pod_spec(spec: Object) -> None:
             port.setdefault("protocol", "TCP")
 
 
-def pod_spec_causes(spec: Object, path: str) -> list[tuple[str, str]]:
-    """What is wrong with a pod's spec."""
-    containers = spec.get("containers")
-    if not isinstance(containers, list) or not containers:
-        return [(f"{path}.containers", "Required value")]
-    causes, names = [], set()
-    for field in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(field) or ()):
-            where = f"{path}.{field}[{index}]"
-            name = container.get("name")
-            if not name:
-                causes.append((f"{where}.name", "Required value"))
-            elif name in names:
-                causes.append((f"{where}.name", f'Duplicate value: "{name}"'))
-            names.add(name)
-            if not container.get("image"):
-                causes.append((f"{where}.image", "Required value"))
-    if spec.get("restartPolicy") not in ("Always", "OnFailure", "Never"):
-        causes.append(
-            (f"{path}.restartPolicy", _unsupported(spec.get("restartPolicy"), "Always", "OnFailure", "Never"))
-        )
-    return causes
+def _default_pod(spec: Object) -> None:
+    """Gives a pod the defaults that a template does not get."""
+    spec.setdefault("enableServiceLinks", True)
+    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+        resources = container.get("resources") if isinstance(container, dict) else None
+        if resources and resources.get("limits"):
+            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+
+
+def _admit_pod(spec: Object) -> None:
+    """Gives a new pod what admission does on a real cluster, as far as clients read it."""
+    spec.setdefault("priority", 0)
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    spec["serviceAccountName"] = spec["serviceAccount"] = spec.get("serviceAccountName") or "default"
 
 
 def _qos(spec: Object) -> str:
@@ -127,10 +130,8 @@ def _qos(spec: Object) -> str:
 
 def _pod_update(pod: Object, old: Object) -> None:
     default_pod_spec(pod.setdefault("spec", {}))
+    _default_pod(pod["spec"])
     new_spec, old_spec = _fixed_part(pod["spec"]), _fixed_part(old["spec"])
-    if not old["spec"].get("nodeName"):
-        new_spec.pop("nodeName", None)
-        old_spec.pop("nodeName", None)
     if new_spec != old_spec:
         raise invalid(
             kinds.PODS,
@@ -160,13 +161,17 @@ def _job(job: Object) -> None:
         "parallelism": 1,
         "backoffLimit": 6,
         "completionMode": "NonIndexed",
+        "manualSelector": False,
         "suspend": False,
         "podReplacementPolicy": "TerminatingOrFailed",
     }
     for key, value in defaults.items():
         if spec.get(key) is None:
             spec[key] = value
-    if not spec.get("manualSelector"):
+    if not spec["manualSelector"]:
+        if spec.get("selector"):
+            why = "Invalid value: `selector` not auto-generated"
+            raise invalid(kinds.JOBS, name, [("spec.selector", why)])
         own = {
             "batch.kubernetes.io/controller-uid": uid,
             "batch.kubernetes.io/job-name": name,
@@ -187,7 +192,7 @@ def _job(job: Object) -> None:
                 "spec.template.spec.restartPolicy",
                 f"Required value: valid values: {chr(34)}OnFailure{chr(34)}, {chr(34)}Never{chr(34)}"
                 if restart_policy is None
-                else _unsupported(restart_policy, "OnFailure", "Never"),
+                else unsupported(restart_policy, ("OnFailure", "Never")),
             )
         )
     causes += [
@@ -195,20 +200,37 @@ def _job(job: Object) -> None:
         for key in ("parallelism", "completions", "backoffLimit", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
         if isinstance(spec.get(key), int) and spec[key] < 0
     ]
+    if spec["completionMode"] not in ("NonIndexed", "Indexed"):
+        causes.append(("spec.completionMode", unsupported(spec["completionMode"], ("NonIndexed", "Indexed"))))
+    elif spec["completionMode"] == "Indexed" and spec.get("completions") is None:
+        causes.append(("spec.completions", "Required value: when completion mode is Indexed"))
     if causes:
         raise invalid(kinds.JOBS, name, causes)
 
 
 def _job_update(job: Object, old: Object) -> None:
-    spec = job.setdefault("spec", {})
+    spec, before = job.setdefault("spec", {}), old["spec"]
     default_pod_spec(spec.setdefault("template", {}).setdefault("spec", {}))
-    causes = [
-        (f"spec.{key}", "Invalid value: field is immutable")
-        for key in ("selector", "template", "completionMode")
-        if spec.get(key) != old["spec"].get(key) and not (key == "template" and old["spec"].get("suspend"))
-    ]
-    if causes:
+    changed = [key for key in ("selector", "completionMode", "manualSelector") if spec.get(key) != before.get(key)]
+    # Where a Job that has not begun may run is still open: queueing systems decide that while they hold it suspended.
+    scheduling = bool(before.get("suspend")) and not (old.get("status") or {}).get("startTime")
+    if _fixed_template(spec, scheduling) != _fixed_template(before, scheduling):
+        changed.append("template")
+    resized = spec.get("completions") != before.get("completions")
+    elastic = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
+    if resized and not elastic:
+        changed.append("completions")
+    if changed:
+        causes = [(f"spec.{key}", "Invalid value: field is immutable") for key in changed]
         raise invalid(kinds.JOBS, job["metadata"]["name"], causes)
+
+
+def _fixed_template(spec: Object, scheduling: bool) -> Object:
+    template: Object = spec["template"]
+    if not scheduling:
+        return template
+    metadata = {key: each for key, each in (template.get("metadata") or {}).items() if key not in _JOB_MUTABLE_METADATA}
+    return {"metadata": metadata, "spec": {k: v for k, v in template["spec"].items() if k not in _JOB_MUTABLE_SPEC}}
 
 
 def _namespace(namespace: Object) -> None:
@@ -224,7 +246,32 @@ def _service(service: Object) -> None:
     for port in spec.get("ports") or ():
         port.setdefault("protocol", "TCP")
         port.setdefault("targetPort", port.get("port"))
+    if causes := service_causes(service):
+        raise invalid(kinds.SERVICES, service["metadata"]["name"], causes)
+    spec.setdefault("internalTrafficPolicy", "Cluster")
+    spec.setdefault("ipFamilies", ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "SingleStack")
+    if spec["type"] != "ExternalName":
+        # No traffic goes there: pods of the embedded cluster find each other by name.
+        spec.setdefault("clusterIP", _address(service["metadata"]["uid"]))
+        spec.setdefault("clusterIPs", [spec["clusterIP"]])
     service["status"] = {"loadBalancer": {}}
+
+
+def _address(uid: str) -> str:
+    """An address in the usual range of Services, the same for the same Service."""
+    number = int(uid.replace("-", "")[:4], 16)
+    return f"10.96.{number >> 8}.{max(number & 0xFF, 1)}"
+
+
+def _lease(lease: Object) -> None:
+    if causes := lease_causes(lease):
+        raise invalid(kinds.LEASES, lease["metadata"]["name"], causes)
+
+
+def _event(event: Object) -> None:
+    if causes := event_causes(event):
+        raise invalid(kinds.EVENTS, event["metadata"]["name"], causes)
 
 
 def _secret(secret: Object) -> None:
@@ -251,6 +298,11 @@ def _definition(definition: Object) -> None:
         causes.append(("metadata.name", f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group'))
     if not causes and sum(bool(each.get("storage")) for each in versions) != 1:
         causes.append(("spec.versions", "Invalid value: must have exactly one version marked as storage version"))
+    causes += [
+        (f"spec.versions[{index}].schema.openAPIV3Schema", "Required value: schemas are required")
+        for index, version in enumerate(versions)
+        if not (version.get("schema") or {}).get("openAPIV3Schema")
+    ]
     _check_schemas(definition)
     if causes:
         raise invalid(kinds.CRDS, name, causes)
@@ -301,21 +353,19 @@ def _definition_update(definition: Object, old: Object) -> None:
         raise invalid(kinds.CRDS, definition["metadata"]["name"], [(f"spec.{key}", why) for key in fixed])
 
 
-def _unsupported(value: Any, *supported: str) -> str:
-    listed = ", ".join(f'"{each}"' for each in supported)
-    return f'Unsupported value: "{value}": supported values: {listed}'
-
-
 _CREATE: Mapping[str, Callable[[Object], None]] = {
     "pods": _pod,
     "jobs.batch": _job,
     "namespaces": _namespace,
     "services": _service,
     "secrets": _secret,
+    "events": _event,
+    "leases.coordination.k8s.io": _lease,
     "customresourcedefinitions.apiextensions.k8s.io": _definition,
 }
 _UPDATE: Mapping[str, Callable[[Object, Object], None]] = {
     "pods": _pod_update,
     "jobs.batch": _job_update,
+    "leases.coordination.k8s.io": lambda lease, old: _lease(lease),
     "customresourcedefinitions.apiextensions.k8s.io": _definition_update,
 }

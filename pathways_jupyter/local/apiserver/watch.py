@@ -31,11 +31,12 @@ class ChangeType(StrEnum):
 class Record:
     """One state of one object; never changed once made."""
 
-    __slots__ = ("_encoded", "object")
+    __slots__ = ("_bare", "_encoded", "object")
 
     def __init__(self, obj: Object, encoded: bytes | None = None) -> None:
         self.object = obj
         self._encoded = encoded
+        self._bare: bytes | None = None
 
     @property
     def encoded(self) -> bytes:
@@ -45,6 +46,20 @@ class Record:
                 "utf-8", "replace"
             )
         return self._encoded
+
+    @property
+    def bare(self) -> bytes:
+        """The object as JSON without its kind and version, as an item of a list of a built-in type has it."""
+        if self._bare is None:
+            self._bare = json.dumps(without_kind(self.object), separators=(",", ":"), ensure_ascii=False).encode(
+                "utf-8", "replace"
+            )
+        return self._bare
+
+
+def without_kind(obj: Object) -> Object:
+    """`obj` without its kind and version, which the list that it stands in says once for all."""
+    return {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
 
 
 class Change:

@@ -153,7 +153,7 @@ class Bench:
     async def running_pod(self, name: str, *, lines: tuple[bytes, ...] = (b"hello",), **labels: str):
         """A pod with one container called main that says it runs."""
         pod = self.store.create(PODS, make_pod(name, **labels))
-        self.store.edit(PODS, "default", name, lambda pod: pod["spec"].update(nodeName="n0"))
+        self.store.edit(PODS, "default", name, lambda pod: pod["spec"].update(nodeName="n0"), subresource="binding")
         state = {
             "name": "main",
             "ready": True,

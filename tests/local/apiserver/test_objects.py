@@ -158,6 +158,10 @@ async def test_custom_resources_take_no_strategic_patch(bench) -> None:
 async def test_custom_resources_are_checked_against_their_schema(bench) -> None:
     sets = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
     body = {"metadata": {"name": "s"}, "spec": {"replicatedJobs": [{"name": "w", "replicas": -1}], "nope": 1}}
+    code, refused = await bench.call("POST", sets, body)
+    assert (code, refused["reason"]) == (400, "BadRequest")
+    assert "Object 'Kind' is missing" in refused["message"]
+    body["kind"] = "JobSet"
 
     code, refused = await bench.call("POST", sets, body)
 
@@ -332,9 +336,11 @@ async def test_yaml_is_read_and_written(bench) -> None:
 
 
 async def test_replacing_fills_in_what_creating_does(bench, pod_manifest) -> None:
-    await bench.call("POST", PODS, pod_manifest("p"))
+    _, made = await bench.call("POST", PODS, pod_manifest("p"))
+    made["metadata"]["labels"] = {"a": "b"}
+    del made["spec"]["dnsPolicy"], made["spec"]["enableServiceLinks"]
 
-    code, pod = await bench.call("PUT", f"{PODS}/p", pod_manifest("p", a="b"))
+    code, pod = await bench.call("PUT", f"{PODS}/p", made)
     assert (code, pod["metadata"]["labels"], pod["spec"]["dnsPolicy"]) == (200, {"a": "b"}, "ClusterFirst")
     for place in (PODS, "/apis/batch/v1/namespaces/default/jobs"):
         template = {"spec": {**pod_manifest("x")["spec"], "restartPolicy": "Never"}}

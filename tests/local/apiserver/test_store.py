@@ -139,7 +139,7 @@ def test_a_dry_run_answers_like_a_real_one_and_leaves_no_trace(store: Store) -> 
 
 def test_a_running_pod_gets_its_grace_period_and_goes_when_that_is_given_up(store: Store, pod_manifest) -> None:
     store.create(PODS, pod_manifest("p"))
-    store.edit(PODS, "default", "p", lambda pod: pod["spec"].update(nodeName="n"))
+    store.edit(PODS, "default", "p", lambda pod: pod["spec"].update(nodeName="n"), subresource="binding")
 
     marked = store.delete(PODS, "default", "p")
     assert marked["metadata"]["deletionGracePeriodSeconds"] == 30
@@ -153,7 +153,7 @@ def test_a_running_pod_gets_its_grace_period_and_goes_when_that_is_given_up(stor
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_pod_that_ended_goes_at_once(store: Store, pod_manifest, phase: str) -> None:
     store.create(PODS, pod_manifest("p"))
-    store.edit(PODS, "default", "p", lambda pod: pod["spec"].update(nodeName="n"))
+    store.edit(PODS, "default", "p", lambda pod: pod["spec"].update(nodeName="n"), subresource="binding")
     store.edit(PODS, "default", "p", lambda pod: pod["status"].update(phase=phase), subresource="status")
 
     store.delete(PODS, "default", "p")
@@ -206,7 +206,7 @@ def test_a_namespace_goes_with_everything_in_it_once_its_pods_have_ended(store: 
     store.create(NAMESPACES, {"metadata": {"name": "team"}})
     store.create(CONFIG_MAPS, config_map("a"), namespace="team")
     store.create(PODS, pod_manifest("p"), namespace="team")
-    store.edit(PODS, "team", "p", lambda pod: pod["spec"].update(nodeName="n"))
+    store.edit(PODS, "team", "p", lambda pod: pod["spec"].update(nodeName="n"), subresource="binding")
 
     store.delete(NAMESPACES, "", "team")
     assert store.get(NAMESPACES, "", "team")["status"]["phase"] == "Terminating"

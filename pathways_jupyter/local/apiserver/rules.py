@@ -1,0 +1,126 @@
+"""What built-in kinds must not say: the checks of a real API server that a manifest is likely to meet.
+
+Each gives pairs of a field's path and what is wrong with it, in the words of the real one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+from pathways_jupyter.local.apiserver.resources import Object
+
+Cause = tuple[str, str]
+
+_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?[0-9]+)|([numkMGTPE]?i?))")
+_FACTORS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+
+
+def unsupported(value: Any, supported: Sequence[str]) -> str:
+    """What is said of a value that is none of those that there are."""
+    listed = ", ".join(f'"{each}"' for each in supported)
+    return f'Unsupported value: "{value}": supported values: {listed}'
+
+
+def pod_spec_causes(spec: Object, path: str) -> list[Cause]:
+    """What is wrong with a pod's spec."""
+    if not isinstance(spec.get("containers"), list) or not spec["containers"]:
+        return [(f"{path}.containers", "Required value")]
+    causes: list[Cause] = []
+    names: set[str] = set()
+    volumes = {each.get("name") for each in spec.get("volumes") or ()}
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            causes += _container(container, f"{path}.{field}[{index}]", names, volumes)
+    causes += _choice(spec, "restartPolicy", _RESTART_POLICIES, path)
+    causes += _choice(spec, "dnsPolicy", _DNS_POLICIES, path)
+    return causes
+
+
+def service_causes(service: Object) -> list[Cause]:
+    """What is wrong with a Service."""
+    spec = service["spec"]
+    causes = list(_choice(spec, "type", _SERVICE_TYPES, "spec"))
+    ports = spec.get("ports") or ()
+    if not ports and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
+        causes.append(("spec.ports", "Required value"))
+    for index, port in enumerate(ports):
+        causes += _port(port.get("port"), f"spec.ports[{index}].port")
+    return causes
+
+
+def lease_causes(lease: Object) -> list[Cause]:
+    """What is wrong with a Lease."""
+    spec = lease.get("spec") or {}
+    seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    causes = []
+    if seconds is not None and seconds <= 0:
+        causes.append(("spec.leaseDurationSeconds", f"Invalid value: {seconds}: must be greater than 0"))
+    if transitions is not None and transitions < 0:
+        causes.append(("spec.leaseTransitions", f"Invalid value: {transitions}: must be greater than or equal to 0"))
+    return causes
+
+
+def event_causes(event: Object) -> list[Cause]:
+    """What is wrong with an Event."""
+    about = event["involvedObject"].get("namespace") or "default"
+    if about == event["metadata"]["namespace"]:
+        return []
+    return [("involvedObject.namespace", f'Invalid value: "{about}": does not match event.namespace')]
+
+
+def _container(container: Object, where: str, names: set[str], volumes: set[Any]) -> Iterator[Cause]:
+    name = container.get("name")
+    if not name:
+        yield f"{where}.name", "Required value"
+    elif name in names:
+        yield f"{where}.name", f'Duplicate value: "{name}"'
+    names.add(str(name))
+    if not container.get("image"):
+        yield f"{where}.image", "Required value"
+    yield from _choice(container, "imagePullPolicy", _PULL_POLICIES, where)
+    for index, port in enumerate(container.get("ports") or ()):
+        yield from _port(port.get("containerPort"), f"{where}.ports[{index}].containerPort")
+    for index, variable in enumerate(container.get("env") or ()):
+        if not variable.get("name"):
+            yield f"{where}.env[{index}].name", "Required value"
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
+        if mount.get("name") not in volumes:
+            yield f"{where}.volumeMounts[{index}].name", f'Not found: "{mount.get("name")}"'
+    resources = container.get("resources") or {}
+    limits = resources.get("limits") or {}
+    for kind, request in (resources.get("requests") or {}).items():
+        if kind in limits and _amount(request) > _amount(limits[kind]):
+            why = f'Invalid value: "{request}": must be less than or equal to {kind} limit of {limits[kind]}'
+            yield f"{where}.resources.requests", why
+
+
+def _choice(source: Object, field: str, supported: Sequence[str], path: str) -> Iterator[Cause]:
+    if source.get(field) not in supported:
+        yield f"{path}.{field}", unsupported(source.get(field), supported)
+
+
+def _port(port: Any, path: str) -> Iterator[Cause]:
+    if not isinstance(port, int) or not 0 < port < 65536:
+        yield path, f"Invalid value: {port}: must be between 1 and 65535, inclusive"
+
+
+def _amount(quantity: Any) -> Fraction:
+    """A quantity, whose shape was checked before, as a number."""
+    match = _QUANTITY.fullmatch(str(quantity))
+    if match is None:
+        return Fraction(0)
+    number, exponent, suffix = match.groups()
+    if suffix in _BINARY:
+        return Fraction(number) * (1 << _BINARY[suffix])
+    # An exponent of any size would be a number of any size.
+    power = max(-99, min(int(exponent or _FACTORS.get(suffix or "", 0)), 99))
+    scale = Fraction(int(10**power)) if power >= 0 else Fraction(1, int(10**-power))
+    return Fraction(number) * scale

@@ -1,0 +1,268 @@
+"""Where a client that was only tried on the embedded API would fail on a real one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+BASE = "/api/v1/namespaces/default"
+MAPS, PODS, SERVICES = f"{BASE}/configmaps", f"{BASE}/pods", f"{BASE}/services"
+EVENTS = f"{BASE}/events"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+TIME = "2026-01-02T03:04:05.000006Z"
+
+kubectl_needed = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+
+
+def job(name: str = "j", **spec):
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}}
+    return {"metadata": {"name": name}, "spec": {"template": template, **spec}}
+
+
+def lease(**spec):
+    return {"metadata": {"name": "l"}, "spec": {"leaseDurationSeconds": 60, "renewTime": TIME, **spec}}
+
+
+async def test_items_of_lists_of_built_in_types_do_not_repeat_their_kind(bench, pod_manifest) -> None:
+    await bench.call("POST", PODS, pod_manifest("p"))
+    await bench.call("POST", JOBSETS, {"kind": "JobSet", "metadata": {"name": "s"}, "spec": {"replicatedJobs": []}})
+
+    for path in (PODS, "/api/v1/namespaces", CRDS):
+        _, listed = await bench.call("GET", path)
+        assert listed["kind"].endswith("List")
+        assert listed["items"]
+        assert not any({"kind", "apiVersion"} & set(item) for item in listed["items"])
+    _, listed = await bench.call("GET", JOBSETS)
+    assert [item["kind"] for item in listed["items"]] == ["JobSet"]
+    _, deleted = await bench.call("DELETE", f"{PODS}?labelSelector=!x")
+    assert not {"kind", "apiVersion"} & set(deleted["items"][0])
+
+
+@pytest.mark.parametrize(
+    ("spec", "code", "word"),
+    [
+        ({}, 201, ""),
+        ({"renewTime": "2026-01-02T03:04:05.000006+01:00"}, 201, ""),
+        ({"renewTime": "2026-01-02T03:04:05Z"}, 400, "microseconds"),
+        ({"renewTime": "2026-01-02T03:04:05.123Z"}, 400, "microseconds"),
+        ({"acquireTime": "2026-01-02T03:04:05Z"}, 400, "microseconds"),
+        ({"acquireTime": "soon"}, 400, "time"),
+        ({"leaseDurationSeconds": 0}, 422, "must be greater than 0"),
+        ({"leaseDurationSeconds": -5}, 422, "must be greater than 0"),
+        ({"leaseTransitions": -1}, 422, "must be greater than or equal to 0"),
+    ],
+)
+async def test_leases_have_times_with_microseconds_and_a_duration(bench, spec, code, word) -> None:
+    status, answer = await bench.call("POST", LEASES, lease(**spec))
+
+    assert status == code, answer
+    assert word in answer.get("message", "")
+    if code != 201:
+        await bench.call("POST", LEASES, lease())
+        patched, _ = await bench.call("PATCH", f"{LEASES}/l", {"spec": spec}, headers=MERGE)
+        assert patched == code
+
+
+async def test_what_is_created_has_no_resource_version_yet(bench) -> None:
+    code, refused = await bench.call("POST", MAPS, {"metadata": {"name": "a", "resourceVersion": "1"}})
+
+    assert (code, refused["message"]) == (500, "resourceVersion should not be set on objects to be created")
+    assert (await bench.call("GET", f"{MAPS}/a"))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code"),
+    [
+        (JOBSETS, {"kind": "JobSet", "metadata": {"name": "l"}, "spec": {"replicatedJobs": []}}, 422),
+        (LEASES, lease(), 422),
+        (MAPS, {"metadata": {"name": "l"}}, 200),
+    ],
+)
+async def test_who_replaces_a_custom_resource_or_a_lease_says_which_version(bench, path, body, code) -> None:
+    _, made = await bench.call("POST", path, body)
+
+    status, answer = await bench.call("PUT", f"{path}/l", body)
+
+    assert status == code
+    if code == 422:
+        assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in answer["message"]
+    assert (await bench.call("PUT", f"{path}/l", made))[0] == 200
+
+
+async def test_only_some_kinds_count_generations(bench, pod_manifest) -> None:
+    for path, body, generation in (
+        (MAPS, {"metadata": {"name": "a"}}, None),
+        (SERVICES, {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 1}]}}, None),
+        (LEASES, lease(), None),
+        (PODS, pod_manifest("p"), 1),
+        (JOBS, job(), 1),
+        (JOBSETS, {"kind": "JobSet", "metadata": {"name": "s"}, "spec": {"replicatedJobs": []}}, 1),
+    ):
+        code, made = await bench.call("POST", path, body)
+        assert (code, made["metadata"].get("generation")) == (201, generation), path
+    _, changed = await bench.call("PATCH", f"{MAPS}/a", {"data": {"x": "y"}}, headers=MERGE)
+    assert "generation" not in changed["metadata"]
+    _, changed = await bench.call("PATCH", f"{JOBS}/j", {"spec": {"parallelism": 2}}, headers=MERGE)
+    assert changed["metadata"]["generation"] == 2
+    # Being given a node is not a change of what was asked for.
+    binding = {"target": {"kind": "Node", "name": "n"}}
+    assert (await bench.call("POST", f"{PODS}/p/binding", binding))[0] == 201
+    _, bound = await bench.call("GET", f"{PODS}/p")
+    assert (bound["spec"]["nodeName"], bound["metadata"]["generation"]) == ("n", 1)
+
+
+async def test_a_pod_gets_its_node_from_a_binding_alone(bench, pod_manifest) -> None:
+    await bench.call("POST", PODS, pod_manifest("p"))
+
+    code, refused = await bench.call("PATCH", f"{PODS}/p", {"spec": {"nodeName": "n"}}, headers=MERGE)
+
+    assert (code, refused["reason"]) == (422, "Invalid")
+    assert "pod updates may not change fields other than" in refused["message"]
+    assert "nodeName" not in (await bench.call("GET", f"{PODS}/p"))[1]["spec"]
+
+
+TEMPLATE_IMAGE = {"template": {"spec": {"containers": [{"name": "main", "image": "y"}]}}}
+TEMPLATE_NODE = {"template": {"spec": {"nodeSelector": {"a": "b"}}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "change", "code"),
+    [
+        ({}, TEMPLATE_IMAGE, 422),
+        ({}, TEMPLATE_NODE, 422),
+        ({}, {"completions": 2}, 422),
+        ({}, {"parallelism": 2}, 200),
+        ({}, {"selector": {"matchLabels": {"a": "b"}}}, 422),
+        ({}, {"completionMode": "Indexed"}, 422),
+        ({"suspend": True}, TEMPLATE_IMAGE, 422),
+        ({"suspend": True}, TEMPLATE_NODE, 200),
+        ({"suspend": True}, {"completions": 2}, 422),
+        ({"suspend": True}, {"suspend": False}, 200),
+        ({"completionMode": "Indexed", "completions": 1, "parallelism": 1}, {"completions": 2, "parallelism": 2}, 200),
+        ({"completionMode": "Indexed", "completions": 1, "parallelism": 1}, {"completions": 2}, 422),
+    ],
+)
+async def test_what_a_job_runs_is_decided_when_it_is_created(bench, spec, change, code) -> None:
+    await bench.call("POST", JOBS, job(**spec))
+
+    assert (await bench.call("PATCH", f"{JOBS}/j", {"spec": change}, headers=MERGE))[0] == code
+
+
+def pod(**container):
+    return {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "x", **container}]}}
+
+
+def definition(version):
+    names = {"kind": "K", "plural": "ks"}
+    versions = [{"name": "v1", "served": True, "storage": True, **version}]
+    return {
+        "metadata": {"name": "ks.g.x"},
+        "spec": {"group": "g.x", "names": names, "scope": "Namespaced", "versions": versions},
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        (PODS, pod(ports=[{"containerPort": 99999}]), "spec.containers[0].ports[0].containerPort"),
+        (PODS, pod(ports=[{"containerPort": 0}]), "spec.containers[0].ports[0].containerPort"),
+        (
+            PODS,
+            pod(resources={"limits": {"cpu": "1"}, "requests": {"cpu": "1001m"}}),
+            "spec.containers[0].resources.requests",
+        ),
+        (
+            PODS,
+            pod(resources={"limits": {"memory": "1Gi"}, "requests": {"memory": "2e9"}}),
+            "spec.containers[0].resources.requests",
+        ),
+        (PODS, pod(volumeMounts=[{"name": "v", "mountPath": "/v"}]), "spec.containers[0].volumeMounts[0].name"),
+        (PODS, pod(env=[{"name": "", "value": "x"}]), "spec.containers[0].env[0].name"),
+        (PODS, pod(imagePullPolicy="Perhaps"), "spec.containers[0].imagePullPolicy"),
+        (PODS, {**pod(), "spec": {**pod()["spec"], "dnsPolicy": "Perhaps"}}, "spec.dnsPolicy"),
+        (JOBS, job(completionMode="Perhaps"), "spec.completionMode"),
+        (JOBS, job(completionMode="Indexed", parallelism=1), "spec.completions"),
+        (JOBS, job(selector={"matchLabels": {"a": "b"}}), "spec.selector"),
+        (SERVICES, {"metadata": {"name": "s"}, "spec": {}}, "spec.ports"),
+        (SERVICES, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 0}]}}, "spec.ports[0].port"),
+        (SERVICES, {"metadata": {"name": "s"}, "spec": {"type": "Odd", "ports": [{"port": 1}]}}, "spec.type"),
+        (EVENTS, {"metadata": {"name": "e"}, "involvedObject": {"namespace": "other"}}, "involvedObject.namespace"),
+        (CRDS, definition({}), "spec.versions[0].schema.openAPIV3Schema"),
+    ],
+)
+async def test_what_a_real_api_server_refuses_is_refused(bench, path, body, field) -> None:
+    code, refused = await bench.call("POST", path, body)
+
+    assert (code, [cause["field"] for cause in refused["details"].get("causes", ())]) == (422, [field]), refused
+
+
+async def test_what_is_just_within_the_rules_is_taken(bench) -> None:
+    resources = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1e9"}}
+    within = pod(resources=resources, ports=[{"containerPort": 65535}], env=[{"name": "A"}])
+    assert (await bench.call("POST", PODS, within))[0] == 201
+    headless = {"metadata": {"name": "s"}, "spec": {"clusterIP": "None"}}
+    assert (await bench.call("POST", SERVICES, headless))[0] == 201
+
+
+async def test_pods_jobs_and_services_have_the_defaults_that_clients_read(bench) -> None:
+    _, made = await bench.call("POST", PODS, pod(resources={"limits": {"cpu": "2"}}))
+    wanted = {
+        "serviceAccountName": "default",
+        "serviceAccount": "default",
+        "priority": 0,
+        "enableServiceLinks": True,
+        "preemptionPolicy": "PreemptLowerPriority",
+    }
+    assert wanted.items() <= made["spec"].items()
+    assert made["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2"}
+    _, made = await bench.call("POST", JOBS, job())
+    assert made["spec"]["manualSelector"] is False
+    assert not set(wanted) & set(made["spec"]["template"]["spec"])
+    _, made = await bench.call("POST", SERVICES, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}})
+    spec = made["spec"]
+    assert spec["clusterIP"].startswith("10.96.")
+    assert (spec["clusterIPs"], spec["ipFamilies"]) == ([spec["clusterIP"]], ["IPv4"])
+    _, again = await bench.call("PUT", f"{SERVICES}/s", made)
+    assert again["spec"] == spec
+
+
+async def test_an_unknown_field_is_named_before_a_missing_one(bench) -> None:
+    body = {"metadata": {"name": "p"}, "spec": {"nope": 1}}
+
+    code, refused = await bench.call("POST", f"{PODS}?fieldValidation=Strict", body)
+
+    assert code == 400
+    assert 'strict decoding error: unknown field "spec.nope"' in refused["message"]
+
+
+@kubectl_needed
+async def test_kubectl_says_that_it_does_not_know_a_kind(bench) -> None:
+    manifest = b"apiVersion: example.com/v1\nkind: Nope\nmetadata: {name: a}\n"
+
+    told = await bench.kubectl("apply", "-f", "-", stdin=manifest, code=1)
+
+    assert 'no matches for kind "Nope" in version "example.com/v1"' in told
+    assert "ensure CRDs are installed first" in told
+
+
+@kubectl_needed
+async def test_kubectl_shows_and_applies_lists_as_before(bench, pod_manifest) -> None:
+    await bench.running_pod("p")
+    await bench.running_pod("q")
+
+    listed = json.loads(await bench.kubectl("get", "pods", "-o", "json"))
+    assert [(item["kind"], item["apiVersion"]) for item in listed["items"]] == [("Pod", "v1")] * 2
+    told = await bench.kubectl(
+        "apply",
+        "-f",
+        "-",
+        stdin=json.dumps({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "n"}, "spec": {"nope": 1}}).encode(),
+        code=1,
+    )
+    assert 'unknown field "spec.nope"' in told
