@@ -207,7 +207,7 @@ def connected(machine, at):
     """A script that is connected, and its session."""
     script = (
         "import sys, pathways_jupyter\n"
-        "with pathways_jupyter.connect(kubeconfig=sys.argv[1], expected_tpu_instances={'tpuv6e:2x2': 1}) as session:\n"
+        "with pathways_jupyter.connect(kubeconfig=sys.argv[1], tpu={'tpuv6e:2x2': 1}) as session:\n"
         "    print(session.id, flush=True)\n"
         "    sys.stdin.readline()\n"
     )
@@ -317,7 +317,7 @@ def test_the_embedded_cluster_is_named_where_no_cluster_is_set_up(machine, noteb
 def test_a_killed_session_is_cleaned_after_a_look(machine, at):
     script = (
         "import os, signal, sys, pathways_jupyter\n"
-        "session = pathways_jupyter.connect(kubeconfig=sys.argv[1], expected_tpu_instances={'tpuv6e:2x2': 1})\n"
+        "session = pathways_jupyter.connect(kubeconfig=sys.argv[1], tpu={'tpuv6e:2x2': 1})\n"
         "print(session.id, session.record.job, flush=True)\n"
         "os.kill(session.record.pid, signal.SIGKILL)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 from permissions import documented_grants, documented_rules
 
+from pathways_jupyter import config
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.watch import watch
@@ -42,6 +44,31 @@ def test_the_first_lines_of_the_readme_do_what_they_say(cluster, notebook):
     ran = notebook.run(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1])
     assert ran.status == "ok", ran.shown
     assert ran.text.count("TPU_DEVICE") == 8
+
+
+def test_the_page_of_settings_names_each_with_its_default():
+    page = (DOCS / "settings.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:5] for line in page.splitlines() if line.startswith("| `")]
+    named = {name: row for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    assert set(named) == set(config.SETTINGS)
+    for name in ("max_lifetime", "lease_seconds", "timeout", "linger", "wait"):
+        assert float(named[name][2].partition(",")[0]) == getattr(config.ConnectConfig(), name)
+    for alias, setting in config.ALIASES.items():
+        assert f"`{alias}`" in named[setting][3] or f"--{alias.replace('_', '-')}" in named[setting][3]
+
+
+def test_the_python_on_the_page_of_settings_runs(machine, cluster):
+    page = (DOCS / "settings.md").read_text(encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]],
+        env=machine.environ,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Session ")
 
 
 async def test_the_role_in_the_permissions_is_enough_to_connect(cluster, machine):

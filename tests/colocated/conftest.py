@@ -21,7 +21,7 @@ def local_cluster(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def connection(local_cluster):
-    with pathways_jupyter.connect(local=True, expected_tpu_instances=INSTANCES) as session:
+    with pathways_jupyter.connect(local=True, tpu=INSTANCES) as session:
         yield session
 
 

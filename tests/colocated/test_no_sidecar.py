@@ -14,7 +14,7 @@ INSTANCES = {"tpuv6e:2x2": 2}
 def connection(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
     cluster.up(INSTANCES, sidecar=False)
-    with pathways_jupyter.connect(local=True, expected_tpu_instances=INSTANCES) as session:
+    with pathways_jupyter.connect(local=True, tpu=INSTANCES) as session:
         yield session
     cluster.down()
 

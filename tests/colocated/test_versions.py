@@ -71,7 +71,7 @@ def deploy(local_cluster, path: str) -> None:
 def connected(local_cluster, request, tmp_path):
     """A connection to a service whose sidecars have the packages that the test asks for."""
     deploy(local_cluster, installed(tmp_path, *request.param))
-    with pathways_jupyter.connect(local=True, expected_tpu_instances=INSTANCES) as session:
+    with pathways_jupyter.connect(local=True, tpu=INSTANCES) as session:
         yield session
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 
 CONNECT = """
 import pathways_jupyter
-session = pathways_jupyter.connect(kubeconfig={kubeconfig!r}, expected_tpu_instances={{"tpuv6e:2x2": 2}}{more})
+session = pathways_jupyter.connect(kubeconfig={kubeconfig!r}, tpu={{"tpuv6e:2x2": 2}}{more})
 """
 LET_GO = "session.disconnect()"
 DELETE_THE_PROXY = """
@@ -59,6 +60,10 @@ def test_in_a_notebook_a_lost_proxy_is_told_without_asking_and_the_magics_are_th
 def test_in_a_notebook_it_can_be_silent(taken, notebook, code):
     refused = notebook.run(code(progress=False, wait=2))
     assert refused.error == "CapacityError"
+    assert "wait=True waits without end" in refused.shown
+    notebook.run("%load_ext pathways_jupyter")
+    by_magic = notebook.run("%pathways connect --local --tpu v6e-4=2")
+    assert "Add --wait to get them" in by_magic.shown
     assert notebook.displays == {}
 
 
@@ -121,4 +126,6 @@ def test_in_a_pipe_it_is_silent_unless_asked_for(taken, machine, code, progress)
     )
     assert refused.stdout == ""
     assert "CapacityError" in refused.stderr
+    # The hint says how long it waited, and speaks Python.
+    assert re.search(r"^Waited \d+ s for them\. wait=True waits without end; or ask for fewer\.$", refused.stderr, re.M)
     assert ("… place the slices" in refused.stderr) is bool(progress)

@@ -15,7 +15,7 @@ MORE_THREADS, MORE_FILES = 20, 20
 
 IMPORTS = "import jax, jax.numpy as jnp, pathways_jupyter"
 ROUND = f"""
-with pathways_jupyter.connect(expected_tpu_instances={{"{INSTANCE}": 2}}, local=True, wait=60, progress=False):
+with pathways_jupyter.connect(tpu={{"{INSTANCE}": 2}}, local=True, wait=60, progress=False):
     assert float(jnp.arange(8.0).sum()) == 28.0
 assert jax.devices()[0].platform == "cpu"
 print("sound")

@@ -286,7 +286,7 @@ def _hangs(number: int, frame: object) -> None:
 
 
 def _session() -> pathways_jupyter.Session:
-    return pathways_jupyter.connect(expected_tpu_instances={INSTANCE: 1}, local=True, wait=60, progress=False)
+    return pathways_jupyter.connect(tpu={INSTANCE: 1}, local=True, wait=60, progress=False)
 
 
 def _wait_until_it_listens(port: int) -> None:

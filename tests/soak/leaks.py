@@ -39,7 +39,7 @@ from pathways_jupyter.colocated import run
 LOOP = f"""
 for number in range(10_000):
     with pathways_jupyter.connect(
-        expected_tpu_instances={{"{INSTANCE}": 1}}, local=True, wait=True, lease_seconds={LEASE_SECONDS}, progress=False
+        tpu={{"{INSTANCE}": 1}}, local=True, wait=True, lease_seconds={LEASE_SECONDS}, progress=False
     ):
         assert float(jnp.arange(8.0).sum()) == 28.0
         if number % 3 == 1:
