@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import colocated, connect, dispatch, imports, memory, report, sidebar, tunnel
+from benchmarks import colocated, connect, dispatch, imports, memory, report, sidebar, transport, tunnel
 from benchmarks.measure import Table
 
 
@@ -17,11 +17,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("benchmarks"), help="where to write, without the ending")
     parser.add_argument(
-        "names", nargs="*", help="imports, connect, tunnel, dispatch, memory, colocated, sidebar (default: all)"
+        "names",
+        nargs="*",
+        help="imports, connect, tunnel, dispatch, memory, transport, colocated, sidebar (default: all)",
     )
     options = parser.parse_args()
     on_cluster = {"connect": connect.run, "tunnel": tunnel.run, "dispatch": dispatch.run, "memory": memory.run}
-    chosen = options.names or ["imports", *on_cluster, "colocated", "sidebar"]
+    chosen = options.names or ["imports", *on_cluster, "transport", "colocated", "sidebar"]
     tables: list[Table] = imports.run() if "imports" in chosen else []
 
     from pathways_jupyter.local import cluster
@@ -37,6 +39,9 @@ def main() -> int:
                     tables += run(str(running.kubeconfig), running.context)
         finally:
             cluster.down("bench")
+        if "transport" in chosen:
+            print("transport ...", flush=True)
+            tables += transport.run()
         if "colocated" in chosen:
             print("colocated ...", flush=True)
             tables += colocated.run()
