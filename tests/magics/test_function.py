@@ -61,10 +61,10 @@ def test_in_a_notebook_it_can_be_silent(taken, notebook, code):
     refused = notebook.run(code(progress=False, wait=2))
     assert refused.error == "CapacityError"
     assert "wait=True waits without end" in refused.shown
+    assert notebook.displays == {}
     notebook.run("%load_ext pathways_jupyter")
     by_magic = notebook.run("%pathways connect --local --tpu v6e-4=2")
     assert "Add --wait to get them" in by_magic.shown
-    assert notebook.displays == {}
 
 
 def test_an_interrupt_reaches_the_code_around_it(taken, notebook, code):
