@@ -59,15 +59,31 @@ def located(asked: ConnectConfig) -> ConnectConfig:
     return on_local_cluster(asked) if asked.local else asked
 
 
-def on_local_cluster(asked: ConnectConfig) -> ConnectConfig:
-    """`asked`, with the way to the embedded cluster filled in; starts it when it is not running.
+def look(arguments: Mapping[str, Any]) -> ConnectConfig:
+    """As :func:`resolve`, for what only looks: starts nothing.
 
     Raises:
-      LocalClusterError: It does not come up.
+      ConfigError: A value cannot be used.
+      LocalClusterError: The embedded cluster is meant, and does not run.
+    """
+    asked = resolve(arguments)
+    return on_local_cluster(asked, start=False) if asked.local else asked
+
+
+def on_local_cluster(asked: ConnectConfig, *, start: bool = True) -> ConnectConfig:
+    """`asked`, with the way to the embedded cluster filled in.
+
+    Args:
+      start: Start it when it is not running.
+
+    Raises:
+      LocalClusterError: It does not come up; or it does not run and is not to be started.
     """
     from pathways_jupyter.local import cluster
 
-    running = cluster.ensure(asked.instances)
+    running = cluster.ensure(asked.instances) if start else cluster.find()
+    if running is None:
+        raise cluster.absence()
     return dataclasses.replace(
         asked,
         instances=asked.instances or running.instances,
@@ -92,7 +108,7 @@ def where(arguments: Mapping[str, Any]) -> ConnectConfig:
     """The cluster and service that are meant outside of a connected notebook.
 
     Those that `arguments` name; when they name no cluster, those of the only session on this machine; when there is no
-    such session, what :func:`resolve` makes of nothing.
+    such session, what :func:`look` makes of nothing.
     """
     from pathways_jupyter.session import protocol, registry
 
@@ -100,7 +116,7 @@ def where(arguments: Mapping[str, Any]) -> ConnectConfig:
     named = {option.name for option in CLUSTER} & set(given)
     records = [] if named else registry.sessions()
     if len(records) != 1 or not records[0].service:
-        return located(resolve(arguments))
+        return look(arguments)
     (record,) = records
     return dataclasses.replace(
         protocol.config_from_json(record.config),

@@ -10,7 +10,7 @@ import click
 
 from pathways_jupyter import blocking, commands, entry
 from pathways_jupyter.cli.options import epilog, given, show, takes
-from pathways_jupyter.errors import ConfigError, PathwaysError
+from pathways_jupyter.errors import ConfigError, LocalClusterError, PathwaysError
 from pathways_jupyter.render import text
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
@@ -50,6 +50,9 @@ def clean(json: bool, dry_run: bool, **values: Any) -> None:
     except ConfigError as error:
         # Whoever names no cluster, and has none set up, means this machine.
         failed, unasked = (error, "") if where else (None, str(error))
+    except LocalClusterError as error:
+        # What was in an embedded cluster ended with it.
+        unasked = str(error)
     except PathwaysError as error:
         failed = error
     if done or failed is None:
@@ -87,9 +90,7 @@ def _proxies(dry_run: bool, values: dict[str, Any]) -> list[Cleaned]:
     """Abandoned proxies of anybody's in the cluster, as far as these credentials reach."""
     from pathways_jupyter.service import leases
 
-    swept = entry.ask(
-        entry.located(entry.resolve(values)), lambda client, namespace: leases.sweep(client, namespace, dry_run=dry_run)
-    )
+    swept = entry.ask(entry.look(values), lambda client, namespace: leases.sweep(client, namespace, dry_run=dry_run))
     return [Cleaned("proxy", each.job, each.reason, each.error) for each in swept]
 
 

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pathways_jupyter import locks
 from pathways_jupyter.config import runtime_dir
 from pathways_jupyter.errors import LocalClusterError
 
@@ -108,35 +109,25 @@ class ClusterDirectory:
         """Makes the directory, without what an earlier cluster left; the descriptor that the daemon must hold."""
         self.remove()
         self.path.mkdir(mode=0o700)
-        alive = os.open(self.path / "alive", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        alive = os.open(self.path / locks.ALIVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(alive, fcntl.LOCK_EX)
         return alive
 
     def alive(self) -> bool:
         """Whether a daemon holds the directory."""
-        try:
-            file = os.open(self.path / "alive", os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(file)
-        return False
+        return locks.is_held(self.path / locks.ALIVE)
 
     def kill(self) -> None:
         """Kills a daemon that does not answer; it holds its lock, so the process id is still its own."""
         with contextlib.suppress(OSError, ValueError):
-            pid = int((self.path / "alive").read_text(encoding="ascii"))
+            pid = int((self.path / locks.ALIVE).read_text(encoding="ascii"))
             if self.alive():
                 os.kill(pid, signal.SIGKILL)
 
     def until_dead(self) -> None:
         """Waits until no daemon holds the directory."""
         with contextlib.suppress(OSError):
-            file = os.open(self.path / "alive", os.O_RDWR | os.O_CLOEXEC)
+            file = os.open(self.path / locks.ALIVE, os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(file, fcntl.LOCK_SH)
             finally:

@@ -15,6 +15,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, delete, list_
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service.names import SESSION_LABEL
+from pathways_jupyter.session.reach import Embedded
 
 PATIENCE_SECONDS = 120.0
 """How long the API server may be away before cleaning up is left to others."""
@@ -32,20 +33,47 @@ async def remove(
     *,
     patience: float = PATIENCE_SECONDS,
     waiting: Callable[[str], None] = lambda reason: None,
+    embedded: Embedded | None = None,
 ) -> None:
-    """Deletes the Job and the Lease of `session`, and returns when its pod is gone as well.
+    """Delete the Job and the Lease of `session`, and return when its pod is gone as well.
 
     Args:
       patience: Seconds to go on trying while the API server is away.
       waiting: Called once with the reason when it is.
+      embedded: The cluster, where it is the embedded one: when it has ended, nothing is left to remove.
 
     Raises:
       SessionError: Something could not be deleted; the message says what and why.
     """
+    removing = asyncio.create_task(_remove(client, namespace, session, patience, waiting))
+    tasks = {removing}
+    if embedded is not None:
+        # Beside each other: a request to an API server that has just died is repeated for a while, in case it restarts.
+        tasks.add(asyncio.create_task(_until_ended(embedded)))
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if removing.done() and not (embedded is not None and embedded.has_ended()):
+            removing.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _until_ended(embedded: Embedded) -> None:
+    while True:
+        if embedded.has_ended():
+            return
+        await asyncio.sleep(_FIRST_PAUSE_SECONDS)
+
+
+async def _remove(
+    client: Client, namespace: str, session: str, patience: float, waiting: Callable[[str], None]
+) -> None:
     clock = asyncio.get_running_loop().time
     deadline = clock() + patience
     pause = _FIRST_PAUSE_SECONDS
-    told = False
+    reported = False
     while True:
         try:
             await _delete(client, namespace, session)
@@ -55,10 +83,10 @@ async def remove(
             if refused or clock() + pause > deadline:
                 raise SessionError(
                     f"What session {session} made in namespace {namespace} could not be deleted: {error}",
-                    hint="The cluster ends it when its lease runs out; pathways-jupyter clean tries again.",
+                    hint="pathways-jupyter clean tries again; so does any next connect once the lease has run out.",
                 ) from error
-            if not told:
-                told = True
+            if not reported:
+                reported = True
                 waiting(str(error))
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

@@ -31,6 +31,7 @@ from pathways_jupyter.session import cleanup, sweep
 from pathways_jupyter.session.account import Account
 from pathways_jupyter.session.leasekeeper import LeaseKeeper
 from pathways_jupyter.session.podwatch import PodEnded, PodWatch
+from pathways_jupyter.session.reach import Embedded
 
 logger = logging.getLogger(__name__)
 
@@ -51,11 +52,13 @@ class Proxy:
 
     Args:
       client: The cluster; somebody else closes it.
-      account: The session's; told of everything that happens.
+      account: The session's, where everything that happens is reported.
+      embedded: The cluster, where it is the embedded one.
     """
 
-    def __init__(self, client: Client, account: Account) -> None:
+    def __init__(self, client: Client, account: Account, embedded: Embedded | None = None) -> None:
         self._client = client
+        self._embedded = embedded
         self._account = account
         self._config = account.config
         self._began = time.monotonic()
@@ -130,7 +133,8 @@ class Proxy:
         """
         await self.close()
         record = self._account.record
-        await cleanup.remove(self._client, record.namespace, record.id, waiting=self._account.cleanup_waits)
+        waiting = self._account.cleanup_waits
+        await cleanup.remove(self._client, record.namespace, record.id, waiting=waiting, embedded=self._embedded)
 
     # Before there is one.
 

@@ -1,13 +1,15 @@
-"""Find a session's cluster: at its start, and once more for whoever cleans up after it from another shell."""
+"""Find a session's cluster: at its start, and again for a clean-up that may run in another process, much later."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter import locks
+from pathways_jupyter.config import ConnectConfig, runtime_dir
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.cluster import Cluster
 from pathways_jupyter.session import protocol
@@ -40,3 +42,35 @@ async def again(record: SessionRecord) -> Cluster:
     if not config.cluster and not config.context and record.context != "in-cluster":
         config = replace(config, context=record.context)
     return await cluster(config, environ)
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """The embedded cluster that a session runs on, which ends with everything in it.
+
+    Attributes:
+      content: What its kubeconfig says, which no other cluster's does, also not one of the same name.
+    """
+
+    kubeconfig: Path
+    content: bytes
+
+    @classmethod
+    def of(cls, config: ConnectConfig) -> Embedded | None:
+        """Return the embedded cluster that `config` names; None when it names another kind."""
+        path = Path(config.kubeconfig)
+        if not config.kubeconfig or not (config.local or path.is_relative_to(runtime_dir() / "local")):
+            return None
+        try:
+            return cls(path, path.read_bytes())
+        except OSError:
+            return cls(path, b"")
+
+    def has_ended(self) -> bool:
+        """Whether it is gone for good, so that nothing is left of what was in it."""
+        if not locks.is_held(self.kubeconfig.with_name(locks.ALIVE)):
+            return True
+        try:
+            return self.kubeconfig.read_bytes() != self.content
+        except OSError:
+            return True

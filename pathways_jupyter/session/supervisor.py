@@ -59,6 +59,7 @@ class Supervisor:
     def __init__(self, record: SessionRecord, config: ConnectConfig, owner: Connection) -> None:
         self._account = Account(record, config)
         self._client: Client | None = None
+        self._embedded: reach.Embedded | None = None
         self._proxy: Proxy | None = None
         self._server: asyncio.Server | None = None
         loop = asyncio.get_running_loop()
@@ -152,13 +153,14 @@ class Supervisor:
             except SessionError as error:
                 # Why, and not what: nobody asked for the removal.
                 raise error.__cause__ if isinstance(error.__cause__, PathwaysError) else error from None
-        self._proxy = Proxy(self._client, self._account)
+        self._proxy = Proxy(self._client, self._account, self._embedded)
         await self._proxy.start()
         return self._proxy
 
     async def _prepare(self) -> None:
         """Gets hold of the cluster; every time, because its address or credentials may have changed."""
         config = self._account.config
+        self._embedded = reach.Embedded.of(config)
         if self._client is not None:
             cluster = await reach.again(self._record)
             self._client.close()
@@ -308,8 +310,13 @@ class Supervisor:
         if self._client is None or not self._record.job:
             return ""
         try:
-            waiting = self._account.cleanup_waits
-            await cleanup.remove(self._client, self._record.namespace, self._record.id, waiting=waiting)
+            await cleanup.remove(
+                self._client,
+                self._record.namespace,
+                self._record.id,
+                waiting=self._account.cleanup_waits,
+                embedded=self._embedded,
+            )
         except PathwaysError as error:
             left = f"{error} {error.hint}".strip()
             self._account.report(EventKind.WARNING, left)

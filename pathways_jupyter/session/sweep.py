@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from pathways_jupyter.errors import PathwaysError, SessionError
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.session import cleanup, reach, registry, strays
+from pathways_jupyter.session import cleanup, protocol, reach, registry, strays
 from pathways_jupyter.session.registry import SessionRecord
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,8 @@ async def sweep(record: SessionRecord, *, patience: float = cleanup.PATIENCE_SEC
     Raises:
       PathwaysError: Something in the cluster could not be removed; the record stays, for the next one who tries.
     """
-    if record.namespace:
+    embedded = reach.Embedded.of(protocol.config_from_json(record.config))
+    if record.namespace and not (embedded is not None and embedded.has_ended()):
         async with Client(await reach.again(record)) as client:
             await cleanup.remove(client, record.namespace, record.id, patience=patience)
     registry.remove(record)

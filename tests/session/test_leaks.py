@@ -177,7 +177,7 @@ def kernel(config, kernels) -> Iterator[Kernel]:
 
 def disconnect(kernel: Kernel, cluster: Cluster) -> float:
     moment = time.monotonic()
-    kernel.ok("print(s.disconnect())\nassert jax.devices()[0].platform == 'cpu'")
+    kernel.ok("print(repr(s.disconnect()))\nassert jax.devices()[0].platform == 'cpu'")
     assert "left=''" in kernel.text
     return moment
 

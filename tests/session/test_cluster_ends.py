@@ -1,0 +1,113 @@
+"""The embedded cluster ends under living sessions: nothing waits for it, and no file stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.errors import LocalClusterError
+from pathways_jupyter.events import SessionState
+from pathways_jupyter.local import cluster as local
+from pathways_jupyter.session import protocol, registry, spawn
+from pathways_jupyter.session.link import Link
+from pathways_jupyter.session.protocol import Method
+
+DEADLINE = 60.0
+TYPE = "tpuv6e:2x2"
+
+
+@pytest.fixture
+def own() -> Iterator[local.Cluster]:
+    """A cluster that may be ended."""
+    name = f"t{uuid.uuid4().hex[:6]}"
+    yield local.up({TYPE: 1}, name=name)
+    local.down(name)
+
+
+def connect(cluster: local.Cluster) -> Link:
+    link = spawn.supervisor()
+    config = ConnectConfig(instances={TYPE: 1}, kubeconfig=str(cluster.kubeconfig), local=True)
+    asked = {"config": protocol.config_to_json(config), "kernel_pid": os.getpid()}
+    link.answer(link.ask(Method.START, **asked), patience=DEADLINE)
+    return link
+
+
+def killed(cluster: local.Cluster) -> None:
+    os.kill(cluster.pid, signal.SIGKILL)
+
+
+def ended(cluster: local.Cluster) -> None:
+    assert local.down(cluster.name)
+
+
+def replaced(cluster: local.Cluster) -> None:
+    assert local.down(cluster.name)
+    local.up({TYPE: 1}, name=cluster.name)
+
+
+@pytest.mark.parametrize("end", [ended, killed, replaced])
+def test_a_session_of_a_cluster_that_has_ended_ends_with_its_kernel_and_leaves_nothing(
+    own, end: Callable[[local.Cluster], None], nothing_left
+):
+    link = connect(own)
+    assert registry.read(link.session) is not None
+    end(own)
+    link.close()
+    nothing_left(link.session)
+
+
+def test_a_session_is_lost_with_its_cluster_and_ends_with_its_kernel(own, nothing_left):
+    link = connect(own)
+    ended(own)
+    for event in link.watch():
+        if event.data.get("state") == SessionState.LOST:
+            break
+    link.close()
+    nothing_left(link.session)
+
+
+def test_disconnecting_while_it_is_gone_says_that_nothing_is_left(own, nothing_left):
+    link = connect(own)
+    ended(own)
+    assert link.answer(link.ask(Method.DISCONNECT), patience=DEADLINE) == {"left": ""}
+    link.close()
+    nothing_left(link.session)
+
+
+def test_what_a_dead_supervisor_left_of_a_cluster_that_has_ended_is_swept(own, nothing_left):
+    link = connect(own)
+    record = registry.read(link.session)
+    ended(own)
+    os.kill(record.pid, signal.SIGKILL)
+    # Its kernel has it swept by another process.
+    assert link.close(patience=DEADLINE)
+    nothing_left(link.session)
+
+
+@pytest.mark.parametrize("command", [["clean"], ["slices"], ["doctor"]])
+def test_looking_at_the_embedded_cluster_starts_none(command, tmp_path):
+    environ = {**os.environ, "JUPYTER_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)}
+    asked = [sys.executable, "-m", "pathways_jupyter", *command, "--local"]
+    said = subprocess.run(asked, env=environ, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert "not running" in said.stdout + said.stderr
+    assert said.returncode == (0 if command == ["clean"] else 1)
+    status = [sys.executable, "-m", "pathways_jupyter", "local", "status", "--json"]
+    there = subprocess.run(status, env=environ, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert not json.loads(there.stdout or "null"), there
+
+
+def test_a_cluster_that_is_to_be_looked_at_and_does_not_run_is_named_with_the_way_to_start_it(monkeypatch, tmp_path):
+    from pathways_jupyter import entry
+
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    with pytest.raises(LocalClusterError, match="not running") as refused:
+        entry.look({"local": True})
+    assert "pathways-jupyter local up" in refused.value.hint
