@@ -1,10 +1,12 @@
 import asyncio
+import dataclasses
 
+import pytest
 from permissions import documented_rules
 
 from pathways_jupyter import tpu
 from pathways_jupyter.kube import auth, objects
-from pathways_jupyter.service import jobset
+from pathways_jupyter.service import clusterwatch, jobset
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 
 DEADLINE = 60.0
@@ -28,3 +30,112 @@ async def test_the_documented_role_is_enough_to_see_a_service_come(bench):
         await until(lambda message: "default/late" in [row["id"] for row in message.get("put", {}).get("services", ())])
     finally:
         await watch.close()
+
+
+class Page:
+    """What a listener gets, until it raises."""
+
+    def __init__(self, raises_at: int = -1) -> None:
+        self.messages: list[dict] = []
+        self.raises_at = raises_at
+        self._arrived = asyncio.Event()
+
+    def __call__(self, message: dict) -> None:
+        if len(self.messages) == self.raises_at:
+            raise ConnectionError("closing")
+        self.messages.append(message)
+        self._arrived.set()
+
+    async def until(self, true, since: int = 0) -> dict:
+        """Returns the first message after the first `since` of which `true` holds."""
+        async with asyncio.timeout(DEADLINE):
+            while True:
+                self._arrived.clear()
+                for message in self.messages[since:]:
+                    if true(message):
+                        return message
+                await self._arrived.wait()
+
+
+def hearing(word):
+    return lambda message: message.get("hearing") == word
+
+
+def puts(service):
+    return lambda message: f"default/{service}" in [row["id"] for row in message.get("put", {}).get("services", ())]
+
+
+async def create(client, name):
+    spec = jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 2, "r/server:1", name=name)
+    await objects.create(client, objects.JOBSETS, jobset.manifest(spec), namespace="default")
+
+
+async def test_a_listener_that_raises_at_any_point_keeps_nothing_from_the_others(bench):
+    watch = ClusterWatch(auth.load(bench.kubeconfig()))
+    broken, good = [Page(raises_at=point) for point in range(6)], Page()
+    for page in (*broken, good):
+        watch.add(page)
+    try:
+        async with bench.client(name="admin") as client:
+            await good.until(hearing("live"))
+            for name in ("one", "two", "three"):
+                await create(client, name)
+                await good.until(puts(name))
+            # Those that broke are gone; one that comes later finds everything in order.
+            late = Page()
+            watch.add(late)
+            assert {"default/one", "default/two", "default/three"} <= {
+                row["id"] for row in late.messages[-1]["put"]["services"]
+            }
+            assert [len(page.messages) for page in broken[:4]] == [0, 1, 2, 3]
+    finally:
+        await watch.close()
+
+
+async def test_what_cannot_be_reached_is_not_called_live_and_says_since_when(bench):
+    watch = ClusterWatch(auth.load(bench.kubeconfig()))
+    page = Page()
+    watch.add(page)
+    try:
+        async with bench.client(name="admin") as client:
+            await create(client, "one")
+            await page.until(puts("one"))
+            before = len(page.messages)
+            url = bench.server.url
+            await bench.server.stop()
+            lost = await page.until(hearing("lost"), since=before)
+            # It stays so: what is heard of the other kinds of objects makes the tables no newer.
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(10 * clusterwatch.COLLECT_SECONDS):
+                    await page.until(hearing("live"), since=before)
+            late = Page()
+            watch.add(late)
+            assert [message.get("hearing", message["type"]) for message in late.messages] == ["lost", "tables"]
+            assert {message["heard"] for message in late.messages} == {lost["heard"]}
+            assert not watch.is_live
+            await bench.server.start()
+            assert bench.server.url == url
+            live = await page.until(hearing("live"), since=before)
+            assert live["heard"] > lost["heard"]
+            whole = await page.until(lambda message: message["type"] == "tables", since=page.messages.index(live))
+            assert whole["reset"]
+    finally:
+        await watch.close()
+
+
+async def test_every_message_names_the_cluster_and_namespace_it_is_about(bench):
+    cluster = auth.load(bench.kubeconfig())
+    # Another user of the same cluster, by another context's name.
+    other = auth.load(bench.kubeconfig(name="other"))
+    watches = [ClusterWatch(each) for each in (cluster, other, dataclasses.replace(cluster, namespace="elsewhere"))]
+    pages = [Page() for _ in watches]
+    try:
+        for watch, page in zip(watches, pages, strict=True):
+            watch.add(page)
+        for page in pages:
+            await page.until(lambda message: message.get("reset"))
+        (one,), (two,), (three,) = [{message["identity"] for message in page.messages} for page in pages]
+        assert one == two != three
+    finally:
+        for watch in watches:
+            await watch.close()
