@@ -1,4 +1,4 @@
-"""Fastens the extension to a Jupyter server."""
+"""Adds the extension to a Jupyter server."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from jupyter_server.utils import url_path_join
 
 from pathways_jupyter.server import handlers
 from pathways_jupyter.server.hub import Hub
+from pathways_jupyter.server.settings import PathwaysJupyter
 from pathways_jupyter.server.updates import UpdatesHandler
 
 KERNEL_ACTIONS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
@@ -15,7 +16,8 @@ ROOT = "pathways-jupyter"
 
 
 def load(app: Any) -> Hub:
-    """Adds the routes to `app`, and listens to its kernels' ends."""
+    """Add the routes to `app`, and clean up after its kernels when they end."""
+    PathwaysJupyter(parent=app).apply()
     hub = Hub()
     base = app.web_app.settings["base_url"]
     routes = {

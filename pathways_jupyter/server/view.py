@@ -110,6 +110,7 @@ class ClusterView:
             # watch says so itself, above tables that are old but not wrong.
             return
         self._leave()
+        self._shown = self._scope
         problem = {"message": str(error), "hint": error.hint}
         if problem != self._problem:
             self._problem = problem
@@ -123,5 +124,10 @@ class ClusterView:
             self._watch = None
 
     def _publish(self, message: dict[str, Any]) -> None:
-        """Send what a watch says, with the scope as this page calls it."""
-        self._send({**message, "scope": self._scope.to_json()})
+        """Send what a watch says, with the scope by which the page asked for it.
+
+        While another scope is being resolved, that is the former one: the page knows that it is no answer to its last
+        question.
+        """
+        assert self._shown is not None
+        self._send({**message, "scope": self._shown.to_json()})

@@ -1,0 +1,110 @@
+"""Which cluster a page's words stand for; what is set up decides, and the page cannot."""
+
+import dataclasses
+import json
+import os
+
+import pytest
+from kubeconfigs import write
+
+from pathways_jupyter.errors import ConfigError, LocalClusterError
+from pathways_jupyter.server import scope as scopes
+from pathways_jupyter.server.scope import Scope
+from pathways_jupyter.session.registry import SessionRecord
+
+ADDRESS = "https://127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """Nothing is set up."""
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    return tmp_path
+
+
+def kubeconfig(path, name):
+    path.parent.mkdir(exist_ok=True)
+    return write(path, {"server": ADDRESS}, {"token": "t"}, name=name)
+
+
+def record(**changes):
+    known = {
+        "id": "abc",
+        "pid": 1,
+        "kernel_pid": 1,
+        "kernel_id": "",
+        "notebook": "",
+        "user": "u",
+        "created": 1.0,
+        "socket": "s",
+        "tunnel": "t",
+        "log": "l",
+        "config": {},
+        "namespace": "ns",
+        "context": "ctx",
+    }
+    return SessionRecord(**{**known, **changes})
+
+
+async def test_where_nothing_is_set_up_and_nothing_runs_there_is_no_cluster():
+    with pytest.raises(ConfigError, match="no kubeconfig"):
+        await scopes.resolve(Scope())
+    with pytest.raises(LocalClusterError, match="does not run"):
+        await scopes.resolve(Scope(local=True))
+
+
+async def test_the_kubeconfigs_context_is_named(home):
+    kubeconfig(home / ".kube" / "config", "mine")
+    place = await scopes.resolve(Scope(namespace="other"))
+    assert place.scope == Scope(context="mine", namespace="other")
+    assert (place.cluster.server, place.cluster.namespace) == (ADDRESS, "other")
+
+
+async def test_a_kubeconfig_that_the_environment_names_and_that_is_not_there_is_an_error(home, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(home / "typo"))
+    with pytest.raises(ConfigError, match=r"typo, which KUBECONFIG names"):
+        await scopes.resolve(Scope())
+
+
+async def test_a_kubeconfig_without_a_current_context_is_an_error(home):
+    path = home / ".kube" / "config"
+    kubeconfig(path, "mine")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "current-context": ""}))
+    with pytest.raises(ConfigError, match="current context"):
+        await scopes.resolve(Scope())
+    assert (await scopes.resolve(Scope(context="mine"))).cluster.server == ADDRESS
+
+
+@pytest.mark.parametrize(
+    ("changes", "scope"),
+    [
+        ({}, Scope(context="ctx", namespace="ns")),
+        ({"context": "in-cluster"}, Scope(namespace="ns")),
+        ({"config": {"local": True, "kubeconfig": "/x"}}, Scope(namespace="ns", local=True)),
+        ({"config": {"kubeconfig": "/x"}}, Scope(namespace="ns", session="abc")),
+        ({"config": {"cluster": "c", "project": "p", "region": "r"}}, Scope(namespace="ns", session="abc")),
+        ({"kubeconfigs": "/another"}, Scope(namespace="ns", session="abc")),
+    ],
+)
+def test_a_session_is_where_its_context_says_or_where_only_its_record_says(changes, scope):
+    assert scopes.of_record(record(**changes)) == scope
+
+
+def test_what_a_page_gets_is_what_it_may_send():
+    scope = scopes.of_record(record(config={"kubeconfig": "/x"}))
+    assert scopes.parse(scope.to_json()) == scope
+    assert {field.name for field in dataclasses.fields(Scope)} == {"context", "namespace", "session", "local"}
+
+
+def test_a_kubeconfig_that_was_written_is_noticed(home):
+    before = scopes.fingerprint()
+    assert scopes.fingerprint() == before
+    path = home / ".kube" / "config"
+    kubeconfig(path, "mine")
+    between = scopes.fingerprint()
+    assert between != before
+    os.utime(path, ns=(1, 1))
+    assert scopes.fingerprint() != between

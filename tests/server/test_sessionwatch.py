@@ -1,0 +1,193 @@
+"""Sessions and their events as pages get them, whatever happens to the pages and to the connections between."""
+
+import asyncio
+import contextlib
+import json
+import os
+
+import pytest
+
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.server.sessionwatch import SessionWatch
+from pathways_jupyter.session import protocol, registry, spawn
+from pathways_jupyter.session.protocol import Method
+
+DEADLINE = 60
+
+
+class Page:
+    """What a page gets, until it breaks as a WebSocket does that is being closed."""
+
+    def __init__(self, breaks_at=-1):
+        self.breaks_at = breaks_at
+        self.count = 0
+        self.sessions, self.ended = [], []
+        self.events = {}
+        self.news = []
+        self._changed = asyncio.Event()
+
+    def __call__(self, message):
+        if self.count == self.breaks_at:
+            raise ConnectionError("closing")
+        self.count += 1
+        if message["type"] == "sessions":
+            self.sessions, self.ended = message["sessions"], message["ended"]
+        else:
+            before = [] if message["reset"] else self.events.get(message["session"], [])
+            self.events[message["session"]] = before + message["events"]
+            self.news += message["events"] if message["news"] else []
+        self._changed.set()
+
+    async def until(self, true):
+        async with asyncio.timeout(DEADLINE):
+            while not true(self):
+                self._changed.clear()
+                await self._changed.wait()
+
+
+@pytest.fixture
+def connect(machine, cluster, monkeypatch):
+    """Starts sessions of one slice, each with this process for its kernel; the test's end ends them."""
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", machine.environ["JUPYTER_RUNTIME_DIR"])
+    config = ConnectConfig(instances={"tpuv6e:2x2": 1}, kubeconfig=str(cluster), wait=DEADLINE)
+    links = []
+
+    def start():
+        link = spawn.supervisor()
+        links.append(link)
+        asked = {"config": protocol.config_to_json(config), "kernel_pid": os.getpid(), "notebook": "a.ipynb"}
+        return link, link.answer(link.ask(Method.START, **asked), patience=DEADLINE)
+
+    yield start
+    for link in links:
+        assert link.close(patience=DEADLINE)
+
+
+@pytest.fixture
+async def watching():
+    made = SessionWatch()
+    yield made
+    made.close()
+
+
+async def kill_worker(cluster, record):
+    """Deletes the worker of a session's slice."""
+    (held,) = registry.read(record["id"]).slices
+    async with Client(auth.load(str(cluster))) as client:
+        pods = await objects.list_(client, objects.PODS, namespace="default")
+        names = [pod["metadata"]["name"] for pod in pods.items]
+        (name,) = [name for name in names if f"-worker-{held.number}-" in name]
+        await objects.delete(client, objects.PODS, name, namespace="default")
+
+
+def kinds(page, session):
+    return [event["kind"] for event in page.events.get(session, ())]
+
+
+def seen(session, kind):
+    return lambda page: kind in kinds(page, session)
+
+
+async def test_a_page_that_breaks_at_any_point_keeps_no_event_from_the_others(connect, watching, cluster):
+    good = Page()
+    await watching.add(good)
+    pages = [Page(breaks_at=point) for point in range(12)]
+    for page in pages:
+        await watching.add(page)
+    _, record = await asyncio.to_thread(connect)
+    await good.until(lambda page: any(row["state"] == "connected" for row in page.sessions))
+    await kill_worker(cluster, record)
+    await good.until(seen(record["id"], "slice-down"))
+    await good.until(seen(record["id"], "slice-healed"))
+    assert all(page.count == page.breaks_at for page in pages)
+    late = Page()
+    await watching.add(late)
+    assert kinds(late, record["id"]) == kinds(good, record["id"])
+    assert late.news == []
+
+
+async def test_what_is_followed_is_followed_again_after_the_connection_broke(connect, watching, cluster, tmp_path):
+    _, record = await asyncio.to_thread(connect)
+    cut = asyncio.Event()
+
+    async def relay(reader, writer):
+        """Passes on what the supervisor sends; the first time only the half of it."""
+        with contextlib.suppress(OSError):
+            from_supervisor, to_supervisor = await asyncio.open_unix_connection(record["socket"])
+            first = await reader.readline()
+            if first:
+                to_supervisor.write(first)
+            lines = 0
+            while line := await from_supervisor.readline():
+                writer.write(line)
+                lines += 1
+                if lines == 3 and not cut.is_set():
+                    cut.set()
+                    break
+            to_supervisor.close()
+        writer.close()
+
+    server = await asyncio.start_unix_server(relay, str(tmp_path / "relay"))
+    path = registry.record_path(record["id"])
+    written = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**written, "socket": str(tmp_path / "relay")}), encoding="utf-8")
+    page = Page()
+    await watching.add(page)
+    async with asyncio.timeout(DEADLINE):
+        await cut.wait()
+    await kill_worker(cluster, record)
+    await page.until(seen(record["id"], "slice-down"))
+    # Nothing came twice, though the supervisor sent what it remembers a second time.
+    events = [json.dumps(event) for event in page.events[record["id"]]]
+    assert len(events) == len(set(events))
+    assert "connected" in [event["data"].get("state") for event in page.events[record["id"]]]
+    server.close()
+
+
+async def test_the_timeline_of_a_session_outlives_it(connect, watching, cluster):
+    link, record = await asyncio.to_thread(connect)
+    page = Page()
+    await watching.add(page)
+    await page.until(lambda page: [row["state"] for row in page.sessions] == ["connected"])
+    await asyncio.to_thread(lambda: link.answer(link.ask(Method.DISCONNECT), patience=DEADLINE))
+    await page.until(lambda page: not page.sessions and page.ended)
+    (over,) = page.ended
+    assert (over["id"], over["state"], over["alive"], over["notebook"]) == (record["id"], "closed", False, "a.ipynb")
+    assert over["state_since"] > over["created"]
+    await page.until(lambda page: page.events[record["id"]][-1]["data"].get("state") == "closed")
+    # A page that is loaded again leaves nobody behind for a moment.
+    watching.remove(page)
+    again = Page()
+    await watching.add(again)
+    assert [row["id"] for row in again.ended] == [record["id"]]
+    assert again.events == page.events
+    assert again.news == []
+
+
+async def test_only_so_many_ended_sessions_are_kept(connect, watching, monkeypatch):
+    monkeypatch.setattr("pathways_jupyter.server.sessionwatch.ENDED", 1)
+    page = Page()
+    await watching.add(page)
+    made = []
+    for _ in range(2):
+        link, record = await asyncio.to_thread(connect)
+        made.append(record["id"])
+        await page.until(lambda page: [row["state"] for row in page.sessions] == ["connected"])
+        await asyncio.to_thread(lambda link=link: link.answer(link.ask(Method.DISCONNECT), patience=DEADLINE))
+        await page.until(lambda page: [row["id"] for row in page.ended] == made[-1:])
+    late = Page()
+    await watching.add(late)
+    assert list(late.events) == made[-1:]
+
+
+async def test_a_page_that_closes_during_the_first_look_is_not_kept(watching, machine, monkeypatch):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", machine.environ["JUPYTER_RUNTIME_DIR"])
+    page = Page()
+    adding = asyncio.create_task(watching.add(page))
+    await asyncio.sleep(0)
+    watching.remove(page)
+    async with asyncio.timeout(DEADLINE):
+        await adding
+    assert page.count == 0

@@ -1,0 +1,81 @@
+"""A page of JupyterLab, as far as the sidebar's server half can see it: one WebSocket, and what came through it."""
+
+import asyncio
+import contextlib
+
+DEADLINE = 60
+
+
+class Page:
+    """What a page is sent, and what it makes of it: rows of one cluster only, and the events of each session."""
+
+    def __init__(self, socket):
+        self.socket = socket
+        self.messages = []
+        self.sessions, self.ended = [], []
+        self.events = {}
+        self.scope = None
+        self.identity = ""
+        self.hearing = None
+        self.named = None
+        self.rows = {}
+        self._changed = asyncio.Event()
+
+    async def look(self, **scope):
+        whole = {"context": "", "namespace": "", "session": "", "local": False, **scope}
+        self.scope = whole
+        await self.socket.send_json({"type": "look", "scope": whole})
+
+    async def read(self):
+        async for message in self.socket:
+            self._take(message.json())
+            self._changed.set()
+
+    async def until(self, true):
+        async with asyncio.timeout(DEADLINE):
+            while not true(self):
+                self._changed.clear()
+                await self._changed.wait()
+
+    @property
+    def slices(self):
+        """The slices in view, by number."""
+        return {row["number"]: row for row in self.rows.values()}
+
+    @property
+    def live(self):
+        return self.hearing is not None and self.hearing["hearing"] == "live"
+
+    def _take(self, message):
+        self.messages.append(message)
+        if message["type"] == "sessions":
+            self.sessions, self.ended = message["sessions"], message["ended"]
+        elif message["type"] == "events":
+            before = [] if message["reset"] else self.events.get(message["session"], [])
+            self.events[message["session"]] = before + message["events"]
+        elif "identity" in message and message["scope"] == self.scope:
+            if message["identity"] != self.identity:
+                self.identity, self.rows = message["identity"], {}
+            if message["type"] == "hearing":
+                self.hearing = message
+            elif message["type"] == "named":
+                self.named = message["named"]
+            elif message["type"] == "tables":
+                self.rows = {} if message["reset"] else self.rows
+                self.rows |= {row["id"]: row for row in message["put"].get("slices", ())}
+                for key in message["drop"].get("slices", ()):
+                    self.rows.pop(key, None)
+
+
+@contextlib.asynccontextmanager
+async def opened(server):
+    """A page of `server`."""
+    async with server.http() as http, http.ws_connect(server.route("updates"), max_msg_size=0) as socket:
+        page = Page(socket)
+        reading = asyncio.create_task(page.read())
+        try:
+            yield page
+        finally:
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reading
