@@ -111,7 +111,7 @@ def restart_api(name: str, as_json: bool) -> None:
     running = _running(name)
     running.restart_api()
     if as_json:
-        show_json(running)
+        _print(running, as_json)
         return
     click.echo("The API server was restarted; pods went on running.")
 
@@ -126,14 +126,19 @@ def _running(name: str) -> Any:
 
 
 def _print(running: Any, as_json: bool) -> None:
+    failed: dict[str, str] = running.status()["failed"]
     if as_json:
-        show_json(running)
+        show_json({**vars(running), "failed": failed})
         return
     from pathways_jupyter.render import words
 
     click.echo(
         f"The embedded cluster {running.name!r} runs: {words.instances(running.instances)}, process {running.pid}."
     )
+    for service, why in failed.items():
+        named = "" if running.name == "local" else f" --name {running.name}"
+        click.echo(f"  Its service {service} has failed for good: {why}.")
+        click.echo(f"  Start it anew: pathways-jupyter local down{named}, then pathways-jupyter local up{named}.")
     if running.fast_heal:
         click.echo("  It replaces a dead worker at once; a real cluster waits 10, 20, 40 ... seconds.")
     # Only the one of the usual name is what --local means.

@@ -80,7 +80,9 @@ class Cluster:
             ) from None
 
     def status(self) -> dict[str, Any]:
-        """What the daemon says of itself: ``ready``, ``busy``, ``services``, ``instances``, ``url``, ``pid``.
+        """What the daemon says of itself: ``ready``, ``busy``, ``services``, ``failed``, ``instances``, ``url``...
+
+        ``failed`` says of services that have failed for good, by name, why.
 
         Raises:
           LocalClusterError: The cluster has ended.

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.errors import LocalClusterError, PathwaysError
 from pathways_jupyter.local import images
 from pathways_jupyter.local.control import Order
 from pathways_jupyter.local.directory import ClusterDirectory, Record
@@ -152,6 +152,7 @@ class Daemon:
                 await self._cluster.until_serving()
             finally:
                 self._waiting -= 1
+            self._refuse_failed()
         elif order is Order.RESTART_API:
             await self._cluster.restart_api()
         return {
@@ -160,8 +161,17 @@ class Daemon:
             "ready": self._ready.is_set(),
             "busy": self._cluster.busy,
             "services": self._cluster.services,
+            "failed": self._cluster.failed,
             "instances": dict(self._shape.instances),
         }
+
+    def _refuse_failed(self) -> None:
+        for service, why in self._cluster.failed.items():
+            named = "" if self._place.name == "local" else f" --name {self._place.name}"
+            raise LocalClusterError(
+                f"Service {service} of the local cluster has failed for good: {why}.",
+                hint=f"Start it anew: pathways-jupyter local down{named}, then pathways-jupyter local up{named}.",
+            )
 
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.create_task(coroutine)

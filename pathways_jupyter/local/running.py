@@ -12,7 +12,7 @@ from typing import Protocol
 
 from pathways_jupyter.local.accounts import pod_kubeconfig, write_kubeconfig
 from pathways_jupyter.local.apiserver.app import ADMIN, ApiServer
-from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
+from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.controllers.garbage import GarbageCollector
 from pathways_jupyter.local.controllers.job import JobController
@@ -82,7 +82,13 @@ class RunningCluster:
         await self.api.start()
         write_kubeconfig(self._directory / "kubeconfig", self.api, user=ADMIN, token=self.api.add_token(ADMIN))
         self._start_controllers(nodes)
-        self.services = ship(self._store, self._shape.instances, sidecar=self._shape.sidecar, hollow=self._shape.hollow)
+        self.services = ship(
+            self._store,
+            self._shape.instances,
+            cluster=self._directory.name,
+            sidecar=self._shape.sidecar,
+            hollow=self._shape.hollow,
+        )
 
     async def close(self) -> None:
         """Ends every process, and the API last, so that nobody sees a half-gone cluster as healthy."""
@@ -113,8 +119,22 @@ class RunningCluster:
             return
 
     async def until_ready(self) -> None:
-        """Waits until every service has all its slices; hollow services are ready with their pods."""
-        await asyncio.gather(*(self._until_service_ready(each) for each in self.services))
+        """Waits until every service has all its slices, or has failed for good.
+
+        Hollow services are ready with their pods.
+        """
+        await asyncio.gather(*(self._until_settled(each) for each in self.services))
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Why services have failed for good, by their names."""
+        found = {}
+        for service in self.services:
+            obj = self._store.find(JOBSETS, names.DEFAULT_NAMESPACE, service)
+            failure = condition((obj or {}).get("status") or {}, "Failed")
+            if failure is not None:
+                found[service] = str(failure.get("message") or failure.get("reason") or "no reason is known")
+        return found
 
     @property
     def busy(self) -> bool:
@@ -165,6 +185,29 @@ class RunningCluster:
 
     def _pod_kubeconfig(self, pod: Object) -> Path | None:
         return pod_kubeconfig(pod, directory=self._directory / "accounts", api=self.api)
+
+    async def _until_settled(self, service: str) -> None:
+        waiting = [
+            asyncio.create_task(self._until_service_ready(service)),
+            asyncio.create_task(self._until_service_failed(service)),
+        ]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def _until_service_failed(self, service: str) -> None:
+        while service not in self.failed:
+            # A watch ends when the API restarts; the next one is on the new store.
+            watch = self._store.watch(JOBSETS, names.DEFAULT_NAMESPACE)
+            try:
+                async for _ in watch:
+                    if service in self.failed:
+                        return
+            finally:
+                watch.close()
 
     async def _until_service_ready(self, service: str) -> None:
         """Reads the resource manager's log, also that of its successors, until it counts all slices."""

@@ -35,11 +35,12 @@ def service_name(instance_type: str, position: int) -> str:
     return f"{names.DEFAULT_SERVICE}-{re.sub('[^a-z0-9]+', '-', instance_type)}"
 
 
-def ship(store: Store, instances: Mapping[str, int], *, sidecar: bool, hollow: bool = False) -> list[str]:
+def ship(store: Store, instances: Mapping[str, int], *, cluster: str, sidecar: bool, hollow: bool = False) -> list[str]:
     """Creates what the cluster ships with, unless it is there already.
 
     Args:
       instances: Slices per instance type.
+      cluster: The name of this cluster.
       sidecar: Give every worker pod a colocated Python sidecar.
       hollow: Only pretend to run the services' pods; for tests of scale.
 
@@ -58,6 +59,7 @@ def ship(store: Store, instances: Mapping[str, int], *, sidecar: bool, hollow: b
             name=service_name(instance_type, position),
             sidecar_image=f"{names.SIDECAR_REPOSITORY}/sidecar:{images.tags('sidecar')[1]}" if sidecar else "",
             head_node_selector={names.NODEPOOL_LABEL: CPU_POOL},
+            labels={names.EMBEDDED_LABEL: cluster},
         )
         manifest = jobset.manifest(spec)
         if hollow:

@@ -27,6 +27,8 @@ class ServiceInfo:
       sidecar_image: Image of the colocated Python sidecar; empty without one.
       worker_job: Name of the replicated job of its workers.
       started: Whether all of its pods have been started once.
+      ended: Why its JobSet will never start a pod again, in JobSet's words; empty while it may.
+      embedded: The embedded cluster that it belongs to; empty for a service of a real one.
     """
 
     name: str
@@ -39,6 +41,8 @@ class ServiceInfo:
     sidecar_image: str = ""
     worker_job: str = names.WORKER_JOB
     started: bool = False
+    ended: str = ""
+    embedded: str = ""
 
 
 async def list_services(client: Client, namespace: str) -> tuple[ServiceInfo, ...]:
@@ -126,6 +130,8 @@ def describe(found: Object) -> ServiceInfo | None:
         sidecar_image=str((workers.get(names.SIDECAR_CONTAINER) or {}).get("image") or ""),
         worker_job=worker_job,
         started=_has_started(found),
+        ended=_how_it_ended(found),
+        embedded=str((found["metadata"].get("labels") or {}).get(names.EMBEDDED_LABEL) or ""),
     )
 
 
@@ -160,6 +166,23 @@ def same_address(one: str, other: str) -> bool:
     return bool(name) and name == name_too and agree and one.rpartition(":")[2] == other.rpartition(":")[2]
 
 
+def has_ended(service: ServiceInfo) -> ServiceError:
+    """The error for a service whose JobSet has ended for good: to wait for it is in vain."""
+    return ServiceError(f"Service {service.name} will not come back: {service.ended}.", hint=remedy(service))
+
+
+def remedy(service: ServiceInfo) -> str:
+    """What to do about a service that has ended for good."""
+    if service.embedded:
+        named = "" if service.embedded == "local" else f" --name {service.embedded}"
+        return f"Start it anew: pathways-jupyter local down{named}, then pathways-jupyter local up{named}."
+    where = f"-n {service.namespace}" if service.namespace else ""
+    return (
+        f"Delete its JobSet (kubectl delete jobset {service.name} {where}) and deploy the service again, "
+        "or ask who runs the cluster to."
+    )
+
+
 def no_jobsets(client: Client) -> ServiceError:
     """The error for a cluster without the JobSet kind."""
     return ServiceError(
@@ -185,6 +208,17 @@ def _containers(replicated: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def _all_containers(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield from pod.get("containers") or ()
     yield from pod.get("initContainers") or ()
+
+
+def _how_it_ended(found: Object) -> str:
+    """JobSet ends for good when it has failed too often, and when its head has succeeded."""
+    status = found.get("status") or {}
+    for each in status.get("conditions") or ():
+        if each.get("type") in ("Failed", "Completed") and each.get("status") == "True":
+            state = "failed for good" if each["type"] == "Failed" else "completed"
+            message = str(each.get("message") or each.get("reason") or "").rstrip(".")
+            return f"its JobSet has {state}{f' ({message})' if message else ''}"
+    return ""
 
 
 def _has_started(found: Object) -> bool:

@@ -218,6 +218,8 @@ async def _service(client: Client, service: ServiceInfo) -> tuple[Finding, ...]:
         (drawn,) = await status.fetch(client, service.namespace, service.name)
     except PathwaysError as error:
         return (_failed("service", error),)
+    if service.ended:
+        return (_failed("service", discovery.has_ended(service)),)
     if not drawn.ready:
         head = Finding(
             "service",

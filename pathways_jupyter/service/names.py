@@ -14,6 +14,8 @@ SERVICE_LABEL = "pathways-jupyter/service"
 KERNEL_ANNOTATION = "pathways-jupyter/kernel"
 NOTEBOOK_ANNOTATION = "pathways-jupyter/notebook"
 HOST_ANNOTATION = "pathways-jupyter/host"
+EMBEDDED_LABEL = "pathways-jupyter/embedded"
+"""On a service of the embedded cluster: which of those on its machine, because there the way to repair it differs."""
 
 # Ports of the Pathways programs.
 PROXY_PORT = 29000

@@ -176,11 +176,12 @@ def picture(
         namespace=service.namespace,
         address=service.address,
         instance_type=service.instance_type,
-        ready=any(state is State.READY for state, _ in states),
+        ready=not service.ended and any(state is State.READY for state, _ in states),
         slices=tuple(_slice(service, index, workers, by_worker_job, memory) for index in range(service.slices)),
         holders=holders,
         certain=all(_is_certain(holder, read.get(holder.job)) for holder in holders),
-        reason=next((reason for state, reason in states if state is not State.READY), "" if states else "no pod"),
+        reason=service.ended
+        or next((reason for state, reason in states if state is not State.READY), "" if states else "no pod"),
     )
 
 

@@ -140,6 +140,8 @@ class Proxy:
 
     def _check(self, service: ServiceInfo) -> None:
         """Refuses what `service` can never give."""
+        if service.ended:
+            raise discovery.has_ended(service)
         offered = service.instance_type
         other = [each for each in self._config.instances if offered and each != offered]
         if other:
@@ -276,6 +278,8 @@ class Proxy:
             return
         began, told = time.monotonic(), ""
         while True:
+            # Looked up again, because a service may end for good while its slices are waited for.
+            self._check(await discovery.find(self._client, service.namespace, service.name))
             picture = (await status.fetch(self._client, service.namespace, service.name))[0]
             if self._all_placed.is_set():
                 return

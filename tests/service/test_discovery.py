@@ -129,3 +129,19 @@ async def test_the_picture_is_fetched_with_the_logs_of_the_proxies(bench):
         async with bench.client(rules=rules, name="deaf") as deaf:
             (unheard,) = await status.fetch(deaf, "default")
         assert (unheard.certain, unheard.holders[0].waiting, unheard.slices[1].held_by) == (False, None, None)
+
+
+def test_a_service_that_ended_says_how_and_what_to_do():
+    found = manifest()
+    assert discovery.describe(found).ended == ""
+    found["status"] = {"conditions": [{"type": "Failed", "status": "True", "message": "too many restarts."}]}
+    info = discovery.describe(found)
+    error = discovery.has_ended(info)
+    assert str(error).endswith("will not come back: its JobSet has failed for good (too many restarts).")
+    assert "kubectl delete jobset pathways-cluster" in error.hint
+    picture = status.picture(info, pods=[], jobs=[])
+    assert (picture.ready, picture.reason) == (False, "its JobSet has failed for good (too many restarts)")
+    found["metadata"]["labels"][names.EMBEDDED_LABEL] = "other"
+    assert "local down --name other" in discovery.remedy(discovery.describe(found))
+    found["status"] = {"conditions": [{"type": "Failed", "status": "False"}, {"type": "Completed", "status": "True"}]}
+    assert discovery.describe(found).ended == "its JobSet has completed"
