@@ -37,6 +37,7 @@ _IN_SCRIPT: Mapping[str, str] = {
     "events": "session.events()",
     "colocated hosts": "colocated.hosts()",
     "colocated reset": "colocated.reset()",
+    "colocated restart": "colocated.restart()",
 }
 _IN_TERMINAL: Mapping[str, str] = {
     "connect": "%pathways {line} (in a notebook)",
@@ -53,7 +54,7 @@ _PIECE = re.compile(
     r"(?P<shell>\b(?:kubectl|gcloud|docker|podman|pip|pathways-jupyter) [^;,]*)"
     r"|%pathways (?P<magic>[a-z]+)(?P<rest>(?: (?:rm|proxy|supervisor|worker(?: (?:N|\d[-\d]*))?)\b)?(?: --[a-z-]+"
     r"(?: [a-z0-9]+:[0-9x]+=\d+)?)*)"
-    r"|%(?P<colocated>colocated (?:hosts|reset))\b"
+    r"|%(?P<colocated>colocated (?:hosts|reset|restart))\b"
     rf"|(?P<flag>--[a-z]+(?:-[a-z]+)*){_VALUE}"
 )
 _OPTIONS: Mapping[str, Option] = {flag: option for option in CONNECT.options for flag in (option.flag, *option.aliases)}

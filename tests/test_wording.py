@@ -38,6 +38,7 @@ from pathways_jupyter.wording import Face, worded
         ("%pathways logs proxy shows what it says.", "pathways-jupyter logs proxy shows what it says."),
         ("See their log: %pathways logs worker 1.", "See their log: pathways-jupyter logs worker 1."),
         ("%colocated hosts lists them.", "colocated.hosts() lists them."),
+        ("%colocated restart ends it.", "colocated.restart() ends it."),
         (
             "Ask for: kubectl create role x --verb=get --namespace=team.",
             "Ask for: kubectl create role x --verb=get --namespace=team.",

@@ -6,7 +6,7 @@ import ast
 import inspect
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -42,11 +42,12 @@ def imported(source: str) -> list[str]:
     return list(names)
 
 
-def require_packages(missing: Mapping[int, Sequence[str]]) -> None:
+def require_packages(missing: Mapping[int, Sequence[str]], hint: Callable[[Sequence[str]], str]) -> None:
     """Fails when hosts miss packages.
 
     Args:
       missing: Names of modules by host index.
+      hint: How to add these modules.
 
     Raises:
       CheckError: Some host misses some.
@@ -57,10 +58,7 @@ def require_packages(missing: Mapping[int, Sequence[str]]) -> None:
             by_name.setdefault(name, []).append(index)
     if by_name:
         told = "; ".join(f"{name} is not installed on {name_hosts(indices)}" for name, indices in by_name.items())
-        raise CheckError(
-            f"{told}. Nothing was run.",
-            hint="Add it to the sidecar: pathways-jupyter sidecar build --requirements requirements.txt",
-        )
+        raise CheckError(f"{told}. Nothing was run.", hint=hint(list(by_name)))
 
 
 def pickled(values: Any, *, names: Mapping[str, Any]) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.results import CallResult
+from pathways_jupyter.wording import Face, worded
 
 
 class Interrupted(KeyboardInterrupt):
@@ -13,16 +14,21 @@ class Interrupted(KeyboardInterrupt):
 
     Args:
       message: Where the hosts were, in one line.
+      hint: What ends it where that did not, in the words of the magics.
       answers: What they had answered until then; None when they did not answer any more.
 
     Attributes:
       result: The same, read; set for cells.
     """
 
-    def __init__(self, message: str, answers: Sequence[Answer] | None = None) -> None:
+    def __init__(self, message: str, answers: Sequence[Answer] | None = None, *, hint: str = "") -> None:
         super().__init__(message)
+        self.hint = hint
+        if hint:
+            self.add_note(worded(hint, Face.SCRIPT))
         self.answers = answers
         self.result: CallResult | None = None
 
     def _render_traceback_(self) -> list[str]:
-        return [f"Interrupted: {self}"]
+        said = str(self).rstrip(".")
+        return [f"Interrupted: {said}. {self.hint}" if self.hint else f"Interrupted: {self}"]

@@ -21,6 +21,8 @@ class Facts:
 
     Attributes:
       python: Its Python's version.
+      executable: Its Python's path.
+      embedded: Whether it is one of the embedded cluster, whose hosts run a Python of this machine.
       versions: Versions by component, ``python`` among them.
       pid: The sidecar's process id there.
       hostname: The host's name; in Kubernetes the pod's, or the node's under host networking.
@@ -32,6 +34,8 @@ class Facts:
     """
 
     python: str
+    executable: str
+    embedded: bool
     versions: dict[str, str]
     pid: int
     hostname: str
@@ -82,6 +86,8 @@ class _Memory:
                 with self._lock:
                     self._facts[answer.host.cpus] = Facts(
                         python=head["python"],
+                        executable=head["executable"],
+                        embedded=head["embedded"],
                         versions={"python": head["python"], **head["versions"]},
                         pid=head["pid"],
                         hostname=head["hostname"],

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.colocated import checks, placement, results, show, trees, versions, waiting
+from pathways_jupyter.colocated import checks, packages, placement, results, show, trees, versions, waiting
 from pathways_jupyter.colocated.channel import Answer, channel
 from pathways_jupyter.colocated.errors import CellSyntaxError, ColocatedError, LostError, name_hosts
 from pathways_jupyter.colocated.host import Host, choose, hosts
@@ -155,7 +155,10 @@ def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes, warn: Wa
     suspects = sorted({name for facts in known.values() for name in wanted if name not in facts.packages})
     if suspects:
         answers = waiting.ask(channel(chosen), {"op": "missing", "names": suspects})
-        checks.require_packages({answer.host.index: answer.head["missing"] for answer in answers})
+        checks.require_packages(
+            {answer.host.index: answer.head["missing"] for answer in answers},
+            lambda missing: packages.advice(missing, known),
+        )
 
 
 def ask(
@@ -183,7 +186,9 @@ def ask(
         if following is not None:
             following.close()
     if waited.interrupted:
-        raise Interrupted(_stopped(waited.result, way.hosts), waited.result)
+        runs_on = waited.result is None or any(_still_runs(answer) for answer in waited.result)
+        hint = "%colocated restart ends what still runs." if runs_on else ""
+        raise Interrupted(_stopped(waited.result, way.hosts), waited.result, hint=hint)
     assert waited.result is not None
     return waited.result
 
@@ -191,20 +196,26 @@ def ask(
 def _stopped(answers: Sequence[Answer] | None, to: Sequence[Host]) -> str:
     indices = name_hosts([host.index for host in to])
     if answers is None:
-        return f"{indices} did not answer, and may still be running the call; %colocated restart ends it."
+        return f"{indices} did not answer, and may still be running the call."
     told: dict[str, list[int]] = {}
     for answer in answers:
         error = answer.head.get("error")
         if error is None:
             text = "had ended"
-        elif error["type"] == "Stopped":
-            text = f"did not stop yet, in {error['message']} (%colocated restart ends it)"
+        elif _still_runs(answer):
+            text = f"did not stop yet, in {error['message']}"
         elif error["type"] != "KeyboardInterrupt":
             text = f"had failed: {error['type']}: {error['message'].partition(chr(10))[0]}"
         else:
             text = f"stopped in line {error['line']}: {error['text']}" if error["line"] else "stopped"
         told.setdefault(text, []).append(answer.host.index)
     return "; ".join(f"{name_hosts(found)} {text}" for text, found in told.items())
+
+
+def _still_runs(answer: Answer) -> bool:
+    """Whether the call's thread on a host caught the Interrupt, or waits where it does not receive it."""
+    error = answer.head.get("error")
+    return error is not None and error["type"] == "Stopped"
 
 
 def result_of(call: str, answers: Sequence[Answer]) -> results.CallResult:

@@ -150,11 +150,14 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
                 f"{facts.hostname} ({facts.pid})",
                 facts.directory,
                 f"Python {facts.python}, JAX {facts.versions['jax']}",
+                facts.executable,
             )
             for host in chosen
             for facts in (known[host.index],)
         ]
-        return _table(known, ("host", "slice", "chips", "name (process)", "directory", "versions"), rows, empty="")
+        return _table(
+            known, ("host", "slice", "chips", "name (process)", "directory", "versions", "Python"), rows, empty=""
+        )
 
     def _save(self, given: Mapping[str, Any]) -> Any:
         from pathways_jupyter.colocated import run

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from pathways_jupyter.colocated import checks, versions
+from pathways_jupyter.colocated import checks, packages, versions
 from pathways_jupyter.colocated.errors import CheckError
+from pathways_jupyter.colocated.memory import Facts
 
 HERE = {"python": "3.12.4", "jax": "0.10.2", "jaxlib": "0.10.2", "numpy": "2.4.0"}
 
@@ -64,8 +67,28 @@ def test_imports_that_may_fail_or_not_happen_are_left_to_the_run() -> None:
 
 def test_missing_packages_are_told_with_their_hosts() -> None:
     with pytest.raises(CheckError, match=r"grain is not installed on hosts 0, 1; tiktoken is not installed on host 1"):
-        checks.require_packages({0: ["grain"], 1: ["grain", "tiktoken"]})
-    checks.require_packages({0: [], 1: []})
+        checks.require_packages({0: ["grain"], 1: ["grain", "tiktoken"]}, " ".join)
+    checks.require_packages({0: [], 1: []}, " ".join)
+
+
+def facts(**changes: Any) -> dict[int, Facts]:
+    about = Facts("3.12.1", "/opt/their python/bin/python", True, {"jax": "0.10.0"}, 1, "", "", "", 0, frozenset(), "")
+    return {0: replace(about, **changes)}
+
+
+def test_on_the_embedded_cluster_a_missing_package_is_installed_in_the_hosts_python() -> None:
+    advice = packages.advice(["yaml", "not_a_package"], facts())
+    # What gives the module here is what gives it there.
+    assert "'/opt/their python/bin/python' -m pip install PyYAML not_a_package" in advice
+
+
+def test_elsewhere_a_missing_package_needs_an_image_on_what_the_sidecars_run(monkeypatch) -> None:
+    monkeypatch.setattr(packages, "sidecar_image", lambda: "mine/sidecar:1-python_3.12-jax_0.10.2")
+    released = packages.advice(["tiktoken"], facts(embedded=False))
+    assert "requirements.txt" in released
+    assert released.endswith("pathways-jupyter sidecar build --jax-version 0.10.0")
+    other = packages.advice(["tiktoken"], facts(embedded=False, versions={"jax": "0.10.2"}))
+    assert other.endswith("--jax-version 0.10.2 --base-image mine/sidecar:1-python_3.12-jax_0.10.2")
 
 
 def test_what_cannot_be_pickled_is_named_with_what_holds_it_and_why() -> None:

@@ -1,6 +1,7 @@
 """%%colocated in a real kernel, on the embedded cluster."""
 
 import base64
+import sys
 import threading
 import time
 
@@ -229,6 +230,7 @@ def test_help_and_hosts_are_shown(connected) -> None:
     hosts = connected.run("%colocated hosts").text
     assert "Python" in hosts
     assert "JAX" in hosts
+    assert sys.executable in hosts
 
 
 def test_a_restart_says_what_is_gone_and_the_next_cell_runs_without_a_warning(connected) -> None:

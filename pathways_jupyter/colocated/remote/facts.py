@@ -22,6 +22,8 @@ def about() -> dict[str, Any]:
     """This host in JSON values."""
     return {
         "python": platform.python_version(),
+        "executable": sys.executable,
+        "embedded": "PATHWAYS_LOCAL_SOCKETS" in os.environ,
         "versions": {name: _version(name) for name in _DISTRIBUTIONS},
         "pid": os.getpid(),
         "hostname": os.environ.get("HOSTNAME") or socket.gethostname(),

@@ -20,7 +20,8 @@ from pathways_jupyter.errors import ConfigError, PathwaysError
 from pathways_jupyter.service.names import SIDECAR_REPOSITORY
 
 RUNNERS = ("docker", "podman")
-_RELEASES: Mapping[str, str] = {"0.10.0": "20260423-python_3.12-jax_0.10.0"}
+RELEASES: Mapping[str, str] = {"0.10.0": "20260423-python_3.12-jax_0.10.0"}
+"""Tags of released sidecars, by their JAX."""
 _NAME = "pathways-sidecar"
 
 
@@ -168,12 +169,12 @@ def _runner() -> tuple[str, str]:
 
 
 def _released(jax: str) -> str:
-    if jax not in _RELEASES:
+    if jax not in RELEASES:
         raise ConfigError(
             f"No released sidecar with JAX {jax} is known here.",
-            hint=f"Known: {', '.join(sorted(_RELEASES))}. Name another with --base-image REPOSITORY/sidecar:TAG.",
+            hint=f"Known: {', '.join(sorted(RELEASES))}. Name another with --base-image REPOSITORY/sidecar:TAG.",
         )
-    return f"{SIDECAR_REPOSITORY}/sidecar:{_RELEASES[jax]}"
+    return f"{SIDECAR_REPOSITORY}/sidecar:{RELEASES[jax]}"
 
 
 def _dockerfile(base: str, versions: Mapping[str, str]) -> str:

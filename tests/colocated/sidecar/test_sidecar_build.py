@@ -3,15 +3,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from pathways_jupyter.cli import main
 from pathways_jupyter.cli.sidecar import build as command
 from pathways_jupyter.colocated.checks import image_versions
+from pathways_jupyter.colocated.packages import build_command
 from pathways_jupyter.colocated.sidecar import build, resolve
 from pathways_jupyter.errors import ConfigError, PathwaysError
 
@@ -135,3 +139,13 @@ def test_the_command_line_writes_the_context_and_tells_what_it_would_run(wanted,
     assert told["locked"] == ["six==1.17.0"]
     assert told["built"] is False
     assert (folder / "Dockerfile").exists()
+
+
+@pytest.mark.parametrize("jax", ["0.10.0", "0.10.2"])
+def test_the_command_that_a_missing_package_leads_to_runs_as_it_is_printed(jax, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("requirements.txt").write_text("six\n")
+    _, *arguments = shlex.split(build_command(jax, lambda: f"mine/sidecar:1-python_3.12-jax_{jax}"))
+    done = CliRunner().invoke(main, [*arguments, "--dry-run"])
+    assert done.exit_code == 0, done.output
+    assert f"jax_{jax}" in done.output
