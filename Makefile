@@ -26,6 +26,7 @@ demo: $(VENV)/.installed ## Connect a kernel to two slices of the embedded clust
 
 lab: $(VENV)/.installed ## Open JupyterLab with the sidebar on the embedded cluster
 	$(BIN)/pathways-jupyter local up --fast-heal
+	@echo "The embedded cluster ends after 30 minutes without use, or with: $(BIN)/pathways-jupyter local down"
 	$(BIN)/jupyter lab --notebook-dir=examples/notebooks $(AS_ROOT)
 
 test: $(VENV)/.test ## Run the tests (under 15 minutes)
@@ -61,9 +62,10 @@ clean: ## Remove what the other targets made
 
 # The groups need pip 25.1; the one that a Python brings may be older.
 $(VENV)/.installed: pyproject.toml
+	@echo "Installing JAX, JupyterLab and the sidebar into $(VENV): a few minutes at the first time, without a word."
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade 'pip>=25.1'
-	$(PIP) --editable .
+	$(PIP) --editable . --group examples
 	@touch $@
 
 $(VENV)/.%: $(VENV)/.installed

@@ -1,6 +1,9 @@
 """The example notebooks run as they are written."""
 
 import re
+import sys
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import nbformat
@@ -9,7 +12,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import DeadKernelError
 from nbconvert import HTMLExporter
 
-NOTEBOOKS = Path(__file__).parents[1] / "examples" / "notebooks"
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = ROOT / "examples" / "notebooks"
 
 
 @pytest.fixture
@@ -87,6 +91,33 @@ def test_a_notebook_whose_kernel_was_killed_claims_nothing_of_today(execute):
     assert "widget" not in str([output.data for cell in done.cells for output in cell.outputs])
     assert 'aria-label="slice 1, tpuv6e:2x2' in shown
     assert re.search(r"As of [-0-9]+ [0-9:]+", shown)
+
+
+def test_what_the_notebooks_import_is_what_make_installs():
+    """`make lab` installs the package with what it needs, and the group `examples`, and nothing else."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "--editable . --group examples\n" in (ROOT / "Makefile").read_text()
+    installed = set()
+    wanted = [*project["project"]["dependencies"], *project["dependency-groups"]["examples"], "pathways_jupyter"]
+    while wanted:
+        name = re.match(r"[\w.-]+", wanted.pop())[0].lower().replace("_", "-")
+        if name in installed:
+            continue
+        installed.add(name)
+        try:
+            needs = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:
+            # For another system than this one.
+            continue
+        wanted += [each for each in needs if "extra ==" not in each]
+    cells = [cell for path in NOTEBOOKS.glob("*.ipynb") for cell in nbformat.read(path, as_version=4).cells]
+    code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+    imported = set(re.findall(r"^(?:from|import) (\w+)", code, re.MULTILINE)) - sys.stdlib_module_names
+    assert "matplotlib" in imported
+    given_by = metadata.packages_distributions()
+    for module in imported:
+        # An editable install, such as this package's own here, lists no modules.
+        assert {each.lower().replace("_", "-") for each in given_by.get(module, [module])} & installed, module
 
 
 def test_01_connect_is_true(executed):
