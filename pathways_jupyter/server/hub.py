@@ -178,11 +178,16 @@ class Hub:
 
     async def _sweep_while_watched(self, watch: ClusterWatch) -> None:
         while watch in self._watches.values():
-            with contextlib.suppress(PathwaysError):
+            try:
                 async with Client(watch.cluster) as kube:
                     namespace = watch.cluster.namespace
                     for each in await leases.sweep(kube, namespace, user=label_value(current_user())):
                         logger.info("removed %s: %s %s", each.job, each.reason, each.error)
+            except PathwaysError as error:
+                logger.info("could not sweep %s: %s", watch.cluster.name, error)
+            except Exception:
+                # One round that failed must not be the last one.
+                logger.exception("could not sweep %s", watch.cluster.name)
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def _sweep_kernel(self, kernel_id: str) -> None:

@@ -8,6 +8,7 @@ cluster cannot be reached, and moves to the cluster that the scope means then.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,10 @@ CHECK_SECONDS = 3.0
 """Between two looks at the files that say what a scope means."""
 LONGEST_PAUSE_SECONDS = 30.0
 """Between two attempts to resolve the scope of a cluster that cannot be reached: each may ask Google."""
+
+_FAULT = "This is a fault of pathways_jupyter; see the log of the Jupyter server."
+
+logger = logging.getLogger(__name__)
 
 
 class ClusterView:
@@ -67,6 +72,10 @@ class ClusterView:
                 self._show(await self._resolve(scope))
             except PathwaysError as error:
                 self._fail(error)
+            except Exception as error:
+                # The page must be notified, or it would wait for ever.
+                logger.exception("looking at %s", scope)
+                self._fail(PathwaysError(f"The cluster could not be found: {error!r}", hint=_FAULT))
             waited = 0.0
             while await asyncio.to_thread(scopes.fingerprint) == seen:
                 if waited >= pause and not (self._watch is not None and self._watch.is_live):
