@@ -22,6 +22,10 @@ from pathways_jupyter.kube.kubeconfig import REFETCH, Entry
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
+class NoKubeconfigError(ConfigError):
+    """No cluster was ever set up for this user: not a mistake, and nothing to repair."""
+
+
 def load(
     kubeconfig: str = "",
     context: str = "",
@@ -42,7 +46,8 @@ def load(
       environ: The environment to read instead of the process's own.
 
     Raises:
-      ConfigError: There is no kubeconfig, or it cannot be used.
+      NoKubeconfigError: There is no kubeconfig.
+      ConfigError: It cannot be used.
       ClusterError: Google knows no such cluster, or refused to say.
     """
     environ = os.environ if environ is None else environ
@@ -55,7 +60,7 @@ def load(
         return _from_context(kubeconfigs.read(files).context(context), environ)
     if not context and environ.get("KUBERNETES_SERVICE_HOST"):
         return in_cluster(environ)
-    raise ConfigError(
+    raise NoKubeconfigError(
         "There is no kubeconfig, so no cluster to connect to.",
         hint="Use --local for a cluster on this machine, --cluster/--project/--region for GKE, or fetch credentials: "
         "gcloud container clusters get-credentials CLUSTER --region REGION --project PROJECT.",

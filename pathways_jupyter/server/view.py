@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.errors import ClusterError, LocalClusterError, PathwaysError
+from pathways_jupyter.kube.auth import NoKubeconfigError
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.scope import Place, Scope
 from pathways_jupyter.service.clusterwatch import identity
@@ -45,7 +46,7 @@ class ClusterView:
         self._shown: Scope | None = None
         self._place: Place | None = None
         self._watch: ClusterWatch | None = None
-        self._problem: dict[str, str] | None = None
+        self._problem: dict[str, Any] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def look(self, scope: Scope | None) -> None:
@@ -120,7 +121,9 @@ class ClusterView:
             return
         self._leave()
         self._shown = self._scope
-        problem = {"message": str(error), "hint": error.hint}
+        # A page greets a new user in a way of its own, and shows no error.
+        nothing = isinstance(error, NoKubeconfigError) and not self._scope.context
+        problem = {"message": str(error), "hint": error.hint, "nothing_set_up": nothing}
         if problem != self._problem:
             self._problem = problem
             self._publish(

@@ -152,6 +152,22 @@ async def test_a_page_may_look_at_nothing_and_then_at_a_cluster_that_is_not_ther
         assert said["problem"]["hint"]
 
 
+async def problem(socket, scope):
+    await socket.send_json({"type": "look", "scope": scope})
+    async for message in socket:
+        said = message.json()
+        if said["type"] == "hearing" and said["hearing"] == "failed":
+            return said["problem"]
+
+
+async def test_a_page_can_tell_a_first_day_from_a_fault(server, set_up):
+    async with server.http() as http, http.ws_connect(server.route("updates")) as socket:
+        assert (await problem(socket, {}))["nothing_set_up"]
+        assert not (await problem(socket, {"context": "mine"}))["nothing_set_up"]
+        set_up("]")
+        assert not (await problem(socket, {}))["nothing_set_up"]
+
+
 async def test_a_page_that_sends_a_message_without_an_end_is_hung_up_on(server):
     async with server.http() as http, http.ws_connect(server.route("updates")) as socket:
         await socket.send_str(json.dumps({"type": "look", "scope": {"context": "c" * 1_000_000}}))
