@@ -2,7 +2,7 @@ import { Api, Problem } from '../src/models/api';
 import { Model } from '../src/models/model';
 import { IBrowser, Updates } from '../src/models/updates';
 
-const SCOPE = { context: 'c', namespace: '', session: '', local: false };
+import { SCOPE } from './rows';
 
 /** A socket that does what the test says. */
 class Socket {
@@ -40,8 +40,9 @@ class Page implements IBrowser {
   hidden(): boolean {
     return this.isHidden;
   }
-  whenShown(then: () => void): void {
+  whenShown(then: () => void): () => void {
     this.shown.push(then);
+    return () => void (this.shown = this.shown.filter(each => each !== then));
   }
   get last(): Socket {
     return this.sockets[this.sockets.length - 1];
@@ -98,6 +99,36 @@ describe('Updates', () => {
     expect(page.sockets).toHaveLength(1);
     page.shown.forEach(then => then());
     expect(page.sockets).toHaveLength(2);
+  });
+
+  it('has one socket, also when a person tries again while the page is hidden', async () => {
+    const { page, updates } = start();
+    page.isHidden = true;
+    page.last.drop();
+    await jest.advanceTimersByTimeAsync(60_000);
+    updates.start();
+    expect(page.sockets).toHaveLength(2);
+    page.shown.forEach(then => then());
+    expect(page.sockets).toHaveLength(2);
+  });
+
+  it('has one socket, also when a person tries again while the server is asked why it broke', async () => {
+    let answer: (said: { version: string }) => void = () => undefined;
+    const { page, updates } = start(() => new Promise(done => (answer = done)));
+    page.last.drop();
+    updates.start();
+    answer({ version: '1' });
+    await jest.advanceTimersByTimeAsync(60_000);
+    expect(page.sockets).toHaveLength(2);
+  });
+
+  it('is silent once it was stopped', async () => {
+    const { page, updates } = start();
+    page.last.open();
+    updates.stop();
+    expect(page.last.readyState).toBe(3);
+    await jest.advanceTimersByTimeAsync(60_000);
+    expect(page.sockets).toHaveLength(1);
   });
 
   it.each([

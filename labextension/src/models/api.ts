@@ -7,7 +7,7 @@ import { ICapacity, IProblem, IScope } from './wire';
 
 const ROOT = 'pathways-jupyter';
 
-/** What the server said is wrong. */
+/** A failure that the server reported. */
 export class Problem extends Error implements IProblem {
   constructor(
     message: string,
@@ -17,6 +17,11 @@ export class Problem extends Error implements IProblem {
   ) {
     super(message);
   }
+}
+
+/** Any failure as a {@link Problem}: what JavaScript throws need not even be an error. */
+export function asProblem(error: unknown, trans: ITrans = english): Problem {
+  return error instanceof Problem ? error : new Problem(trans.__('It failed: %1', String(error)), '', 0);
 }
 
 /** Where a user may connect to. */

@@ -1,7 +1,7 @@
 /** A log as it grows: the newest lines, and those of them that a person looks for. */
 import { ISignal, Signal } from '@lumino/signaling';
 
-import { Api, Problem } from './api';
+import { Api, asProblem, Problem } from './api';
 import { IScope } from './wire';
 
 /** Lines that are kept; a followed log has no end. */
@@ -37,7 +37,7 @@ export class Log {
       await this._api.log(this.scope, this.pod, follow, text => this._take(text), stop.signal);
     } catch (error) {
       if (!stop.signal.aborted) {
-        this.problem = error as Problem;
+        this.problem = asProblem(error);
         this._become('failed');
       }
       return;

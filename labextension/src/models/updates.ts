@@ -1,6 +1,6 @@
 /**
- * The page's one WebSocket. It is made again after it broke, later each time, and not at all while the page is hidden
- * or the server has no such extension: then only a person's Retry tries again.
+ * The page's one WebSocket. It is opened again after it broke, later each time, and not at all while the page is hidden
+ * or the server has no such extension: then only the user's "Try again" opens it.
  */
 import { Api, Problem } from './api';
 import { Model } from './model';
@@ -9,12 +9,12 @@ import { IScope, Message } from './wire';
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 30_000;
 
-/** What of the browser is needed here, so that tests can stand in for it. */
+/** The parts of the browser that are used here, so that tests can replace them. */
 export interface IBrowser {
   openSocket(url: string): WebSocket;
   hidden(): boolean;
-  /** Calls `then` once, when the page is shown again. */
-  whenShown(then: () => void): void;
+  /** Calls `then` once, when the page is shown again. Returns a function that cancels this. */
+  whenShown(then: () => void): () => void;
 }
 
 export const browser: IBrowser = {
@@ -28,6 +28,7 @@ export const browser: IBrowser = {
       }
     };
     document.addEventListener('visibilitychange', listen);
+    return () => document.removeEventListener('visibilitychange', listen);
   }
 };
 
@@ -38,9 +39,9 @@ export class Updates {
     private readonly _browser: IBrowser = browser
   ) {}
 
-  /** Connects, or connects anew. */
+  /** Opens the connection; closes and opens it again when there is one. */
   start(): void {
-    this._stop();
+    this.stop();
     this._pause = FIRST_PAUSE;
     this._open();
   }
@@ -49,21 +50,24 @@ export class Updates {
   look(scope: IScope | null): void {
     this._scope = scope;
     this._model.setScope(scope);
-    this._tell();
+    this._sendLook();
   }
 
-  dispose(): void {
-    this._disposed = true;
-    this._stop();
+  /** Closes the connection, and every attempt to open it. */
+  stop(): void {
+    this._attempt++;
+    clearTimeout(this._timer);
+    this._cancelWaiting();
+    this._cancelWaiting = () => undefined;
+    const socket = this._socket;
+    this._socket = null;
+    socket?.close();
   }
 
   private _open(): void {
-    if (this._disposed) {
-      return;
-    }
     const socket = this._browser.openSocket(this._api.updatesUrl);
     this._socket = socket;
-    socket.onopen = () => this._tell();
+    socket.onopen = () => this._sendLook();
     socket.onmessage = event => {
       if (socket === this._socket) {
         this._pause = FIRST_PAUSE;
@@ -78,13 +82,22 @@ export class Updates {
     };
   }
 
-  /** A browser does not tell why a WebSocket failed; the version route does. */
+  /** A browser does not report why a WebSocket failed; the version route does. */
   private async _again(): Promise<void> {
+    const attempt = this._attempt;
     this._model.setLink({ state: 'broken' });
+    let failure: unknown = null;
     try {
       await this._api.version();
     } catch (error) {
-      const status = error instanceof Problem ? error.status : 0;
+      failure = error;
+    }
+    if (attempt !== this._attempt) {
+      // start() or stop() was called during the request: going on here would open a second socket.
+      return;
+    }
+    if (failure) {
+      const status = failure instanceof Problem ? failure.status : 0;
       if (status === 404) {
         return this._model.setLink({ state: 'missing' });
       }
@@ -96,29 +109,23 @@ export class Updates {
     this._pause = Math.min(2 * this._pause, LONGEST_PAUSE);
     this._timer = setTimeout(() => {
       if (this._browser.hidden()) {
-        this._browser.whenShown(() => this._open());
+        this._cancelWaiting = this._browser.whenShown(() => this._open());
       } else {
         this._open();
       }
     }, pause);
   }
 
-  private _tell(): void {
+  private _sendLook(): void {
     if (this._socket?.readyState === 1) {
       this._socket.send(JSON.stringify({ type: 'look', scope: this._scope }));
     }
-  }
-
-  private _stop(): void {
-    clearTimeout(this._timer);
-    const socket = this._socket;
-    this._socket = null;
-    socket?.close();
   }
 
   private _scope: IScope | null = null;
   private _socket: WebSocket | null = null;
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _pause = FIRST_PAUSE;
-  private _disposed = false;
+  private _attempt = 0;
+  private _cancelWaiting = () => undefined as void;
 }

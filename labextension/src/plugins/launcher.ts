@@ -4,7 +4,7 @@ import { showErrorMessage } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { Problem } from '../models/api';
+import { asProblem } from '../models/api';
 import { iconUrl, pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 
@@ -31,8 +31,8 @@ export const launcher: JupyterFrontEndPlugin<void> = {
           const { path } = await api.quickstart();
           await app.commands.execute('docmanager:open', { path, factory: 'Notebook' });
         } catch (error) {
-          const { message, hint } = error as Problem;
-          await showErrorMessage(trans.__('The quickstart could not be opened'), `${message} ${hint ?? ''}`.trim());
+          const { message, hint } = asProblem(error, trans);
+          await showErrorMessage(trans.__('The quickstart could not be opened'), `${message} ${hint}`.trim());
         }
       }
     });

@@ -1,4 +1,4 @@
-/** Makes the page's one model, and keeps it up to date: the only plugin that talks to the server by itself. */
+/** Makes the page's one model, and keeps it up to date: the only plugin that sends requests by itself. */
 import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { Session } from '@jupyterlab/services';
@@ -51,6 +51,10 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
       read();
     });
     void app.restored.then(() => updates.start());
+    // A socket that is closed and not cut off ends cleanly on the server, too; a page may come back from the browser's
+    // cache with everything as it was.
+    window.addEventListener('pagehide', () => updates.stop());
+    window.addEventListener('pageshow', event => event.persisted && updates.start());
     return {
       model,
       api,
@@ -68,7 +72,7 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
 
 /** What the notebooks of all kernels are called now: those that are open know best. */
 function followNames(model: Model, running: Session.IManager, notebooks: INotebookTracker): void {
-  const tell = () => {
+  const update = () => {
     const names = new Map<string, string>();
     for (const each of running.running()) {
       names.set(each.kernel?.id ?? '', each.path);
@@ -77,17 +81,17 @@ function followNames(model: Model, running: Session.IManager, notebooks: INotebo
     names.delete('');
     model.setNotebooks(names);
   };
-  running.runningChanged.connect(tell);
+  running.runningChanged.connect(update);
   notebooks.widgetAdded.connect((_, panel) => {
-    panel.sessionContext.kernelChanged.connect(tell);
-    panel.context.pathChanged.connect(tell);
+    panel.sessionContext.kernelChanged.connect(update);
+    panel.context.pathChanged.connect(update);
   });
-  tell();
+  update();
 }
 
 /** The notebook in front, and its kernel, which may come later and change. */
 function followNotebook(model: Model, notebooks: INotebookTracker, shell: ILabShell | null): void {
-  const tell = () => {
+  const update = () => {
     const panel = notebooks.currentWidget;
     model.setFront(
       panel && !panel.isDisposed
@@ -96,10 +100,10 @@ function followNotebook(model: Model, notebooks: INotebookTracker, shell: ILabSh
     );
   };
   notebooks.widgetAdded.connect((_, panel: NotebookPanel) => {
-    panel.sessionContext.kernelChanged.connect(tell);
-    panel.context.pathChanged.connect(tell);
-    panel.disposed.connect(() => queueMicrotask(tell));
+    panel.sessionContext.kernelChanged.connect(update);
+    panel.context.pathChanged.connect(update);
+    panel.disposed.connect(() => queueMicrotask(update));
   });
-  notebooks.currentChanged.connect(tell);
-  shell?.currentChanged.connect(tell);
+  notebooks.currentChanged.connect(update);
+  shell?.currentChanged.connect(update);
 }

@@ -1,9 +1,10 @@
-/** One word in the status bar about the session of the notebook in front; nothing when it has none. */
+/** The session of the notebook in front, in the status bar; nothing when it has none. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
+import { Signal } from '@lumino/signaling';
 import * as React from 'react';
 
 import { StatusItem } from '../components/StatusItem';
@@ -37,12 +38,14 @@ export const statusbar: JupyterFrontEndPlugin<void> = {
       React.createElement(StatusItem, { model, trans, open: () => void app.commands.execute(CommandIDs.showPanel) })
     );
     item.addClass('jp-Pathways');
+    const changed = new Signal<object, void>(model);
+    model.changed.connect(() => changed.emit());
     bar.registerStatusItem('pathways-jupyter:session', {
       item,
       align: 'left',
       rank: 20,
       isActive: () => wanted && !!model.session,
-      activeStateChanged: model.changed as never
+      activeStateChanged: changed
     });
   }
 };
