@@ -1,8 +1,8 @@
-/** The connect dialog's content. What is chosen becomes a line that anybody could have typed. */
+/** The connect dialog's content. What is chosen becomes a line that one could have typed. */
 import * as React from 'react';
 
-import { Api, IContexts, IOffer, Problem } from '../models/api';
-import { connectLine, IChoice } from '../models/line';
+import { Api, asProblem, IContexts, IOffer } from '../models/api';
+import { connectLine, IChoice, missing } from '../models/line';
 import { ITrans } from '../models/trans';
 import { ICapacity, IProblem, IScope } from '../models/wire';
 import { Options } from './DragLine';
@@ -17,12 +17,14 @@ export interface IConnectFormProps {
   readonly trans: ITrans;
   readonly first: IChoice;
   onChange(choice: IChoice): void;
+  /** Called after each drawing, when the browser knows which inputs are valid. */
+  onDrawn(): void;
 }
 
-export function ConnectForm({ api, trans, first, onChange }: IConnectFormProps): JSX.Element {
+export function ConnectForm({ api, trans, first, onChange, onDrawn }: IConnectFormProps): JSX.Element {
   const [choice, setChoice] = React.useState(first);
   const [places, setPlaces] = React.useState<IContexts | null>(null);
-  const { offers, problem, asking } = useOffers(api, choice, places);
+  const { offers, problem, asking } = useOffers(api, trans, choice, places);
   const choose = (some: Partial<IChoice>) => {
     const next = { ...choice, ...some };
     setChoice(next);
@@ -50,6 +52,9 @@ export function ConnectForm({ api, trans, first, onChange }: IConnectFormProps):
       choose({ instanceType: best.instance_type, count: Math.max(1, best.free) });
     }
   }, [offer, capacity]);
+
+  React.useEffect(onDrawn);
+  const lacking = missing(choice);
 
   return (
     <div className="pw-form">
@@ -82,9 +87,25 @@ export function ConnectForm({ api, trans, first, onChange }: IConnectFormProps):
           onChange={instanceType => choose({ instanceType })}
         />
       ) : (
-        <Field label={trans.__('Slice type')} value={choice.instanceType} placeholder="tpuv6e:2x2" onChange={instanceType => choose({ instanceType })} />
+        <Field
+          label={trans.__('Slice type')}
+          value={choice.instanceType}
+          placeholder="tpuv6e:2x2"
+          required={!choice.local && !choice.profile}
+          problem={lacking === 'type' && !asking ? trans.__('Needed to connect, such as tpuv6e:2x2.') : undefined}
+          onChange={instanceType => choose({ instanceType })}
+        />
       )}
-      <Field label={trans.__('Number of slices')} type="number" value={String(choice.count)} onChange={count => choose({ count: Number(count) })} />
+      <Field
+        label={trans.__('Number of slices')}
+        type="number"
+        value={choice.count ? String(choice.count) : ''}
+        required={!!choice.instanceType}
+        // Without a type the line has no place for a number.
+        disabled={!choice.instanceType}
+        problem={lacking === 'count' ? trans.__('A whole number, at least 1.') : undefined}
+        onChange={count => choose({ count: Number(count) })}
+      />
       {places && places.profiles.length > 0 && (
         <Select
           label={trans.__('Profile')}
@@ -120,7 +141,7 @@ function free(trans: ITrans, capacity: ICapacity): string {
 }
 
 /** What the chosen place offers; asked anew when the place changes. */
-function useOffers(api: Api, choice: IChoice, places: IContexts | null) {
+function useOffers(api: Api, trans: ITrans, choice: IChoice, places: IContexts | null) {
   const [found, setFound] = React.useState<{ offers: readonly IOffer[]; problem: IProblem | null; asking: boolean }>({
     offers: [],
     problem: null,
@@ -138,7 +159,7 @@ function useOffers(api: Api, choice: IChoice, places: IContexts | null) {
     const timer = setTimeout(() => {
       void api.services(scope).then(
         answer => wanted && setFound({ offers: answer.services, problem: null, asking: false }),
-        (error: Problem) => wanted && setFound({ offers: [], problem: error, asking: false })
+        (error: unknown) => wanted && setFound({ offers: [], problem: asProblem(error, trans), asking: false })
       );
     }, 300);
     return () => {

@@ -1,4 +1,5 @@
-/** Labelled inputs. */
+/** Labelled inputs, which the dialog around them validates as the browser does. */
+import { HTMLSelect } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 export interface IFieldProps {
@@ -6,23 +7,38 @@ export interface IFieldProps {
   readonly value: string;
   readonly type?: 'text' | 'number';
   readonly placeholder?: string;
+  readonly required?: boolean;
+  readonly disabled?: boolean;
+  /** Why the value does not do; shown below it. */
+  readonly problem?: string;
   onChange(value: string): void;
 }
 
-export function Field({ label, value, type = 'text', placeholder, onChange }: IFieldProps): JSX.Element {
+export function Field({ label, value, type = 'text', placeholder, required, disabled, problem, onChange }: IFieldProps): JSX.Element {
+  const id = React.useId();
   return (
-    <label className="pw-field">
-      <span>{label}</span>
+    <div className="pw-field">
+      <label htmlFor={id}>{label}</label>
       <input
+        id={id}
         className="jp-mod-styled"
         type={type}
         min={type === 'number' ? 1 : undefined}
+        step={type === 'number' ? 1 : undefined}
+        required={required}
+        disabled={disabled}
         value={value}
         placeholder={placeholder}
         spellCheck={false}
+        aria-describedby={problem ? `${id}-problem` : undefined}
         onChange={event => onChange(event.target.value)}
       />
-    </label>
+      {problem && (
+        <p id={`${id}-problem`} className="pw-problem">
+          {problem}
+        </p>
+      )}
+    </div>
   );
 }
 
@@ -34,16 +50,17 @@ export interface ISelectProps {
 }
 
 export function Select({ label, value, options, onChange }: ISelectProps): JSX.Element {
+  const id = React.useId();
   return (
-    <label className="pw-field">
-      <span>{label}</span>
-      <select className="jp-mod-styled" value={value} onChange={event => onChange(event.target.value)}>
+    <div className="pw-field">
+      <label htmlFor={id}>{label}</label>
+      <HTMLSelect id={id} title={options.find(option => option.value === value)?.label} value={value} onChange={event => onChange(event.target.value)}>
         {options.map(option => (
           <option key={option.value} value={option.value}>
             {option.label}
           </option>
         ))}
-      </select>
-    </label>
+      </HTMLSelect>
+    </div>
   );
 }

@@ -1,13 +1,15 @@
-/** The connect dialog, and what it leaves in the notebook: a cell that does the same. */
+/** The connect dialog, which leaves a cell in the notebook that does the same. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Dialog } from '@jupyterlab/apputils';
 import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
+import { MessageLoop } from '@lumino/messaging';
+import { Widget } from '@lumino/widgets';
 import * as React from 'react';
 
 import { ConnectForm } from '../components/ConnectForm';
-import { connectCell, IChoice, missing } from '../models/line';
+import { connectCell, IChoice } from '../models/line';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 
@@ -65,6 +67,17 @@ class Body extends ReactWidget {
   }
 
   choice: IChoice;
+  /** Called after each drawing of the form. */
+  drawn: () => void = () => undefined;
+
+  /**
+   * Draws the form before the dialog is attached: the dialog looks for its first field at that moment, and without one
+   * it would keep Tab among its buttons.
+   */
+  async prepare(): Promise<void> {
+    MessageLoop.sendMessage(this, Widget.Msg.UpdateRequest);
+    await this.renderPromise;
+  }
 
   getValue(): IChoice {
     return this.choice;
@@ -77,7 +90,8 @@ class Body extends ReactWidget {
       first: this.choice,
       onChange: choice => {
         this.choice = choice;
-      }
+      },
+      onDrawn: () => void this.drawn()
     });
   }
 }
@@ -88,15 +102,23 @@ async function dialog(
   run: boolean
 ): Promise<{ choice: IChoice; run: boolean } | null> {
   const cancel = Dialog.cancelButton({ label: trans.__('Cancel') });
-  const insertButton = Dialog.okButton({ label: trans.__('Insert cell'), actions: [INSERT] });
+  const insertButton = Dialog.okButton({ label: trans.__('Insert cell'), actions: [INSERT], className: run ? 'pw-second' : '' });
   const connectButton = Dialog.okButton({ label: trans.__('Connect') });
+  const body = new Body(pathways, trans);
   const shown = new Dialog<IChoice>({
     title: trans.__('Connect this notebook to TPUs'),
-    body: new Body(pathways, trans),
-    buttons: run ? [cancel, insertButton, connectButton] : [cancel, insertButton]
+    body,
+    buttons: run ? [cancel, insertButton, connectButton] : [cancel, insertButton],
+    focusNodeSelector: 'select, input'
   });
+  // A dialog checks its fields on input only. Here they also change when the cluster answers, or does not.
+  const check = () => void shown.node.dispatchEvent(new Event('input', { bubbles: true }));
+  body.drawn = check;
+  // Not before the dialog is made: it wraps the selects that it finds then, which takes them away from React.
+  await body.prepare();
+  void shown.ready.then(check);
   const result = await shown.launch();
-  if (!result.button.accept || !result.value || missing(result.value)) {
+  if (!result.button.accept || !result.value) {
     return null;
   }
   return { choice: result.value, run: !result.button.actions.includes(INSERT) };
