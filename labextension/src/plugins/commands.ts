@@ -4,8 +4,8 @@ import { Dialog, ICommandPalette, Notification, showDialog, showErrorMessage } f
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
-import { Problem } from '../models/api';
-import { baseName } from '../models/notices';
+import { Api, asProblem } from '../models/api';
+import { baseName } from '../models/holdings';
 import { ISession } from '../models/wire';
 import { CommandIDs, DOMAIN, IPathways, PALETTE_CATEGORY } from '../tokens';
 
@@ -33,7 +33,7 @@ export const commands: JupyterFrontEndPlugin<void> = {
       isEnabled: args => !!named(args)?.alive,
       execute: args => {
         const session = named(args);
-        return session && ended(trans, session, api.disconnect(session.id));
+        return session && disconnect(trans, app, session, api, args.confirmed === true);
       }
     });
     app.commands.addCommand(CommandIDs.reconnect, {
@@ -42,7 +42,7 @@ export const commands: JupyterFrontEndPlugin<void> = {
       isEnabled: args => !!named(args)?.alive,
       execute: args => {
         const session = named(args);
-        return session && told(trans, api.reconnect(session.id), trans.__('Reconnecting %1…', name(session)), trans.__('%1 has a new proxy.', name(session)));
+        return session && reported(trans, api.reconnect(session.id), trans.__('Reconnecting %1…', name(session)), trans.__('%1 has a new proxy.', name(session)));
       }
     });
     app.commands.addCommand(CommandIDs.openProxyLog, {
@@ -77,7 +77,10 @@ export const commands: JupyterFrontEndPlugin<void> = {
 
 const SESSION_ARGS = {
   type: 'object',
-  properties: { session: { type: 'string', description: 'Id of a session; the one of the notebook in front when left out' } }
+  properties: {
+    session: { type: 'string', description: 'Id of a session; the one of the notebook in front when left out' },
+    confirmed: { type: 'boolean', description: 'Whether the user was asked already' }
+  }
 } as const;
 
 const IN_PALETTE = [
@@ -96,16 +99,41 @@ function name(session: ISession): string {
   return baseName(session.notebook) || session.id;
 }
 
-function ended(trans: TranslationBundle, session: ISession, work: Promise<unknown>): Promise<void> {
-  return told(
+/** Asks first when a cell is running: disconnecting ends it, and loses every array on the TPUs. */
+async function disconnect(
+  trans: TranslationBundle,
+  app: JupyterFrontEnd,
+  session: ISession,
+  api: Api,
+  confirmed: boolean
+): Promise<void> {
+  if (!confirmed && (await isBusy(app, session.kernel_id))) {
+    const answer = await showDialog({
+      title: trans.__('Disconnect %1 while a cell is running?', name(session)),
+      body: trans.__('The cell fails, and all arrays on TPUs are lost.'),
+      buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Disconnect') })]
+    });
+    if (!answer.button.accept) {
+      return;
+    }
+  }
+  await reported(
     trans,
-    work,
+    api.disconnect(session.id),
     trans.__('Disconnecting %1…', name(session)),
     trans.__('%1 is disconnected; nothing of it is left in the cluster.', name(session))
   );
 }
 
-async function told(trans: TranslationBundle, work: Promise<unknown>, during: string, after: string): Promise<void> {
+async function isBusy(app: JupyterFrontEnd, kernelId: string): Promise<boolean> {
+  const { kernels } = app.serviceManager;
+  // The server's word, and not that of an open notebook: the session's notebook may be closed.
+  await kernels.refreshRunning().catch(() => undefined);
+  return [...kernels.running()].some(kernel => kernel.id === kernelId && kernel.execution_state === 'busy');
+}
+
+/** Notifies of `work` while it lasts, and of how it ended. */
+async function reported(trans: TranslationBundle, work: Promise<unknown>, during: string, after: string): Promise<void> {
   const id = Notification.emit(during, 'in-progress', { autoClose: false });
   try {
     await work;
@@ -124,7 +152,7 @@ async function sweep(trans: TranslationBundle, pathways: IPathways): Promise<voi
     }
     const answer = await showDialog({
       title: trans.__('Clean up stale proxies?'),
-      body: trans.__('Nobody renews these any more: %1', removed.join(', ')),
+      body: trans.__('Their sessions do not renew them any more: %1', removed.join(', ')),
       buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Remove') })]
     });
     if (answer.button.accept) {
@@ -137,5 +165,6 @@ async function sweep(trans: TranslationBundle, pathways: IPathways): Promise<voi
 }
 
 function sentence(trans: TranslationBundle, error: unknown): string {
-  return error instanceof Problem ? `${error.message} ${error.hint}`.trim() : trans.__('It failed: %1', String(error));
+  const { message, hint } = asProblem(error, trans);
+  return `${message} ${hint}`.trim();
 }

@@ -1,16 +1,17 @@
-/** Tells slices down and healed, and lost sessions, whatever the person looks at. */
+/** Notifies of slices that go down and of lost sessions, whatever the user is looking at. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { notice } from '../models/notices';
 import { preferences } from '../models/preferences';
+import { IToast, Toasts } from '../models/toasts';
+import { ISession } from '../models/wire';
 import { CommandIDs, DOMAIN, IPathways, SETTINGS } from '../tokens';
 
 export const notifications: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:notifications',
-  description: 'Tells when a slice goes down or heals, and when a session is lost.',
+  description: 'Notifies of slices that go down or come back, and of lost sessions.',
   autoStart: true,
   requires: [IPathways],
   optional: [ISettingRegistry, ITranslator],
@@ -21,28 +22,29 @@ export const notifications: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    let wanted = true;
-    void registry?.load(SETTINGS).then(settings => {
-      const read = () => {
-        wanted = preferences(settings.composite).notifications;
-      };
-      settings.changed.connect(read);
-      read();
-    });
-    model.happened.connect((_, { session, event }) => {
-      const told = wanted ? notice(trans, session, event) : null;
-      if (!told) {
-        return;
-      }
+    const options = (toast: IToast, session: ISession) => {
       const reconnect = {
         label: trans.__('Reconnect'),
         callback: () => void app.commands.execute(CommandIDs.reconnect, { session: session.id })
       };
       const show = { label: trans.__('Show'), callback: () => void app.commands.execute(CommandIDs.showPanel) };
-      Notification.emit(told.text, told.type, {
-        actions: [told.action === 'reconnect' ? reconnect : show],
-        autoClose: told.type === 'error' ? false : 8000
-      });
+      return { actions: [toast.action === 'reconnect' ? reconnect : show], autoClose: toast.autoClose };
+    };
+    const toasts = new Toasts(
+      model,
+      {
+        emit: (toast, session) => Notification.emit(toast.text, toast.type, options(toast, session)),
+        update: (id, toast, session) => Notification.update({ id, message: toast.text, type: toast.type, ...options(toast, session) }),
+        dismiss: id => Notification.dismiss(id)
+      },
+      trans
+    );
+    void registry?.load(SETTINGS).then(settings => {
+      const read = () => {
+        toasts.wanted = preferences(settings.composite).notifications;
+      };
+      settings.changed.connect(read);
+      read();
     });
   }
 };

@@ -4,7 +4,7 @@ import { IRunningSessionManagers, IRunningSessions } from '@jupyterlab/running';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
 
-import { baseName } from '../models/notices';
+import { baseName } from '../models/holdings';
 import { instancesWord, stateWord } from '../models/words';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
@@ -22,7 +22,7 @@ export const running: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const end = (session: string) => void app.commands.execute(CommandIDs.disconnect, { session });
+    const end = (session: string, confirmed = false) => void app.commands.execute(CommandIDs.disconnect, { session, confirmed });
     const changed = new Signal<object, void>(model);
     model.changed.connect((_, facet) => facet === 'sessions' && changed.emit());
     managers.add({
@@ -40,7 +40,8 @@ export const running: JupyterFrontEndPlugin<void> = {
       refreshRunning: () => undefined,
       runningChanged: changed,
       shutdownLabel: trans.__('Disconnect'),
-      shutdownAll: () => model.sessions.forEach(session => end(session.id)),
+      // JupyterLab asks before it ends all of them.
+      shutdownAll: () => model.sessions.forEach(session => end(session.id, true)),
       shutdownAllLabel: trans.__('Disconnect all'),
       shutdownAllConfirmationText: trans.__('Disconnect every Pathways session on this machine?')
     });

@@ -1,0 +1,109 @@
+import { Model } from '../src/models/model';
+import { INotifier, IToast, Toasts } from '../src/models/toasts';
+import { english } from '../src/models/trans';
+import { IEvent } from '../src/models/wire';
+import { session } from './rows';
+
+/** What a user sees: the notifications that are open. */
+class Shown implements INotifier {
+  readonly open = new Map<string, IToast>();
+  emitted = 0;
+
+  emit(toast: IToast): string {
+    const id = String(++this.emitted);
+    this.open.set(id, toast);
+    return id;
+  }
+  update(id: string, toast: IToast): boolean {
+    return this.open.has(id) && !!this.open.set(id, toast);
+  }
+  dismiss(id: string): void {
+    this.open.delete(id);
+  }
+  get texts(): string[] {
+    return [...this.open.values()].map(toast => `${toast.type}: ${toast.text}`);
+  }
+}
+
+function start() {
+  const model = new Model('1');
+  const shown = new Shown();
+  const toasts = new Toasts(model, shown, english);
+  const sessions = [session({ id: 'a', notebook: 'x/one.ipynb' }), session({ id: 'b', notebook: 'two.ipynb' })];
+  model.apply({ type: 'sessions', sessions, ended: [] });
+  const happen = (id: string, kind: string, message: string, data: IEvent['data'] = {}) =>
+    model.apply({ type: 'events', session: id, reset: false, news: true, events: [{ kind, message, at: 0, data }] });
+  return { model, shown, toasts, happen, sessions };
+}
+
+describe('Toasts', () => {
+  it('make one notification of a slice that flaps: a warning that turns into its good end', () => {
+    const { shown, happen } = start();
+    happen('a', 'slice-down', 'Slice 1 is down.', { slice: 0 });
+    expect(shown.texts).toEqual(['warning: one.ipynb: Slice 1 is down.']);
+    expect([...shown.open.values()][0].autoClose).toBe(false);
+    happen('a', 'slice-healed', 'Slice 1 is placed again.', { slice: 0 });
+    expect(shown.texts).toEqual(['success: one.ipynb: Slice 1 is placed again.']);
+    expect([...shown.open.values()][0].autoClose).toBeGreaterThan(0);
+    happen('a', 'slice-down', 'Slice 1 is down.', { slice: 0 });
+    expect(shown.texts).toEqual(['warning: one.ipynb: Slice 1 is down.']);
+    expect(shown.emitted).toBe(1);
+  });
+
+  it('say it once where many slices are down, and stay until all are back', () => {
+    const { shown, happen } = start();
+    for (const number of [0, 1, 2]) {
+      happen('a', 'slice-down', `Slice ${number} is down.`, { slice: number });
+    }
+    expect(shown.texts).toEqual(['warning: one.ipynb: 3 slices are down.']);
+    happen('a', 'slice-healed', 'Slice 0 is placed again.', { slice: 0 });
+    happen('a', 'slice-healed', 'Slice 2 is placed again.', { slice: 2 });
+    expect(shown.texts).toEqual(['warning: one.ipynb: Slice 1 is down.']);
+  });
+
+  it('keep sessions apart', () => {
+    const { shown, happen } = start();
+    happen('a', 'slice-down', 'Slice 0 is down.', { slice: 0 });
+    happen('b', 'slice-down', 'Slice 1 is down.', { slice: 0 });
+    expect(shown.texts).toHaveLength(2);
+  });
+
+  it('offer a new proxy as long as the old one is lost, and no longer', () => {
+    const { shown, happen } = start();
+    happen('a', 'slice-down', 'Slice 0 is down.', { slice: 0 });
+    happen('a', 'proxy-lost', 'The proxy is gone.');
+    happen('a', 'state', 'Lost.', { state: 'lost' });
+    expect(shown.texts).toEqual(['error: one.ipynb: The proxy is gone.']);
+    expect([...shown.open.values()][0].action).toBe('reconnect');
+    happen('a', 'state', 'Reconnecting.', { state: 'starting' });
+    expect(shown.texts).toEqual([]);
+  });
+
+  it('go away with their session', () => {
+    const { model, shown, happen, sessions } = start();
+    happen('a', 'proxy-lost', 'The proxy is gone.');
+    happen('b', 'slice-down', 'Slice 0 is down.', { slice: 0 });
+    happen('b', 'state', 'Disconnecting.', { state: 'closing' });
+    expect(shown.texts).toHaveLength(1);
+    model.apply({ type: 'sessions', sessions: sessions.slice(1), ended: sessions.slice(0, 1) });
+    expect(shown.texts).toEqual([]);
+  });
+
+  it('do not come back with good news once the user has closed them, but with bad news', () => {
+    const { shown, happen } = start();
+    happen('a', 'slice-down', 'Slice 0 is down.', { slice: 0 });
+    shown.open.clear();
+    happen('a', 'slice-healed', 'Slice 0 is placed again.', { slice: 0 });
+    expect(shown.texts).toEqual([]);
+    happen('a', 'slice-down', 'Slice 0 is down.', { slice: 0 });
+    expect(shown.texts).toHaveLength(1);
+  });
+
+  it('do not come at all where the user does not want them', () => {
+    const { shown, toasts, happen } = start();
+    toasts.wanted = false;
+    happen('a', 'slice-down', 'Slice 0 is down.', { slice: 0 });
+    happen('a', 'stage', 'Looking.');
+    expect(shown.texts).toEqual([]);
+  });
+});
