@@ -7,7 +7,7 @@ import { IScope } from './models/wire';
 
 /** The page's one model, and the ways to ask the server. */
 export interface IPathways {
-  /** Sessions, events and the cluster in view; it tells when they change. */
+  /** Sessions, events and the cluster in view, with a signal of their changes. */
   readonly model: Model;
   readonly api: Api;
   /** The cluster that fits the notebook in front and the settings. */

@@ -1,14 +1,13 @@
 import { Cluster, looksLike } from '../src/models/cluster';
-import { host, slice } from './rows';
-
-const SCOPE = { context: '', namespace: '', session: '', local: true };
-const tables = (some: object) => ({ type: 'tables' as const, scope: SCOPE, identity: 'i', heard: 1, reset: false, put: {}, drop: {}, ...some });
+import { hearing, host, SCOPE, slice, tables } from './rows';
 
 describe('Cluster', () => {
+  const ids = (cluster: Cluster) => cluster.rows('slices').map(each => each.id);
+
   it('sorts slice 10 after slice 9', () => {
     const cluster = new Cluster(SCOPE);
     cluster.apply(tables({ put: { slices: [slice({ id: 's/10' }), slice({ id: 's/9' })] } }));
-    expect(cluster.rows('slices').map(each => each.id)).toEqual(['s/9', 's/10']);
+    expect(ids(cluster)).toEqual(['s/9', 's/10']);
   });
 
   it('keeps rows that did not change as the same objects', () => {
@@ -22,23 +21,65 @@ describe('Cluster', () => {
 
   it('keeps its order when rows change, and finds the place of a new one', () => {
     const cluster = new Cluster(SCOPE);
-    const ids = () => cluster.rows('slices').map(each => each.id);
     cluster.apply(tables({ put: { slices: [slice({ id: 's/0' }), slice({ id: 's/2' })] } }));
-    expect(ids()).toEqual(['s/0', 's/2']);
+    expect(ids(cluster)).toEqual(['s/0', 's/2']);
     cluster.apply(tables({ put: { slices: [slice({ id: 's/2', health: 'down' }), slice({ id: 's/0' })] } }));
-    expect(ids()).toEqual(['s/0', 's/2']);
+    expect(ids(cluster)).toEqual(['s/0', 's/2']);
     expect(cluster.rows('slices')[1].health).toBe('down');
     cluster.apply(tables({ put: { slices: [slice({ id: 's/1' })] } }));
-    expect(ids()).toEqual(['s/0', 's/1', 's/2']);
+    expect(ids(cluster)).toEqual(['s/0', 's/1', 's/2']);
   });
 
   it('drops rows, and all of them on a reset', () => {
     const cluster = new Cluster(SCOPE);
     cluster.apply(tables({ put: { slices: [slice({ id: 's/0' }), slice({ id: 's/1' })] } }));
     cluster.apply(tables({ drop: { slices: ['s/0'] } }));
-    expect(cluster.rows('slices').map(each => each.id)).toEqual(['s/1']);
+    expect(ids(cluster)).toEqual(['s/1']);
     cluster.apply(tables({ reset: true }));
-    expect(cluster.rows('slices')).toEqual([]);
+    expect(ids(cluster)).toEqual([]);
+  });
+
+  it('never shows the rows of one cluster under the name of another', () => {
+    const cluster = new Cluster(SCOPE);
+    cluster.setHearing(hearing('live', { place: 'one' }));
+    cluster.apply(tables({ reset: true, put: { slices: [slice()] } }));
+    cluster.setHearing(hearing('failed', { identity: 'https://other default', place: 'two', heard: 0 }));
+    expect(cluster.place).toBe('two');
+    expect(ids(cluster)).toEqual([]);
+    expect(cluster.staleSince).toBeNull();
+  });
+
+  it('has no rows where its scope means no cluster at all', () => {
+    const cluster = new Cluster(SCOPE);
+    cluster.setHearing(hearing('live'));
+    cluster.apply(tables({ reset: true, put: { slices: [slice()] } }));
+    cluster.setHearing(hearing('failed', { identity: '', place: '', heard: 0 }));
+    expect(ids(cluster)).toEqual([]);
+  });
+
+  it('keeps the rows of a cluster that does not answer, and knows how old they are', () => {
+    const cluster = new Cluster(SCOPE);
+    cluster.setHearing(hearing('live', { heard: 5 }));
+    cluster.apply(tables({ reset: true, put: { slices: [slice()] } }));
+    expect(cluster.staleSince).toBeNull();
+    cluster.setHearing(hearing('lost', { heard: 7 }));
+    expect(ids(cluster)).toEqual(['default/svc/0']);
+    expect(cluster.staleSince).toBe(7);
+  });
+
+  it('keeps its rows under another scope until that turns out to mean another cluster', () => {
+    const cluster = new Cluster(SCOPE);
+    cluster.setHearing(hearing('live'));
+    cluster.apply(tables({ reset: true, put: { slices: [slice()] } }));
+    cluster.moveTo({ ...SCOPE, context: '' });
+    expect(ids(cluster)).toEqual(['default/svc/0']);
+    expect(cluster.hearing).toBe('loading');
+    expect(cluster.staleSince).not.toBeNull();
+    cluster.setHearing(hearing('live', { heard: 9 }));
+    expect(ids(cluster)).toEqual(['default/svc/0']);
+    cluster.moveTo(SCOPE);
+    cluster.setName({ type: 'named', scope: SCOPE, named: SCOPE, identity: 'https://other default' });
+    expect(ids(cluster)).toEqual([]);
   });
 });
 
@@ -47,8 +88,5 @@ describe('looksLike', () => {
     expect(looksLike(slice(), slice({ hosts: [host({ pod: 'other', node: 'other' })] }))).toBe(true);
     expect(looksLike(slice(), slice({ health: 'down' }))).toBe(false);
     expect(looksLike(slice(), slice({ hosts: [host({ health: 'down' })] }))).toBe(false);
-    const mine = { session: 's', user: 'u', notebook: '', since: 0, mine: true };
-    expect(looksLike(slice(), slice({ holder: mine }))).toBe(false);
-    expect(looksLike(slice({ holder: mine }), slice({ holder: { ...mine, session: 't' } }))).toBe(false);
   });
 });

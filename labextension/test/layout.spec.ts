@@ -17,7 +17,7 @@ describe('layout', () => {
     }
   });
 
-  it('draws a slice that is wider than the panel all the same', () => {
+  it('draws even a slice that is wider than the panel', () => {
     expect(layout(many(1, 64), 40).places).toHaveLength(1);
   });
 
@@ -33,6 +33,15 @@ describe('layout', () => {
 
   it('draws one square a chip', () => {
     const { shape } = layout(many(1, 1), 300);
-    expect(chipsPath(host({ chips: 8 }), 0, 0, shape).match(/z/g)).toHaveLength(8);
+    expect(chipsPath(host({ chips: 8 }), 0, 0, shape, 'full').match(/z/g)).toHaveLength(8);
+  });
+
+  it.each([1, 100, 1000])('draws four looks that differ by shape, also where %i slices make them small', count => {
+    const { shape } = layout(many(count, 1), 300);
+    const looks = (['full', 'ring', 'hatched', 'hollow'] as const).map(look => chipsPath(host({ chips: 1 }), 0, 0, shape, look));
+    // Full and hollow have the same outline; a filling tells them apart.
+    expect(new Set(looks).size).toBe(3);
+    const [, hole] = /v(\d+)h-\d+z$/.exec(looks[1])!;
+    expect(Number(hole)).toBeGreaterThan(0);
   });
 });

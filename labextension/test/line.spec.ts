@@ -75,7 +75,7 @@ describe('suggestion', () => {
   it('is silent where nothing is free, or the line could not name the place', () => {
     expect(suggestion(SCOPE, [service('a', 0)])).toBeNull();
     expect(suggestion(SCOPE, [])).toBeNull();
-    expect(suggestion({ ...SCOPE, session: 'abc', context: '' }, [service('a', 1)])).toBeNull();
+    expect(suggestion({ ...SCOPE, session: 'x' }, [service('a', 1)])).toBeNull();
     expect(suggestion({ ...SCOPE, context: '' }, [service('a', 1)])).toBeNull();
   });
 });

@@ -1,9 +1,10 @@
 import { Model } from '../src/models/model';
-import { IEvent, IScope } from '../src/models/wire';
-import { session, slice } from './rows';
+import { IEvent, ISession, Message } from '../src/models/wire';
+import { hearing, SCOPE, session, slice, tables } from './rows';
 
-const SCOPE: IScope = { context: 'c', namespace: 'n', session: '', local: false };
 const event = (message: string): IEvent => ({ kind: 'slice-down', message, at: 1, data: {} });
+
+const sessions = (now: ISession[], ended: ISession[] = []): Message => ({ type: 'sessions', sessions: now, ended });
 
 function model(): Model {
   const made = new Model('1.0.0');
@@ -14,42 +15,81 @@ function model(): Model {
 describe('Model', () => {
   it('finds the session of the kernel in front', () => {
     const made = model();
-    made.apply({ type: 'sessions', sessions: [session({ id: 'a', kernel_id: 'k1' }), session({ id: 'b', kernel_id: 'k2' })], ended: [] });
+    made.apply(sessions([session({ id: 'a', kernel_id: 'k1' }), session({ id: 'b', kernel_id: 'k2' })]));
     made.setFront({ path: 'x.ipynb', kernelId: 'k1' });
     expect(made.session?.id).toBe('a');
   });
 
   it('prefers the youngest session of a kernel that has two', () => {
     const made = model();
-    made.apply({ type: 'sessions', sessions: [session({ id: 'a', kernel_id: 'k' }), session({ id: 'b', kernel_id: 'k' })], ended: [] });
+    made.apply(sessions([session({ id: 'a', kernel_id: 'k' }), session({ id: 'b', kernel_id: 'k' })]));
     made.setFront({ path: 'x.ipynb', kernelId: 'k' });
     expect(made.session?.id).toBe('b');
   });
 
   it('does not take the session of an earlier kernel of the same notebook for its own', () => {
     const made = model();
-    made.apply({ type: 'sessions', sessions: [session({ id: 'a', kernel_id: 'old', notebook: 'x.ipynb' })], ended: [] });
+    made.apply(sessions([session({ id: 'a', kernel_id: 'old', notebook: 'x.ipynb' })]));
     made.setFront({ path: 'x.ipynb', kernelId: 'new' });
     expect(made.session).toBeNull();
   });
 
-  it('tells of news once, and of history not at all', () => {
+  it('reports news once, and history not at all', () => {
     const made = model();
     const told: string[] = [];
     made.happened.connect((_, { event }) => void told.push(event.message));
-    made.apply({ type: 'sessions', sessions: [session({ id: 'a' })], ended: [] });
+    made.apply(sessions([session({ id: 'a' })]));
     made.apply({ type: 'events', session: 'a', reset: true, news: false, events: [event('before')] });
     made.apply({ type: 'events', session: 'a', reset: false, news: true, events: [event('now')] });
     expect(told).toEqual(['now']);
     expect(made.events('a').map(each => each.message)).toEqual(['before', 'now']);
   });
 
-  it('forgets the events of a session that is gone', () => {
+  it('keeps the timeline of a session that ended, for its notebook, until that has another', () => {
     const made = model();
-    made.apply({ type: 'sessions', sessions: [session({ id: 'a' })], ended: [] });
+    const mine = session({ id: 'a', kernel_id: 'k', notebook: 'x.ipynb' });
+    made.setFront({ path: 'x.ipynb', kernelId: 'k' });
+    made.apply(sessions([mine]));
     made.apply({ type: 'events', session: 'a', reset: true, news: false, events: [event('x')] });
-    made.apply({ type: 'sessions', sessions: [], ended: [] });
+    expect(made.endedSession).toBeNull();
+    made.apply(sessions([], [{ ...mine, state: 'closed' }]));
+    expect(made.session).toBeNull();
+    expect(made.endedSession?.id).toBe('a');
+    expect(made.events('a').map(each => each.message)).toEqual(['x']);
+    made.setFront({ path: 'y.ipynb', kernelId: 'other' });
+    expect(made.endedSession).toBeNull();
+    made.setFront({ path: 'x.ipynb', kernelId: 'restarted' });
+    expect(made.endedSession?.id).toBe('a');
+    made.apply(sessions([{ ...mine, id: 'b', kernel_id: 'restarted' }], [mine]));
+    expect(made.endedSession).toBeNull();
+    made.apply(sessions([], []));
     expect(made.events('a')).toEqual([]);
+  });
+
+  it('knows its rows to be old while the server does not answer, and until it has answered again', () => {
+    const made = model();
+    made.apply({ type: 'hello', version: '1.0.0', user: 'u' });
+    made.apply(hearing('live'));
+    made.apply(tables({ reset: true, put: { slices: [slice()] } }));
+    expect([made.live, made.staleSince]).toEqual([true, null]);
+    made.setLink({ state: 'broken' });
+    expect(made.live).toBe(false);
+    expect(made.staleSince).not.toBeNull();
+    made.apply({ type: 'hello', version: '1.0.0', user: 'u' });
+    expect(made.live).toBe(false);
+    expect(made.cluster?.rows('slices')).toHaveLength(1);
+    made.apply(hearing('live'));
+    expect([made.live, made.staleSince]).toEqual([true, null]);
+  });
+
+  it('knows its rows to be old while the page looks at nothing', () => {
+    const made = model();
+    made.apply({ type: 'hello', version: '1.0.0', user: 'u' });
+    made.apply(hearing('live'));
+    made.setScope(null);
+    expect(made.live).toBe(false);
+    made.setScope(SCOPE);
+    expect(made.live).toBe(false);
   });
 
   it('says when server and page differ', () => {
@@ -63,7 +103,7 @@ describe('Model', () => {
   it('ignores the tables of a cluster that is no longer looked at', () => {
     const made = model();
     const other = { ...SCOPE, context: 'other' };
-    made.apply({ type: 'tables', identity: 'i', heard: 1, scope: other, reset: true, put: { slices: [slice({ id: 's/0' })] }, drop: {} });
+    made.apply(tables({ scope: other, reset: true, put: { slices: [slice({ id: 's/0' })] } }));
     expect(made.cluster?.rows('slices')).toEqual([]);
   });
 
@@ -71,16 +111,16 @@ describe('Model', () => {
     const made = model();
     const told: string[] = [];
     made.changed.connect((_, facet) => void told.push(facet));
-    made.apply({ type: 'sessions', sessions: [session({ id: 'a', kernel_id: 'k', notebook: 'old.ipynb' })], ended: [] });
+    made.apply(sessions([session({ id: 'a', kernel_id: 'k', notebook: 'old.ipynb' })]));
     made.setNotebooks(new Map([['k', 'new.ipynb']]));
     made.setNotebooks(new Map([['k', 'new.ipynb']]));
     expect(made.sessions[0].notebook).toBe('new.ipynb');
     expect(told).toEqual(['sessions', 'sessions']);
-    made.apply({ type: 'sessions', sessions: [session({ id: 'a', kernel_id: 'k', notebook: 'old.ipynb', state: 'lost' })], ended: [] });
+    made.apply(sessions([session({ id: 'a', kernel_id: 'k', notebook: 'old.ipynb', state: 'lost' })]));
     expect(made.sessions[0]).toMatchObject({ notebook: 'new.ipynb', state: 'lost' });
   });
 
-  it('tells of a cluster no more often than it is asked to, and forgets nothing', () => {
+  it('reports a cluster’s changes no more often than it is asked to, and forgets none', () => {
     jest.useFakeTimers();
     try {
       const made = model();
@@ -88,7 +128,7 @@ describe('Model', () => {
       let told = 0;
       made.changed.connect(() => void told++);
       const put = (health: 'ready' | 'down') =>
-        made.apply({ type: 'tables', identity: 'i', heard: 1, scope: SCOPE, reset: false, put: { slices: [slice({ health })] }, drop: {} });
+        made.apply(tables({ put: { slices: [slice({ health })] } }));
       put('ready');
       put('down');
       put('ready');

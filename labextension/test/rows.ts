@@ -1,5 +1,8 @@
-/** Rows as the server sends them, with what a test does not care about filled in. */
-import { IHost, ISession, ISlice } from '../src/models/wire';
+/** Rows and messages as the server sends them, with what a test does not care about filled in. */
+import { Hearing, IHost, IProxy, IScope, ISession, ISlice, Message } from '../src/models/wire';
+
+export const SCOPE: IScope = { context: 'c', namespace: 'n', session: '', local: false };
+export const IDENTITY = 'https://here default';
 
 export function host(some: Partial<IHost> = {}): IHost {
   return { pod: 'p', node: 'n', health: 'ready', chips: 4, reason: '', ...some };
@@ -18,6 +21,11 @@ export function slice(some: Partial<ISlice> = {}): ISlice {
   };
 }
 
+/** The service's slice of that number. */
+export function numbered(number: number, some: Partial<ISlice> = {}): ISlice {
+  return slice({ id: `default/svc/${number}`, number, ...some });
+}
+
 export function session(some: Partial<ISession> = {}): ISession {
   return {
     id: 's',
@@ -29,13 +37,41 @@ export function session(some: Partial<ISession> = {}): ISession {
     notebook: '',
     user: 'u',
     namespace: 'default',
-    service: 'svc:29001',
+    service: 'svc',
     instances: { 'tpuv6e:2x2': 2 },
     devices: 8,
     job: 'j',
     pod: 'p',
     created: 0,
-    scope: { context: 'c', namespace: 'default', session: '', local: false },
+    scope: SCOPE,
     ...some
   };
+}
+
+export function proxy(some: Partial<IProxy> = {}): IProxy {
+  return {
+    id: 'default/j',
+    session: 's',
+    user: 'u',
+    service: 'svc',
+    notebook: '',
+    health: 'ready',
+    slices: [],
+    created: 0,
+    mine: true,
+    pod: 'p',
+    ...some
+  };
+}
+
+type Tables = Extract<Message, { type: 'tables' }>;
+
+export function tables(some: Partial<Tables> = {}): Tables {
+  return { type: 'tables', scope: SCOPE, identity: IDENTITY, heard: 1, reset: false, put: {}, drop: {}, ...some };
+}
+
+type HearingMessage = Extract<Message, { type: 'hearing' }>;
+
+export function hearing(state: Hearing, some: Partial<HearingMessage> = {}): HearingMessage {
+  return { type: 'hearing', scope: SCOPE, identity: IDENTITY, hearing: state, problem: null, place: 'here', heard: 1, ...some };
 }

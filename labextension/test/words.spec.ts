@@ -1,9 +1,8 @@
-import { notice } from '../src/models/notices';
 import { preferences, scopeOf } from '../src/models/preferences';
 import { matching } from '../src/models/log';
 import { english } from '../src/models/trans';
-import { age, slicesSentence, stateWord } from '../src/models/words';
-import { session, slice } from './rows';
+import { age, devicesWord, lostSlices, sessionTone, stateWord } from '../src/models/words';
+import { session } from './rows';
 
 describe('words', () => {
   it.each([
@@ -17,30 +16,35 @@ describe('words', () => {
     expect(age(english, 0, seconds)).toBe(words);
   });
 
-  it('counts slices by state and holder', () => {
-    const holder = { session: 's', user: 'u', notebook: '', since: 0, mine: true };
-    expect(slicesSentence(english, [slice(), slice({ health: 'down', holder })])).toBe(
-      '2 slices, 1 ready, 1 down, 1 mine, 1 free'
-    );
+  it('says how much a degraded session has left, in amber', () => {
+    const slices = [
+      { number: 3, index: 0, up: true },
+      { number: 1, index: 1, up: false },
+      { number: 0, index: 2, up: false }
+    ];
+    const degraded = session({ state: 'degraded', slices, devices: 12 });
+    expect(stateWord(english, degraded)).toBe('Connected, 1 of 3 slices');
+    expect(sessionTone(degraded)).toBe('wait');
+    expect(devicesWord(english, degraded)).toBe('4 of 12');
+    expect(lostSlices(english, degraded)).toEqual(['slice 1', 'slice 0 (your 2)']);
+    expect(devicesWord(english, { ...degraded, state: 'connected', slices: slices.map(each => ({ ...each, up: true })) })).toBe('12');
+  });
+
+  it('counts no devices where there is no proxy', () => {
+    for (const state of ['starting', 'waiting', 'lost', 'closing', 'failed'] as const) {
+      expect(devicesWord(english, session({ state }))).toBe('–');
+    }
+    expect(devicesWord(english, session({ alive: false }))).toBe('–');
   });
 
   it('says that a session without supervisor was left behind, whatever its record says', () => {
     expect(stateWord(english, session({ alive: false, state: 'connected' }))).toBe('Left behind');
+    expect(sessionTone(session({ alive: false, state: 'connected' }))).toBe('fail');
   });
 
   it('searches a log whatever the case', () => {
     expect(matching(['One', 'two'], 'ONE')).toEqual(['One']);
     expect(matching(['One', 'two'], ' ')).toEqual(['One', 'two']);
-  });
-});
-
-describe('notice', () => {
-  const event = (kind: string) => ({ kind, message: 'Slice 1 is down.', at: 0, data: {} });
-
-  it('tells of slices and lost proxies, and keeps silent about the rest', () => {
-    expect(notice(english, session({ notebook: 'a/b.ipynb' }), event('slice-down'))?.text).toBe('b.ipynb: Slice 1 is down.');
-    expect(notice(english, session(), event('proxy-lost'))?.action).toBe('reconnect');
-    expect(notice(english, session(), event('stage'))).toBeNull();
   });
 });
 

@@ -1,24 +1,44 @@
-/** Says when a cluster cannot be heard, and when there is nothing in it. */
+/** What stands between the page and the cluster, said once for all sections; nothing while the rows are up to date. */
 import * as React from 'react';
 
 import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
+import { clock } from '../models/words';
 import { Notice } from './Notice';
 
-export function ClusterState(props: { model: Model; trans: ITrans; empty: string }): JSX.Element | null {
-  const { model, trans, empty } = props;
-  const cluster = model.cluster;
-  if (!cluster || cluster.hearing === 'loading') {
-    return <Notice title={trans.__('Asking the cluster…')} />;
+export function ClusterState({ model, trans }: { model: Model; trans: ITrans }): JSX.Element | null {
+  const { cluster } = model;
+  if (!model.linked || model.live) {
+    // Without a link the panel says so at its top.
+    return null;
   }
-  if (cluster.hearing !== 'live') {
+  if (!cluster || cluster.hearing === 'loading') {
+    const known = !!cluster && cluster.staleSince !== null;
+    return known ? null : <Notice title={trans.__('Asking the cluster…')} />;
+  }
+  return (
+    <Notice
+      tone={cluster.hearing === 'lost' ? 'wait' : 'fail'}
+      title={cluster.problem?.message ?? trans.__('The cluster does not answer.')}
+      hint={cluster.problem?.hint}
+    />
+  );
+}
+
+/** Rows of the cluster, which are grey while they are not up to date; or why there are none. */
+export function Rows(props: { model: Model; trans: ITrans; empty: string | null; children: React.ReactNode }): JSX.Element {
+  const { model, trans, empty, children } = props;
+  if (empty === null) {
+    const { staleSince } = model;
     return (
-      <Notice
-        tone={cluster.hearing === 'lost' ? 'wait' : 'fail'}
-        title={cluster.problem?.message ?? trans.__('The cluster cannot be heard.')}
-        hint={cluster.problem?.hint}
-      />
+      <>
+        {!model.live && staleSince !== null && <p className="pw-muted pw-late">{trans.__('As of %1:', clock(staleSince))}</p>}
+        <div className={model.live ? '' : 'pw-stale'} data-live={model.live}>
+          {children}
+        </div>
+      </>
     );
   }
-  return empty ? <Notice title={empty} hint={trans.__('A Shared Pathways Service brings slices; pathways-jupyter doctor checks for one.')} /> : null;
+  // An empty table means that there is nothing only while news arrive.
+  return <p className="pw-muted">{model.live ? empty : trans.__('Not known yet.')}</p>;
 }

@@ -1,4 +1,4 @@
-/** The timeline of the session in front. */
+/** The timeline of the session in front, or of the one that the notebook had last. */
 import * as React from 'react';
 
 import { Model } from '../models/model';
@@ -9,15 +9,21 @@ import { Timeline } from './Timeline';
 
 export function EventsSection({ model, trans }: { model: Model; trans: ITrans }): JSX.Element {
   useModel(model, 'events', 'sessions', 'front');
-  const session = model.session;
+  const ended = model.endedSession;
+  const session = model.session ?? ended;
   const events = session ? model.events(session.id) : [];
-  if (!events.length) {
+  if (!session || !events.length) {
     return (
       <Notice
-        title={trans.__('Nothing happened yet.')}
-        hint={trans.__('Once this notebook is connected, slices that go down and heal are told here.')}
+        title={trans.__('No events.')}
+        hint={trans.__('While a notebook is connected, this shows when its slices go down and come back.')}
       />
     );
   }
-  return <Timeline events={events} trans={trans} />;
+  return (
+    <>
+      {ended && <p className="pw-muted">{trans.__('Session %1 has ended. This is what happened in it:', ended.id)}</p>}
+      <Timeline events={events} trans={trans} />
+    </>
+  );
 }

@@ -4,7 +4,7 @@ import * as React from 'react';
 import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
 import { age, Tone } from '../models/words';
-import { ClusterState } from './ClusterState';
+import { Rows } from './ClusterState';
 import { useModel, useNow } from './hooks';
 import { Toned } from './Toned';
 
@@ -17,35 +17,22 @@ const TONES: { readonly [state: string]: Tone } = {
 };
 
 export function JobsSection({ model, trans }: { model: Model; trans: ITrans }): JSX.Element {
-  useModel(model, 'cluster');
-  const now = useNow(30);
+  useModel(model, 'cluster', 'link');
+  const now = useNow();
   const jobs = model.cluster?.rows('jobs') ?? [];
-  if (!jobs.length) {
-    return <ClusterState model={model} trans={trans} empty={trans.__('There are no jobs here.')} />;
-  }
   return (
-    <table className="pw-table">
-      <caption className="pw-unseen">{trans.__('Jobs')}</caption>
-      <thead>
-        <tr>
-          <th scope="col">{trans.__('Job')}</th>
-          <th scope="col">{trans.__('Kind')}</th>
-          <th scope="col">{trans.__('State')}</th>
-          <th scope="col">{trans.__('Age')}</th>
-        </tr>
-      </thead>
-      <tbody>
+    <Rows model={model} trans={trans} empty={jobs.length ? null : trans.__('There are no jobs here.')}>
+      <ul className="pw-list" aria-label={trans.__('Jobs')}>
         {jobs.map(job => (
-          <tr key={job.id} title={job.message}>
-            <th scope="row">{job.name}</th>
-            <td>{job.kind}</td>
-            <td>
+          <li key={job.id}>
+            <div className="pw-head">
+              <b>{job.name}</b>
               <Toned tone={TONES[job.state] ?? 'none'}>{job.state}</Toned>
-            </td>
-            <td>{age(trans, job.created, now)}</td>
-          </tr>
+            </div>
+            <div className="pw-muted">{[job.kind, age(trans, job.created, now), job.message].filter(Boolean).join(' · ')}</div>
+          </li>
         ))}
-      </tbody>
-    </table>
+      </ul>
+    </Rows>
   );
 }

@@ -5,13 +5,14 @@ import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
 import { IActions } from './actions';
 import { EventsSection } from './EventsSection';
-import { useModel } from './hooks';
+import { useModel, useModelValue } from './hooks';
 import { JobsSection } from './JobsSection';
 import { LinkState } from './LinkState';
 import { Section } from './Section';
 import { ServicesSection } from './ServicesSection';
 import { SessionSection } from './SessionSection';
 import { SlicesSection } from './SlicesSection';
+import { Welcome } from './Welcome';
 
 export interface IPanelProps {
   readonly model: Model;
@@ -23,7 +24,8 @@ export interface IPanelProps {
 }
 
 export function Panel({ model, actions, trans, folded: first, onFolded }: IPanelProps): JSX.Element {
-  useModel(model, 'link');
+  useModel(model, 'link', 'front');
+  const nothingSetUp = useModelValue(model, each => each.nothingSetUp);
   const [folded, setFolded] = React.useState(first);
   const section = (id: string, title: string, body: React.ReactNode) => (
     <Section
@@ -44,7 +46,8 @@ export function Panel({ model, actions, trans, folded: first, onFolded }: IPanel
     <div className="pw-panel">
       <h1 className="pw-unseen">{trans.__('Pathways')}</h1>
       <LinkState link={model.link} actions={actions} trans={trans} />
-      {!unusable && (
+      {nothingSetUp && <Welcome front={model.front} actions={actions} trans={trans} />}
+      {!unusable && !nothingSetUp && (
         <>
           {section('session', trans.__('Session'), <SessionSection model={model} actions={actions} trans={trans} />)}
           {section('slices', trans.__('Slices'), <SlicesSection model={model} actions={actions} trans={trans} />)}

@@ -1,50 +1,45 @@
-/** Services, and who holds what of them since when. */
+/** Services, and the proxies that hold their slices. */
 import * as React from 'react';
 
+import { baseName } from '../models/holdings';
 import { Model } from '../models/model';
-import { baseName } from '../models/notices';
 import { ITrans } from '../models/trans';
 import { age, HEALTH_TONES, healthWord } from '../models/words';
 import { IProxy, IService } from '../models/wire';
 import { IActions } from './actions';
-import { ClusterState } from './ClusterState';
+import { Rows } from './ClusterState';
 import { useModel, useNow } from './hooks';
 import { Toned } from './Toned';
 
 export function ServicesSection(props: { model: Model; actions: IActions; trans: ITrans }): JSX.Element {
   const { model, actions, trans } = props;
-  useModel(model, 'cluster', 'sessions');
-  const now = useNow(30);
+  useModel(model, 'cluster', 'sessions', 'front', 'link');
   const services = model.cluster?.rows('services') ?? [];
   const proxies = model.cluster?.rows('proxies') ?? [];
   return (
     <>
-      <ClusterState model={model} trans={trans} empty={services.length ? '' : trans.__('There is no Pathways service here.')} />
-      <ul className="pw-list">
-        {services.map(service => (
-          <Service key={service.id} service={service} actions={actions} trans={trans} />
-        ))}
-      </ul>
+      <Rows model={model} trans={trans} empty={services.length ? null : trans.__('There is no Pathways service here.')}>
+        <ul className="pw-list" aria-label={trans.__('Services')}>
+          {services.map(service => (
+            <Service key={service.id} service={service} actions={actions} trans={trans} />
+          ))}
+        </ul>
+      </Rows>
       <h3>{trans.__('Proxies')}</h3>
-      {proxies.length === 0 && <p className="pw-muted">{trans.__('Nobody is connected.')}</p>}
-      <ul className="pw-list">
-        {proxies.map(proxy => (
-          <Proxy
-            key={proxy.id}
-            proxy={proxy}
-            // A session knows what its notebook is called now; its Job, what it was called then.
-            notebook={model.sessions.find(each => each.id === proxy.session)?.notebook ?? proxy.notebook}
-            actions={actions}
-            trans={trans}
-            now={now}
-          />
-        ))}
-      </ul>
-      <div className="pw-buttons">
-        <button type="button" className="pw-button" onClick={() => actions.sweep()}>
-          {trans.__('Clean up stale proxies')}
-        </button>
-      </div>
+      <Rows model={model} trans={trans} empty={proxies.length ? null : trans.__('Nobody is connected.')}>
+        <ul className="pw-list" aria-label={trans.__('Proxies')}>
+          {proxies.map(proxy => (
+            <Proxy key={proxy.id} proxy={proxy} model={model} actions={actions} trans={trans} />
+          ))}
+        </ul>
+      </Rows>
+      {model.live && (
+        <div className="pw-buttons">
+          <button type="button" className="pw-button" onClick={() => actions.sweep()}>
+            {trans.__('Clean up stale proxies')}
+          </button>
+        </div>
+      )}
     </>
   );
 }
@@ -53,53 +48,71 @@ function Service(props: { service: IService; actions: IActions; trans: ITrans })
   const { service, actions, trans } = props;
   return (
     <li>
-      <b>{service.name}</b> <Toned tone={HEALTH_TONES[service.health]}>{healthWord(trans, service.health)}</Toned>
+      <div className="pw-head">
+        <b>{service.name}</b>
+        <Toned tone={HEALTH_TONES[service.health]}>{healthWord(trans, service.health)}</Toned>
+      </div>
       {service.capacity.map(capacity => (
         <div key={capacity.instance_type} className="pw-muted">
           {trans.__('%1: %2 of %3 free, %4 ready', capacity.instance_type, capacity.free, capacity.total, capacity.ready)}
         </div>
       ))}
-      {service.version && <div className="pw-muted">{service.version}</div>}
-      {service.pod && (
-        <button
-          type="button"
-          className="pw-link"
-          aria-label={trans.__('Log of the resource manager of %1', service.name)}
-          onClick={() => actions.openLog(service.pod, service.name)}
-        >
-          {trans.__('Log')}
-        </button>
-      )}
+      <div className="pw-details">
+        <span className="pw-muted">{service.version}</span>
+        {service.pod && (
+          <button
+            type="button"
+            className="pw-link"
+            aria-label={trans.__('Log of the resource manager of %1', service.name)}
+            onClick={() => actions.openLog(service.pod, service.name)}
+          >
+            {trans.__('Log')}
+          </button>
+        )}
+      </div>
     </li>
   );
 }
 
-function Proxy(props: { proxy: IProxy; notebook: string; actions: IActions; trans: ITrans; now: number }): JSX.Element {
-  const { proxy, notebook, actions, trans, now } = props;
-  const who = proxy.mine ? trans.__('%1 (you)', proxy.user) : proxy.user || trans.__('somebody');
+function Proxy(props: { proxy: IProxy; model: Model; actions: IActions; trans: ITrans }): JSX.Element {
+  const { proxy, model, actions, trans } = props;
+  const now = useNow();
+  // A session knows what its notebook is called now; its Job, what it was called then.
+  const notebook = baseName(model.sessions.find(each => each.id === proxy.session)?.notebook || proxy.notebook);
+  const owner = proxy.session === model.session?.id ? 'this' : proxy.mine ? 'mine' : 'other';
+  const who = {
+    this: trans.__('This notebook'),
+    mine: notebook || trans.__('My session %1', proxy.session),
+    other: proxy.user || trans.__('Unknown user')
+  }[owner];
   return (
-    <li className={proxy.mine ? 'pw-is-mine' : ''}>
-      <b>{who}</b> <Toned tone={HEALTH_TONES[proxy.health]}>{healthWord(trans, proxy.health)}</Toned>
-      <div className="pw-muted">
-        {[
-          notebook && baseName(notebook),
-          proxy.service,
-          proxy.slices.length > 0 && trans.__('slices %1', proxy.slices.join(', ')),
-          trans.__('for %1', age(trans, proxy.created, now))
-        ]
-          .filter(Boolean)
-          .join(' · ')}
+    <li className={`pw-is-${owner}`} data-owner={owner}>
+      <div className="pw-head">
+        <b>{who}</b>
+        <Toned tone={HEALTH_TONES[proxy.health]}>{healthWord(trans, proxy.health)}</Toned>
       </div>
-      {proxy.pod && (
-        <button
-          type="button"
-          className="pw-link"
-          aria-label={trans.__('Log of the proxy of session %1', proxy.session)}
-          onClick={() => actions.openLog(proxy.pod, trans.__('Proxy %1', proxy.session))}
-        >
-          {trans.__('Log')}
-        </button>
-      )}
+      <div className="pw-details">
+        <span className="pw-muted">
+          {[
+            owner !== 'mine' && notebook,
+            proxy.slices.length > 0 && trans._n('slice %2', 'slices %2', proxy.slices.length, proxy.slices.join(', ')),
+            model.cluster!.rows('services').length > 1 && proxy.service,
+            trans.__('for %1', age(trans, proxy.created, now))
+          ]
+            .filter(Boolean)
+            .join(' · ')}
+        </span>
+        {proxy.pod && (
+          <button
+            type="button"
+            className="pw-link"
+            aria-label={trans.__('Log of the proxy of session %1', proxy.session)}
+            onClick={() => actions.openLog(proxy.pod, trans.__('Proxy %1', proxy.session))}
+          >
+            {trans.__('Log')}
+          </button>
+        )}
+      </div>
     </li>
   );
 }

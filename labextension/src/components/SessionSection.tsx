@@ -1,11 +1,11 @@
 /** The session of the notebook in front. */
 import * as React from 'react';
 
+import { baseName } from '../models/holdings';
 import { suggestion } from '../models/line';
 import { Model } from '../models/model';
-import { baseName } from '../models/notices';
 import { ITrans } from '../models/trans';
-import { age, instancesWord, stateWord, TONES } from '../models/words';
+import { age, clock, devicesWord, instancesWord, lostSlices, sentence, sessionTone, stateWord } from '../models/words';
 import { ISession } from '../models/wire';
 import { IActions } from './actions';
 import { DragLine } from './DragLine';
@@ -15,10 +15,10 @@ import { Toned } from './Toned';
 
 export function SessionSection(props: { model: Model; actions: IActions; trans: ITrans }): JSX.Element {
   const { model, actions, trans } = props;
-  useModel(model, 'sessions', 'front', 'cluster');
+  useModel(model, 'sessions', 'front', 'cluster', 'link');
   const session = model.session;
   if (session) {
-    return <Session session={session} actions={actions} trans={trans} />;
+    return <Session session={session} staleSince={model.linked ? null : model.staleSince} actions={actions} trans={trans} />;
   }
   if (!model.front) {
     return (
@@ -28,7 +28,8 @@ export function SessionSection(props: { model: Model; actions: IActions; trans: 
       />
     );
   }
-  const choice = model.cluster?.named && suggestion(model.cluster.named, model.cluster.rows('services'));
+  // A line made of old rows could name slices that are taken, or a cluster that was left.
+  const choice = model.live && model.cluster?.named ? suggestion(model.cluster.named, model.cluster.rows('services')) : null;
   return (
     <>
       <Notice
@@ -41,23 +42,41 @@ export function SessionSection(props: { model: Model; actions: IActions; trans: 
   );
 }
 
-function Session(props: { session: ISession; actions: IActions; trans: ITrans }): JSX.Element {
-  const { session, actions, trans } = props;
-  const now = useNow(5);
-  const tone = session.alive ? TONES[session.state] : 'fail';
+interface ISessionProps {
+  readonly session: ISession;
+  /** When the connection to the server broke, in seconds since the epoch. */
+  readonly staleSince: number | null;
+  readonly actions: IActions;
+  readonly trans: ITrans;
+}
+
+function Session({ session, staleSince, actions, trans }: ISessionProps): JSX.Element {
+  const now = useNow();
+  const stale = staleSince !== null;
+  const lost = session.alive && session.state === 'degraded' ? lostSlices(trans, session) : [];
   return (
-    <div className="pw-session" data-state={session.state}>
+    <div className={`pw-session${stale ? ' pw-stale' : ''}`} data-state={session.state}>
       <p role="status">
-        <Toned tone={tone}>{stateWord(trans, session)}</Toned>
-        <span className="pw-muted"> {trans.__('for %1', age(trans, session.created, now))}</span>
+        <Toned tone={stale ? 'none' : sessionTone(session)}>{stateWord(trans, session)}</Toned>
+        <span className="pw-muted">
+          {' '}
+          {stale ? trans.__('at %1', clock(staleSince)) : trans.__('for %1', age(trans, session.state_since, now))}
+        </span>
       </p>
+      {lost.length > 0 && (
+        <Notice
+          tone="wait"
+          title={trans._n('%2 is down.', '%2 are down.', lost.length, sentence(lost.join(', ')))}
+          hint={trans.__('Arrays on it are lost; the other slices go on. A new worker brings it back.')}
+        />
+      )}
       <dl>
         <dt>{trans.__('Service')}</dt>
         <dd>{session.service || '–'}</dd>
         <dt>{trans.__('Slices')}</dt>
         <dd>{instancesWord(session.instances) || '–'}</dd>
         <dt>{trans.__('Devices')}</dt>
-        <dd>{session.devices || '–'}</dd>
+        <dd>{devicesWord(trans, session)}</dd>
         <dt>{trans.__('Session')}</dt>
         <dd>
           <code>{session.id}</code>
@@ -68,32 +87,29 @@ function Session(props: { session: ISession; actions: IActions; trans: ITrans })
           {trans.__('Its supervisor is gone. “Clean up” in Services & proxies removes what it left.')}
         </p>
       )}
-      <div className="pw-buttons" role="group" aria-label={trans.__('Session actions')}>
-        <button
-          type="button"
-          className="pw-button"
-          disabled={!session.alive || session.state === 'closing'}
-          onClick={() => actions.disconnect(session)}
-        >
-          {trans.__('Disconnect')}
-        </button>
-        <button
-          type="button"
-          className="pw-button"
-          disabled={!session.alive || !(session.state === 'lost' || session.state === 'connected')}
-          onClick={() => actions.reconnect(session)}
-        >
-          {trans.__('Reconnect')}
-        </button>
-        <button
-          type="button"
-          className="pw-button"
-          disabled={!session.pod}
-          onClick={() => actions.openLog(session.pod, trans.__('Proxy'))}
-        >
-          {trans.__('Logs')}
-        </button>
-      </div>
+      <Buttons session={session} actions={actions} trans={trans} />
+    </div>
+  );
+}
+
+function Buttons({ session, actions, trans }: Pick<ISessionProps, 'session' | 'actions' | 'trans'>): JSX.Element {
+  const renewable = session.state === 'lost' || session.state === 'connected' || session.state === 'degraded';
+  return (
+    <div className="pw-buttons" role="group" aria-label={trans.__('Session actions')}>
+      <button
+        type="button"
+        className="pw-button"
+        disabled={!session.alive || session.state === 'closing'}
+        onClick={() => actions.disconnect(session)}
+      >
+        {trans.__('Disconnect')}
+      </button>
+      <button type="button" className="pw-button" disabled={!session.alive || !renewable} onClick={() => actions.reconnect(session)}>
+        {trans.__('Reconnect')}
+      </button>
+      <button type="button" className="pw-button" disabled={!session.pod} onClick={() => actions.openLog(session.pod, trans.__('Proxy'))}>
+        {trans.__('Logs')}
+      </button>
     </div>
   );
 }

@@ -1,86 +1,90 @@
-/** The slice map: one picture in which one sees what is ready, starting, down, mine and someone else's. */
+/** The slice map: which slices are ready, starting or down, and whose they are. Shapes say it as well as colors. */
 import * as React from 'react';
 
 import { looksLike } from '../models/cluster';
-import { chipsPath, hostPlaces, hostSize, IPlace, IShape, layout, sliceSize } from '../models/layout';
+import { Holdings, IHolding, Owner, sameHolding } from '../models/holdings';
+import { ChipLook, chipsPath, hostPlaces, hostSize, IPlace, IShape, layout, sliceSize } from '../models/layout';
 import { ITrans } from '../models/trans';
-import { healthWord, holderWord, slicesSentence } from '../models/words';
-import { ISlice } from '../models/wire';
+import { sliceSentence, slicesSentence } from '../models/words';
+import { Health, ISlice } from '../models/wire';
 
-/** Room for half of a frame's line, which a notebook's output would cut off. */
+/** Room for half of a frame's line, which the edge of the drawing would cut off. */
 const EDGE = 1;
+
+/** The health once more, for eyes that do not tell the colors apart. */
+const HEALTH_MARKS: { readonly [health in Health]: string } = { ready: '●', starting: '○', down: '✕' };
+const OWNER_MARKS: { readonly [owner in Owner]: string } = { this: ' ★', mine: ' ☆', other: '', free: '' };
+const CHIP_LOOKS: { readonly [owner in Owner]: ChipLook } = { this: 'full', mine: 'ring', other: 'hatched', free: 'hollow' };
 
 export interface ISliceMapProps {
   readonly slices: readonly ISlice[];
+  readonly holdings: Holdings;
   readonly trans: ITrans;
   /** Width to fill, in pixels. */
   readonly width: number;
 }
 
-export function SliceMap({ slices, trans, width }: ISliceMapProps): JSX.Element {
+export function SliceMap({ slices, holdings, trans, width }: ISliceMapProps): JSX.Element {
   const drawing = layout(slices, width - 2 * EDGE);
   return (
     <svg
       className="pw-map"
       role="img"
-      aria-label={slicesSentence(trans, slices)}
+      aria-label={slicesSentence(trans, slices, holdings)}
       width={drawing.width + 2 * EDGE}
       height={drawing.height + 2 * EDGE}
       viewBox={`${-EDGE} ${-EDGE} ${drawing.width + 2 * EDGE} ${drawing.height + 2 * EDGE}`}
     >
       {drawing.places.map(place => (
-        <SlicePicture key={place.slice.id} {...place} shape={drawing.shape} trans={trans} />
+        <SlicePicture key={place.slice.id} {...place} holding={holdings.of(place.slice)} shape={drawing.shape} trans={trans} />
       ))}
     </svg>
   );
 }
 
+type IPictureProps = IPlace & { holding: IHolding; shape: IShape; trans: ITrans };
+
 /** Drawn again only when its looks or its place changed: there may be a thousand beside it. */
-const SlicePicture = React.memo(function SlicePicture({
-  slice,
-  x,
-  y,
-  shape,
-  trans
-}: IPictureProps): JSX.Element {
-  const size = sliceSize(slice, shape);
-  const holder = slice.holder ? (slice.holder.mine ? 'pw-mine' : 'pw-held') : 'pw-free';
-  return (
-    <g
-      className={`pw-slice pw-${slice.health} ${holder}`}
-      transform={`translate(${x} ${y})`}
-      data-slice={slice.id}
-      data-health={slice.health}
-    >
-      <title>
-        {trans.__('Slice %1 (%2): %3, %4', slice.number, slice.instance_type, healthWord(trans, slice.health), holderWord(trans, slice))}
-      </title>
-      <rect className="pw-frame" width={size.width} height={size.height} rx={shape.label ? 4 : 1} />
-      <rect className="pw-bar" width={size.width} height={shape.label ? 3 : 1.5} />
-      {shape.label > 0 && (
-        <text className="pw-label" x={shape.padding} y={shape.padding + shape.label - 5}>
-          {mark(slice)} {slice.number}
-          {slice.holder?.mine ? ' ★' : ''}
-        </text>
-      )}
-      <Hosts slice={slice} shape={shape} />
-    </g>
-  );
-}, samePicture);
+const SlicePicture = React.memo(
+  function SlicePicture({ slice, holding, x, y, shape, trans }: IPictureProps): JSX.Element {
+    const size = sliceSize(slice, shape);
+    const lost = holding.lost ? ' pw-lost' : '';
+    return (
+      <g
+        className={`pw-slice pw-${slice.health} pw-of-${holding.owner}${lost}`}
+        transform={`translate(${x} ${y})`}
+        data-slice={slice.id}
+        data-health={slice.health}
+        data-owner={holding.owner}
+      >
+        <title>{sliceSentence(trans, slice, holding)}</title>
+        <rect className="pw-frame" width={size.width} height={size.height} rx={shape.label ? 4 : 1} />
+        <rect className="pw-bar" width={size.width} height={shape.label ? 3 : 1.5} />
+        {shape.label > 0 && (
+          <text className="pw-label" x={shape.padding} y={shape.padding + shape.label - 5}>
+            {HEALTH_MARKS[slice.health]} {slice.number}
+            {OWNER_MARKS[holding.owner]}
+          </text>
+        )}
+        <Hosts slice={slice} look={holding.lost ? 'hollow' : CHIP_LOOKS[holding.owner]} shape={shape} />
+      </g>
+    );
+  },
+  (one, other) =>
+    one.x === other.x &&
+    one.y === other.y &&
+    one.shape === other.shape &&
+    one.trans === other.trans &&
+    sameHolding(one.holding, other.holding) &&
+    looksLike(one.slice, other.slice)
+);
 
-type IPictureProps = IPlace & { shape: IShape; trans: ITrans };
-
-function samePicture(one: IPictureProps, other: IPictureProps): boolean {
-  return one.x === other.x && one.y === other.y && one.shape === other.shape && one.trans === other.trans && looksLike(one.slice, other.slice);
-}
-
-function Hosts({ slice, shape }: { slice: ISlice; shape: IShape }): JSX.Element {
+function Hosts({ slice, look, shape }: { slice: ISlice; look: ChipLook; shape: IShape }): JSX.Element {
   const places = hostPlaces(slice, shape);
   if (!shape.label && slice.hosts.every(host => host.health === slice.health)) {
     // One path for the whole slice: with a thousand of them, the number of elements is what costs.
-    return (
-      <path className={`pw-chips pw-${slice.health}`} d={places.map(({ host, x, y }) => chipsPath(host, x, y, shape)).join('')} />
-    );
+    const path = places.map(({ host, x, y }) => chipsPath(host, x, y, shape, look)).join('');
+    return <path className={`pw-chips pw-${slice.health} pw-${look}`} d={path} />;
   }
   return (
     <>
@@ -88,7 +92,7 @@ function Hosts({ slice, shape }: { slice: ISlice; shape: IShape }): JSX.Element 
         const size = hostSize(host, shape);
         return (
           <React.Fragment key={index}>
-            <path className={`pw-chips pw-${host.health}`} d={chipsPath(host, x, y, shape)} />
+            <path className={`pw-chips pw-${host.health} pw-${look}`} d={chipsPath(host, x, y, shape, look)} />
             {host.health === 'down' && (
               <path className="pw-cross" d={`M${x} ${y}l${size.width} ${size.height}M${x + size.width} ${y}l${-size.width} ${size.height}`} />
             )}
@@ -99,20 +103,42 @@ function Hosts({ slice, shape }: { slice: ISlice; shape: IShape }): JSX.Element 
   );
 }
 
-/** The state once more, for eyes that do not tell the colors apart. */
-function mark(slice: ISlice): string {
-  return { ready: '●', starting: '◌', down: '✕' }[slice.health];
-}
-
-/** What the colors and fillings mean. */
-export function SliceLegend({ trans }: { trans: ITrans }): JSX.Element {
+/** What the shapes mean; only those that are in the map, so that it takes one line and not three. */
+export function SliceLegend({ slices, holdings, trans }: Pick<ISliceMapProps, 'slices' | 'holdings' | 'trans'>): JSX.Element {
+  const health = new Set(slices.map(slice => slice.health));
+  const owners = new Set(slices.map(slice => holdings.of(slice).owner));
+  const words: { readonly [owner in Owner]: string } = {
+    this: trans.__('★ this notebook'),
+    mine: trans.__('☆ my other notebooks'),
+    other: trans.__('others'),
+    free: trans.__('free')
+  };
+  const states: { readonly [state in Health]: string } = {
+    ready: trans.__('● ready'),
+    starting: trans.__('○ starting'),
+    down: trans.__('✕ down')
+  };
   return (
     <ul className="pw-legend" aria-label={trans.__('Legend')}>
-      <li className="pw-ready">{trans.__('● ready')}</li>
-      <li className="pw-starting">{trans.__('◌ starting')}</li>
-      <li className="pw-down">{trans.__('✕ down')}</li>
-      <li className="pw-mine">{trans.__('★ filled: mine')}</li>
-      <li className="pw-held">{trans.__('shaded: someone else’s')}</li>
+      {(['this', 'mine', 'other', 'free'] as const).map(
+        owner =>
+          owners.has(owner) && (
+            <li key={owner}>
+              <Swatch look={CHIP_LOOKS[owner]} /> {words[owner]}
+            </li>
+          )
+      )}
+      {(['ready', 'starting', 'down'] as const).map(state => health.has(state) && <li key={state}>{states[state]}</li>)}
     </ul>
+  );
+}
+
+function Swatch({ look }: { look: ChipLook }): JSX.Element {
+  const shape: IShape = { chip: 9, gap: 0, space: 0, padding: 0, label: 0, margin: 0 };
+  const chip = { pod: '', node: '', health: 'ready' as const, chips: 1, reason: '' };
+  return (
+    <svg className="pw-swatch" width={11} height={11} viewBox="-1 -1 11 11" aria-hidden="true">
+      <path className={`pw-chips pw-${look}`} d={chipsPath(chip, 0, 0, shape, look)} />
+    </svg>
   );
 }

@@ -1,27 +1,31 @@
-/** The status bar's word about a session. */
+/** The session of the notebook in front, in the status bar. */
 import * as React from 'react';
 
 import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
-import { instancesWord, stateWord, TONES } from '../models/words';
+import { clock, instancesWord, sessionTone, stateWord } from '../models/words';
 import { useModel } from './hooks';
+import { Toned } from './Toned';
 
 export function StatusItem(props: { model: Model; trans: ITrans; open(): void }): JSX.Element | null {
   const { model, trans, open } = props;
-  useModel(model, 'sessions', 'front');
+  useModel(model, 'sessions', 'front', 'link');
   const session = model.session;
   if (!session) {
     return null;
   }
   const word = stateWord(trans, session);
+  const since = model.linked ? null : model.staleSince;
   return (
     <button
       type="button"
-      className={`pw-status pw-tone-${session.alive ? TONES[session.state] : 'fail'}`}
+      className="pw-status"
       title={trans.__('Pathways: %1, %2', word, instancesWord(session.instances))}
       onClick={open}
     >
-      {trans.__('TPU: %1', word)}
+      <Toned tone={model.linked ? sessionTone(session) : 'none'}>
+        {since === null ? trans.__('TPU: %1', word) : trans.__('TPU: %1 at %2', word, clock(since))}
+      </Toned>
     </button>
   );
 }

@@ -1,52 +1,56 @@
 /** What happened to a session, newest first. */
 import * as React from 'react';
 
+import { entries, eventTone, IEntry } from '../models/timeline';
 import { ITrans } from '../models/trans';
-import { clock, Tone } from '../models/words';
+import { clock } from '../models/words';
 import { IEvent } from '../models/wire';
-
-const TONES: { readonly [kind: string]: Tone } = {
-  'slice-placed': 'ok',
-  'slice-down': 'fail',
-  'slice-healed': 'ok',
-  'proxy-lost': 'fail',
-  warning: 'wait'
-};
 
 export interface ITimelineProps {
   readonly events: readonly IEvent[];
   readonly trans: ITrans;
-  /** Newest events that are drawn. */
+  /** Newest entries that are drawn. */
   readonly limit?: number;
 }
 
 export function Timeline({ events, trans, limit = 100 }: ITimelineProps): JSX.Element {
-  const shown = events.slice(-limit).reverse();
+  const all = React.useMemo(() => entries(trans, events), [trans, events]);
+  const shown = all.slice(-limit).reverse();
   return (
     <>
       <ol className="pw-timeline" reversed aria-label={trans.__('Events, newest first')}>
-        {shown.map((event, index) => (
-          <Entry key={events.length - index} event={event} />
+        {shown.map((entry, index) => (
+          <Entry key={all.length - index} entry={entry} trans={trans} />
         ))}
       </ol>
-      {events.length > limit && <p className="pw-muted">{trans.__('%1 older events are not shown.', events.length - limit)}</p>}
+      {all.length > limit && <p className="pw-muted">{trans.__('%1 older events are not shown.', all.length - limit)}</p>}
     </>
   );
 }
 
-const Entry = React.memo(function Entry({ event }: { event: IEvent }): JSX.Element {
+function Entry({ entry, trans }: { entry: IEntry; trans: ITrans }): JSX.Element {
+  const { event, text, tone, steps } = entry;
   return (
-    <li className={`pw-event pw-tone-${tone(event)}`} data-kind={event.kind}>
-      <time dateTime={new Date(event.at * 1000).toISOString()}>{clock(event.at)}</time>
-      <span>{event.message}</span>
+    <li className={`pw-event pw-tone-${tone}`} data-kind={event.kind}>
+      <Time event={event} />
+      {steps.length ? (
+        <details className="pw-fold">
+          <summary>{text}</summary>
+          <ol aria-label={trans.__('Steps')}>
+            {steps.map((step, index) => (
+              <li key={index} className={`pw-tone-${eventTone(step)}`}>
+                {step.message}
+              </li>
+            ))}
+          </ol>
+        </details>
+      ) : (
+        <span>{text}</span>
+      )}
     </li>
   );
-});
+}
 
-function tone(event: IEvent): Tone {
-  if (event.kind === 'state') {
-    const state = event.data.state;
-    return state === 'connected' ? 'ok' : state === 'lost' || state === 'failed' ? 'fail' : 'none';
-  }
-  return TONES[event.kind] ?? 'none';
+function Time({ event }: { event: IEvent }): JSX.Element {
+  return <time dateTime={new Date(event.at * 1000).toISOString()}>{clock(event.at)}</time>;
 }

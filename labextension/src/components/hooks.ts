@@ -1,16 +1,17 @@
 /** How a view follows a model and the clock. */
 import * as React from 'react';
 
+import { pageClock } from '../models/clock';
 import { Facet, Model } from '../models/model';
 
 /** Draws the calling view again whenever one of `facets` changed, at most once a frame. */
 export function useModel(model: Model, ...facets: Facet[]): void {
   const [, draw] = React.useReducer((count: number) => count + 1, 0);
-  const wanted = facets.join();
+  const wanted = useSame(facets);
   React.useEffect(() => {
     let frame = 0;
     const follow = (_: Model, facet: Facet) => {
-      if (wanted.includes(facet) && !frame) {
+      if (!frame && wanted.includes(facet)) {
         frame = requestAnimationFrame(() => {
           frame = 0;
           draw();
@@ -27,14 +28,30 @@ export function useModel(model: Model, ...facets: Facet[]): void {
   }, [model, wanted]);
 }
 
-/** Seconds since the epoch, told anew every `seconds` while the view is shown. */
-export function useNow(seconds: number): number {
-  const [now, setNow] = React.useState(() => Date.now() / 1000);
-  React.useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now() / 1000), seconds * 1000);
-    return () => clearInterval(timer);
-  }, [seconds]);
-  return now;
+/** One plain value of the model: the calling view is drawn again only when it differs. */
+export function useModelValue<T extends string | number | boolean | null>(model: Model, read: (model: Model) => T): T {
+  const subscribe = React.useCallback(
+    (listener: () => void) => {
+      model.changed.connect(listener);
+      return () => void model.changed.disconnect(listener);
+    },
+    [model]
+  );
+  return React.useSyncExternalStore(subscribe, () => read(model));
+}
+
+/** The page's one clock: ages in different sections agree because all views read the same instant. */
+export function useNow(): number {
+  return React.useSyncExternalStore(pageClock.subscribe, pageClock.now);
+}
+
+/** The first list that was equal to `list`, so that an effect can depend on it. */
+function useSame<T extends string>(list: readonly T[]): readonly T[] {
+  const kept = React.useRef(list);
+  if (kept.current.join() !== list.join()) {
+    kept.current = list;
+  }
+  return kept.current;
 }
 
 /** The width of an element that a view has drawn. */

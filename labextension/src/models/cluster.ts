@@ -1,4 +1,9 @@
-/** One cluster as this page knows it: four tables, kept up to date by the server's messages. */
+/**
+ * One cluster as this page knows it: four tables, kept up to date by the server's messages.
+ *
+ * Every message names the cluster that it is about. Rows of one cluster must never stand under another's name, so a
+ * change of that identity empties the tables; rows whose source is silent stay, but are known to be old.
+ */
 import { Hearing, IProblem, IScope, ISlice, ITables, Message, TableName } from './wire';
 
 const TABLES: readonly TableName[] = ['slices', 'services', 'proxies', 'jobs'];
@@ -7,13 +12,69 @@ type Rows<T> = readonly T[];
 
 /** Rows in a stable order. A row that did not change stays the same object, so that its picture is not drawn again. */
 export class Cluster {
-  constructor(readonly scope: IScope) {}
+  constructor(scope: IScope) {
+    this._scope = scope;
+  }
+
+  /** What the page asked for; it may leave the choice of the cluster to the server. */
+  get scope(): IScope {
+    return this._scope;
+  }
 
   hearing: Hearing = 'loading';
   problem: IProblem | null = null;
   place = '';
-  /** Where this is, by name: `scope` may leave it to the server. */
+  /** The same place as `scope`, by its name; null until the server has said it. */
   named: IScope | null = null;
+
+  /** When the rows stopped being up to date, in seconds since the epoch; null while they are, or there are none. */
+  get staleSince(): number | null {
+    return this.hearing === 'live' || !this._heard ? null : this._heard;
+  }
+
+  /**
+   * Looks at the same or another cluster under another scope. The rows stay until the server says which one it is: a
+   * notebook that disconnects changes the scope and not the cluster, and its map should not vanish and come back.
+   */
+  moveTo(scope: IScope): void {
+    this._scope = scope;
+    this.named = null;
+    this.pause();
+  }
+
+  /** Says that no news come until the server answers again. */
+  pause(): void {
+    if (this.hearing === 'live') {
+      this._heard = Date.now() / 1000;
+    }
+    this.hearing = 'loading';
+    this.problem = null;
+  }
+
+  setName(message: Extract<Message, { type: 'named' }>): void {
+    this._identify(message.identity);
+    this.named = message.named;
+  }
+
+  setHearing(message: Extract<Message, { type: 'hearing' }>): void {
+    this._identify(message.identity);
+    this.hearing = message.hearing;
+    this.problem = message.problem;
+    this.place = message.place;
+    this._heard = message.heard;
+  }
+
+  private _identify(identity: string): void {
+    if (identity === this._identity) {
+      return;
+    }
+    this._identity = identity;
+    this._heard = 0;
+    for (const table of TABLES) {
+      this._maps[table].clear();
+      delete this._sorted[table];
+    }
+  }
 
   rows<T extends TableName>(table: T): Rows<ITables[T]> {
     let sorted = this._sorted[table] as Rows<ITables[T]> | undefined;
@@ -29,6 +90,8 @@ export class Cluster {
   }
 
   apply(message: Extract<Message, { type: 'tables' }>): void {
+    this._identify(message.identity);
+    this._heard = message.heard;
     for (const table of TABLES) {
       const map = this._maps[table] as Map<string, { readonly id: string }>;
       const put = message.put[table] ?? [];
@@ -48,6 +111,9 @@ export class Cluster {
     }
   }
 
+  private _scope: IScope;
+  private _identity = '';
+  private _heard = 0;
   private readonly _maps: { [T in TableName]: Map<string, ITables[T]> } = {
     slices: new Map(),
     services: new Map(),
@@ -70,7 +136,7 @@ export function sameScope(one: IScope | null, other: IScope | null): boolean {
   );
 }
 
-/** Whether two rows make the same picture: names of pods and nodes are not drawn. */
+/** Whether two rows make the same picture: names of pods and nodes are not drawn, and holders come in separately. */
 export function looksLike(one: ISlice, other: ISlice): boolean {
   return (
     one === other ||
@@ -78,9 +144,6 @@ export function looksLike(one: ISlice, other: ISlice): boolean {
       one.number === other.number &&
       one.instance_type === other.instance_type &&
       one.health === other.health &&
-      one.holder?.session === other.holder?.session &&
-      one.holder?.user === other.holder?.user &&
-      one.holder?.mine === other.holder?.mine &&
       one.hosts.length === other.hosts.length &&
       one.hosts.every((host, index) => host.health === other.hosts[index].health && host.chips === other.hosts[index].chips))
   );

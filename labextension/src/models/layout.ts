@@ -96,14 +96,24 @@ export function sliceSize(slice: ISlice, shape: IShape): { width: number; height
   };
 }
 
-/** The outline of a host's chips, as one SVG path. */
-export function chipsPath(host: IHost, x: number, y: number, shape: IShape): string {
+/** How a chip says whose it is without any color: `ring` has a hole, `hatched` a diagonal. */
+export type ChipLook = 'full' | 'ring' | 'hatched' | 'hollow';
+
+/** A host's chips as one SVG path, to be filled by the even-odd rule. */
+export function chipsPath(host: IHost, x: number, y: number, shape: IShape, look: ChipLook): string {
   const { columns } = chipGrid(host);
+  const inset = Math.max(1, Math.floor(shape.chip / 3));
+  const hole = shape.chip - 2 * inset;
   let path = '';
   for (let chip = 0; chip < Math.max(1, host.chips); chip++) {
     const left = x + (chip % columns) * (shape.chip + shape.gap);
     const top = y + Math.floor(chip / columns) * (shape.chip + shape.gap);
     path += `M${left} ${top}h${shape.chip}v${shape.chip}h${-shape.chip}z`;
+    if (look === 'ring') {
+      path += `M${left + inset} ${top + inset}h${hole}v${hole}h${-hole}z`;
+    } else if (look === 'hatched') {
+      path += `M${left} ${top + shape.chip}l${shape.chip} ${-shape.chip}`;
+    }
   }
   return path;
 }

@@ -52,8 +52,8 @@ export function missing(choice: IChoice): 'type' | 'count' | '' {
 export function suggestion(scope: IScope, services: readonly IService[]): IChoice | null {
   const service = services.find(each => each.capacity.some(capacity => capacity.free > 0));
   const capacity = service?.capacity.find(each => each.free > 0);
-  // The cluster of a session that no context leads to is nothing that the dialog's line can say.
-  if (!service || !capacity || !(scope.local || scope.context)) {
+  // No line of the dialog can name a cluster that only a session knows.
+  if (!service || !capacity || scope.session || !(scope.local || scope.context)) {
     return null;
   }
   return {

@@ -1,13 +1,14 @@
 /**
- * Everything that the page knows: sessions, their events, and the cluster that is looked at. Messages come in, signals
- * go out; nothing here asks the server for anything.
+ * Everything that the page knows: sessions, their events, and the cluster in view. Messages come in, signals go out;
+ * nothing here sends a request.
  */
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { Cluster, sameScope } from './cluster';
+import { Holdings } from './holdings';
 import { IEvent, IScope, ISession, Message } from './wire';
 
-/** How this page and the server get along. */
+/** The state of the connection between this page and the server. */
 export type Link =
   | { readonly state: 'connecting' }
   | { readonly state: 'open' }
@@ -38,7 +39,7 @@ export class Model {
     return this._changed;
   }
 
-  /** Each new event of a session, once; those from before the page was opened are left out. */
+  /** Each new event of a session, once; those that happened before the page was opened are left out. */
   get happened(): ISignal<this, { session: ISession; event: IEvent }> {
     return this._happened;
   }
@@ -47,7 +48,7 @@ export class Model {
   user = '';
   sessions: readonly ISession[] = [];
   cluster: Cluster | null = null;
-  /** Seconds between two tellings of a cluster's changes, at least. */
+  /** Shortest time between two signals about the cluster, in seconds. */
   refresh = 0;
   front: IFront | null = null;
 
@@ -62,6 +63,45 @@ export class Model {
       last(this.sessions, session => !session.kernel_id && !!front.path && session.notebook === front.path) ??
       null
     );
+  }
+
+  /** The session that the notebook in front had last, for its timeline; null while it has another. */
+  get endedSession(): ISession | null {
+    const front = this.front;
+    if (!front || this.session) {
+      return null;
+    }
+    return (
+      last(
+        this._ended,
+        session => (!!front.kernelId && session.kernel_id === front.kernelId) || session.notebook === front.path
+      ) ?? null
+    );
+  }
+
+  /** Whether news from the server arrive; what is shown is otherwise what was known before. */
+  get linked(): boolean {
+    return this.link.state === 'open' || this.link.state === 'differs';
+  }
+
+  /** When what is shown stopped being up to date, in seconds since the epoch; null while it is. */
+  get staleSince(): number | null {
+    return this.linked ? (this.cluster?.staleSince ?? null) : this._unlinkedSince;
+  }
+
+  /** Whether no cluster was ever set up here, and no session has one of its own. */
+  get nothingSetUp(): boolean {
+    return this.linked && !this.sessions.length && !!this.cluster?.problem?.nothing_set_up;
+  }
+
+  /** Whether the rows of the cluster are what is there now: only then does an empty table mean that there is nothing. */
+  get live(): boolean {
+    return this.linked && this.cluster?.hearing === 'live';
+  }
+
+  /** Who holds which slice of the cluster in view. */
+  get holdings(): Holdings {
+    return new Holdings(this.session, this.sessions, this.cluster?.rows('proxies') ?? []);
   }
 
   events(session: string): readonly IEvent[] {
@@ -79,7 +119,12 @@ export class Model {
   }
 
   setLink(link: Link): void {
+    const before = this.linked;
     this.link = link;
+    if (before && !this.linked) {
+      this._unlinkedSince = Date.now() / 1000;
+      this.cluster?.pause();
+    }
     this._changed.emit('link');
   }
 
@@ -90,12 +135,19 @@ export class Model {
     }
   }
 
-  /** Says which cluster the page is about to look at. */
+  /** Says which cluster the page is about to look at; null while it looks at none. */
   setScope(scope: IScope | null): void {
-    if (scope && !sameScope(scope, this.cluster?.scope ?? null)) {
+    if (!scope) {
+      // The server sends nothing until the page looks again: until then these are old rows.
+      this.cluster?.pause();
+    } else if (!this.cluster) {
       this.cluster = new Cluster(scope);
-      this._changed.emit('cluster');
+    } else if (sameScope(scope, this.cluster.scope)) {
+      return;
+    } else {
+      this.cluster.moveTo(scope);
     }
+    this._changed.emit('cluster');
   }
 
   apply(message: Message): void {
@@ -109,44 +161,42 @@ export class Model {
         );
         break;
       case 'sessions':
-        this._setSessions(message.sessions);
+        this._setSessions(message);
         break;
       case 'events':
         this._addEvents(message);
         break;
       case 'hearing':
         if (this.cluster && sameScope(message.scope, this.cluster.scope)) {
-          this.cluster.hearing = message.hearing;
-          this.cluster.problem = message.problem;
-          this.cluster.place = message.place;
+          this.cluster.setHearing(message);
           this._changed.emit('cluster');
         }
         break;
       case 'named':
         if (this.cluster && sameScope(message.scope, this.cluster.scope)) {
-          this.cluster.named = message.named;
+          this.cluster.setName(message);
           this._changed.emit('cluster');
         }
         break;
       case 'tables':
         if (this.cluster && sameScope(message.scope, this.cluster.scope)) {
           this.cluster.apply(message);
-          this._tellCluster(message.reset);
+          this._emitCluster(message.reset);
         }
         break;
     }
   }
 
   /** At once when there is something new altogether, else no sooner than `refresh` allows. */
-  private _tellCluster(now: boolean): void {
-    const wait = this._told + this.refresh * 1000 - Date.now();
+  private _emitCluster(now: boolean): void {
+    const wait = this._emitted + this.refresh * 1000 - Date.now();
     if (now || wait <= 0) {
-      clearTimeout(this._telling);
-      this._telling = undefined;
-      this._told = Date.now();
+      clearTimeout(this._emitting);
+      this._emitting = undefined;
+      this._emitted = Date.now();
       this._changed.emit('cluster');
     } else {
-      this._telling ??= setTimeout(() => this._tellCluster(true), wait);
+      this._emitting ??= setTimeout(() => this._emitCluster(true), wait);
     }
   }
 
@@ -155,9 +205,11 @@ export class Model {
     return notebook && notebook !== session.notebook ? { ...session, notebook } : session;
   }
 
-  private _setSessions(sessions: readonly ISession[]): void {
+  private _setSessions({ sessions, ended }: Extract<Message, { type: 'sessions' }>): void {
     this.sessions = sessions.map(session => this._named(session));
-    const known = new Set(sessions.map(session => session.id));
+    this._ended = ended.map(session => this._named(session));
+    // A timeline is read when its session has just ended, to learn why.
+    const known = new Set([...sessions, ...ended].map(session => session.id));
     for (const id of this._events.keys()) {
       if (!known.has(id)) {
         this._events.delete(id);
@@ -177,8 +229,10 @@ export class Model {
   }
 
   private _notebooks: ReadonlyMap<string, string> = new Map();
-  private _told = 0;
-  private _telling: ReturnType<typeof setTimeout> | undefined;
+  private _ended: readonly ISession[] = [];
+  private _unlinkedSince: number | null = null;
+  private _emitted = 0;
+  private _emitting: ReturnType<typeof setTimeout> | undefined;
   private readonly _events = new Map<string, readonly IEvent[]>();
   private readonly _changed = new Signal<this, Facet>(this);
   private readonly _happened = new Signal<this, { session: ISession; event: IEvent }>(this);

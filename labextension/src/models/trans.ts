@@ -1,4 +1,4 @@
-/** As much of a translation bundle as the views need, so that a notebook without JupyterLab can show them too. */
+/** As much of a translation bundle as models and views need, so that tests can do without the one of JupyterLab. */
 export interface ITrans {
   __(text: string, ...values: (string | number)[]): string;
   _n(one: string, many: string, count: number, ...values: (string | number)[]): string;

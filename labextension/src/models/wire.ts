@@ -1,11 +1,21 @@
 /**
- * What the server extension and this package say to each other. The Python side of it is service/tables.py and server/sessionwatch.py: change both.
+ * The messages between the server extension and this package. The Python side is service/tables.py and
+ * server/sessionwatch.py: change both.
  */
 
-/** Where a session stands; the same words as Python's `SessionState`. */
-export type SessionState = 'starting' | 'waiting' | 'connected' | 'degraded' | 'lost' | 'closing' | 'closed' | 'failed';
+/** The state of a session; the same words as Python's `SessionState`. */
+export type SessionState =
+  | 'starting'
+  | 'waiting'
+  | 'connected'
+  /** Connected, but at least one of its slices is down. */
+  | 'degraded'
+  | 'lost'
+  | 'closing'
+  | 'closed'
+  | 'failed';
 
-/** How a slice, a host or a program does. */
+/** The health of a slice, a host or a program. */
 export type Health = 'ready' | 'starting' | 'down';
 
 /** Something that happened to a session. */
@@ -17,22 +27,23 @@ export interface IEvent {
   readonly data: { readonly [key: string]: unknown };
 }
 
-/** Which cluster, and where in it. Empty strings mean what the kubeconfig says. */
+/** Which cluster, and where in it. Empty strings mean what the server's kubeconfig says. */
 export interface IScope {
   readonly context: string;
   readonly namespace: string;
-  /** Id of a session, for the cluster that it uses where no context names that cluster. */
+  /** Id of a session, for the cluster that it uses when no context names that cluster. */
   readonly session: string;
-  /** The embedded cluster of this machine; the other fields are then empty. */
+  /** The embedded cluster of this machine. */
   readonly local: boolean;
 }
 
-/** A slice of a session. */
+/** One slice that a session holds. */
 export interface ISessionSlice {
-  /** As the service numbers it; null where an older proxy does not say. */
+  /** The service's number of the slice, by which people call it; null where an older proxy does not report it. */
   readonly number: number | null;
   /** JAX's `slice_index` in this session. */
   readonly index: number;
+  /** Whether it can be computed on now. */
   readonly up: boolean;
 }
 
@@ -69,13 +80,14 @@ export interface IHost {
   readonly reason: string;
 }
 
-/** The session that has a slice: this notebook's, when `session` is its id; another notebook of this user's, when `mine`. */
+/** The proxy that holds a slice. */
 export interface IHolder {
   readonly session: string;
   readonly user: string;
   /** Path of the notebook; empty where it is not known. */
   readonly notebook: string;
   readonly since: number;
+  /** Whether it is this user's. */
   readonly mine: boolean;
 }
 
@@ -83,7 +95,7 @@ export interface IHolder {
 export interface ISlice {
   readonly id: string;
   readonly service: string;
-  /** As the service numbers its slices. JAX in a session that holds some of them counts those from 0. */
+  /** The service's number of the slice; JAX counts the slices of one session. */
   readonly number: number;
   readonly instance_type: string;
   readonly health: Health;
@@ -113,7 +125,7 @@ export interface ICapacity {
   readonly free: number;
 }
 
-/** A proxy, whoever it belongs to. */
+/** A proxy of any user. */
 export interface IProxy {
   readonly id: string;
   readonly session: string;
@@ -138,10 +150,12 @@ export interface IJob {
   readonly created: number;
 }
 
-/** A failure, as the server tells it: what happened, and what to do next. */
+/** A failure as the server reports it: what happened, and what to do next. */
 export interface IProblem {
   readonly message: string;
   readonly hint: string;
+  /** Whether it is none: no cluster was ever set up, and there is nothing to repair. */
+  readonly nothing_set_up?: boolean;
 }
 
 /** The tables of a cluster, each by id. */
@@ -155,19 +169,19 @@ export interface ITables {
 /** The name of a table. */
 export type TableName = keyof ITables;
 
-/** Whether the cluster can be heard. */
+/** Whether the server receives news from the cluster. */
 export type Hearing = 'loading' | 'live' | 'lost' | 'failed';
 
-/** Which cluster and namespace a message is about, and how fresh that is. */
-interface IOrigin {
-  /** As the page called the place when it asked to look at it. */
+/** Which cluster and namespace a message is about, and how fresh it is. */
+export interface IOrigin {
+  /** What the page asked for. */
   readonly scope: IScope;
   /**
-   * The same text for the same namespace of the same cluster, whatever the scope was; empty when the scope means no
-   * cluster at the moment. Rows of another identity must not stay.
+   * The same text for the same namespace of the same cluster, whatever the scope; empty when the scope means no cluster
+   * at the moment. Rows of another identity must not stay.
    */
   readonly identity: string;
-  /** When the cluster was last known to be as the tables say, in seconds since the epoch: now while it is live; 0 before. */
+  /** When the tables were last known to be right, in seconds since the epoch; 0 when they never were. */
   readonly heard: number;
 }
 
@@ -177,15 +191,14 @@ export type Message =
   | {
       readonly type: 'sessions';
       readonly sessions: readonly ISession[];
-      /** Those that ended while a page of this server was open, as they last were but `closed`; the latest last. Events of
-       * them are sent as of the others. */
+      /** Sessions that ended while a page of this server was open, the latest last; their events are sent as well. */
       readonly ended: readonly ISession[];
     }
   | {
       readonly type: 'events';
       readonly session: string;
       readonly reset: boolean;
-      /** False for what happened before anybody listened. */
+      /** False for what happened before the server followed the session. */
       readonly news: boolean;
       readonly events: readonly IEvent[];
     }
@@ -197,7 +210,7 @@ export type Message =
       readonly place: string;
     })
   | (Omit<IOrigin, 'heard'> & {
-      /** Which place a scope means that leaves it open. Sent first, whenever the page comes to look at another place. */
+      /** The same place as `scope`, by its name. Sent first, whenever the scope means another place. */
       readonly type: 'named';
       readonly named: IScope;
     })
@@ -209,7 +222,7 @@ export type Message =
       readonly drop: { readonly [T in TableName]?: readonly string[] };
     });
 
-/** What this package sends: which cluster the page looks at, null when nobody looks. */
+/** What this package sends: the cluster that the page shows, null when it shows none. */
 export interface ILook {
   readonly type: 'look';
   readonly scope: IScope | null;

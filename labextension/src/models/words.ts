@@ -1,8 +1,9 @@
 /** States, ages and counts in words. */
+import { Holdings, IHolding, ownerWord, sliceName } from './holdings';
 import { ITrans } from './trans';
 import { Health, ISession, ISlice, SessionState } from './wire';
 
-/** How something looks: the colour and the mark. The word beside it says the same. */
+/** The colour and the mark of something. The word beside it says the same. */
 export type Tone = 'ok' | 'wait' | 'fail' | 'none';
 
 export const TONES: { readonly [state in SessionState]: Tone } = {
@@ -18,15 +19,21 @@ export const TONES: { readonly [state in SessionState]: Tone } = {
 
 export const HEALTH_TONES: { readonly [health in Health]: Tone } = { ready: 'ok', starting: 'wait', down: 'fail' };
 
+/** The tone of a session's state; a record without a supervisor is a failure, whatever state it names. */
+export function sessionTone(session: ISession): Tone {
+  return session.alive ? TONES[session.state] : 'fail';
+}
+
 export function stateWord(trans: ITrans, session: ISession): string {
   if (!session.alive) {
     return trans.__('Left behind');
   }
+  const up = session.slices.filter(each => each.up).length;
   const words: { [state in SessionState]: string } = {
     starting: trans.__('Connecting'),
     waiting: trans.__('Waiting for slices'),
     connected: trans.__('Connected'),
-    degraded: trans.__('Degraded'),
+    degraded: trans.__('Connected, %1 of %2 slices', up, session.slices.length),
     lost: trans.__('Proxy lost'),
     closing: trans.__('Disconnecting'),
     closed: trans.__('Disconnected'),
@@ -39,12 +46,42 @@ export function healthWord(trans: ITrans, health: Health): string {
   return { ready: trans.__('ready'), starting: trans.__('starting'), down: trans.__('down') }[health];
 }
 
-/** Who holds a slice, in words. */
-export function holderWord(trans: ITrans, slice: ISlice): string {
-  if (!slice.holder) {
-    return trans.__('free');
+/** Devices that the notebook can compute on; "4 of 8" while a slice is down, a dash while there is no proxy. */
+export function devicesWord(trans: ITrans, session: ISession): string {
+  if (!session.alive || !(session.state === 'connected' || session.state === 'degraded')) {
+    return '–';
   }
-  return slice.holder.mine ? trans.__('mine') : trans.__('held by %1', slice.holder.user || slice.holder.session);
+  const up = session.slices.filter(each => each.up).length;
+  // All slices of a service are of one type, so each has the same share of the devices.
+  return up === session.slices.length
+    ? String(session.devices)
+    : trans.__('%1 of %2', (session.devices * up) / session.slices.length, session.devices);
+}
+
+/** The slices that a session has lost, each by its name. */
+export function lostSlices(trans: ITrans, session: ISession): readonly string[] {
+  return session.slices.filter(each => !each.up).map(each => sliceName(trans, each.number, each.index));
+}
+
+/** A slice in one line: its name, type, health and holder. */
+export function sliceSentence(trans: ITrans, slice: ISlice, holding: IHolding): string {
+  return trans.__(
+    '%1 (%2): %3, %4',
+    sentence(sliceName(trans, slice.number, holding.index)),
+    slice.instance_type,
+    healthWord(trans, slice.health),
+    holdingWord(trans, holding)
+  );
+}
+
+export function holdingWord(trans: ITrans, holding: IHolding): string {
+  const owner = ownerWord(trans, holding);
+  return holding.lost ? trans.__('%1 (lost, waits for it)', owner) : owner;
+}
+
+/** With a capital at its beginning. */
+export function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 /** The time since `then` in its two largest units. */
@@ -74,7 +111,14 @@ export function instancesWord(instances: { readonly [type: string]: number }): s
 }
 
 /** One sentence for all slices, e.g. for a screen reader. */
-export function slicesSentence(trans: ITrans, slices: readonly ISlice[]): string {
+export function slicesSentence(trans: ITrans, slices: readonly ISlice[], holdings: Holdings): string {
+  const held = { this: 0, mine: 0, other: 0, free: 0 };
+  let free = 0;
+  for (const slice of slices) {
+    const { owner } = holdings.of(slice);
+    held[owner]++;
+    free += owner === 'free' && slice.health === 'ready' ? 1 : 0;
+  }
   const count = (fits: (slice: ISlice) => boolean) => slices.filter(fits).length;
   const starting = count(slice => slice.health === 'starting');
   const down = count(slice => slice.health === 'down');
@@ -83,8 +127,10 @@ export function slicesSentence(trans: ITrans, slices: readonly ISlice[]): string
     trans.__('%1 ready', count(slice => slice.health === 'ready')),
     starting && trans.__('%1 starting', starting),
     down && trans.__('%1 down', down),
-    trans.__('%1 mine', count(slice => !!slice.holder?.mine)),
-    trans.__('%1 free', count(slice => !slice.holder && slice.health === 'ready'))
+    held.this && trans.__('%1 in this notebook', held.this),
+    held.mine && trans.__('%1 in my other notebooks', held.mine),
+    held.other && trans.__('%1 held by others', held.other),
+    trans.__('%1 free', free)
   ];
   return parts.filter(Boolean).join(', ');
 }

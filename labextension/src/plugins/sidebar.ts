@@ -35,6 +35,7 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
       reconnect: session => run(CommandIDs.reconnect, { session: session.id }),
       openLog: (pod, title) => run(CommandIDs.openLog, { pod, title }),
       sweep: () => run(CommandIDs.sweep),
+      quickstart: () => run(CommandIDs.quickstart),
       retry: () => run(CommandIDs.retry)
     };
     const panel = new PanelWidget(pathways, actions, trans, state);

@@ -1,0 +1,92 @@
+/** The slice map's content as a list of two-line rows: readable in a narrow sidebar, and by screen readers. */
+import * as React from 'react';
+
+import { Holdings, IHolding, sameHolding, sliceName } from '../models/holdings';
+import { ITrans } from '../models/trans';
+import { age, HEALTH_TONES, healthWord, holdingWord, sentence } from '../models/words';
+import { ISlice } from '../models/wire';
+import { Toned } from './Toned';
+
+export interface ISliceListProps {
+  readonly slices: readonly ISlice[];
+  readonly holdings: Holdings;
+  readonly trans: ITrans;
+  readonly now: number;
+  /** Opens the log of a worker; without it there are no buttons for that. */
+  openLog?(pod: string, title: string): void;
+}
+
+export function SliceList({ slices, holdings, trans, now, openLog }: ISliceListProps): JSX.Element {
+  return (
+    <ul className="pw-list" aria-label={trans.__('Slices')}>
+      {slices.map(slice => {
+        const holding = holdings.of(slice);
+        // The age comes as a word: a row is drawn again when the word changes, and not at every tick of the clock.
+        const since = holding.since ? age(trans, holding.since, now) : '';
+        return <Row key={slice.id} slice={slice} holding={holding} since={since} trans={trans} openLog={openLog} />;
+      })}
+    </ul>
+  );
+}
+
+interface IRowProps extends Pick<ISliceListProps, 'trans' | 'openLog'> {
+  readonly slice: ISlice;
+  readonly holding: IHolding;
+  readonly since: string;
+}
+
+const Row = React.memo(
+  function Row({ slice, holding, since, trans, openLog }: IRowProps): JSX.Element {
+    const ready = slice.hosts.filter(host => host.health === 'ready').length;
+    const reasons = [...new Set(slice.hosts.map(host => host.reason).filter(Boolean))];
+    const details = [
+      since ? trans.__('%1, %2', holdingWord(trans, holding), since) : holdingWord(trans, holding),
+      (slice.hosts.length > 1 || ready < slice.hosts.length) &&
+        trans._n('%2 of %1 host ready', '%2 of %1 hosts ready', slice.hosts.length, ready),
+      ...reasons
+    ];
+    return (
+      <li className={`pw-is-${holding.owner}`} data-slice={slice.id} data-owner={holding.owner}>
+        <div className="pw-head">
+          <b>{sentence(sliceName(trans, slice.number, holding.index))}</b>
+          <Toned tone={HEALTH_TONES[slice.health]}>{healthWord(trans, slice.health)}</Toned>
+        </div>
+        <div className="pw-details">
+          <span className="pw-muted">{details.filter(Boolean).join(' · ')}</span>
+          {openLog && <Logs slice={slice} trans={trans} openLog={openLog} />}
+        </div>
+      </li>
+    );
+  },
+  (one, other) =>
+    one.slice === other.slice &&
+    one.since === other.since &&
+    one.trans === other.trans &&
+    one.openLog === other.openLog &&
+    sameHolding(one.holding, other.holding)
+);
+
+/** One link, or a fold of them where a slice has many hosts. */
+function Logs({ slice, trans, openLog }: { slice: ISlice; trans: ITrans } & Required<Pick<ISliceListProps, 'openLog'>>): JSX.Element | null {
+  const hosts = slice.hosts.map((host, index) => ({ pod: host.pod, index })).filter(host => host.pod);
+  const link = ({ pod, index }: { pod: string; index: number }, text: string) => (
+    <button
+      key={index}
+      type="button"
+      className="pw-link"
+      aria-label={trans.__('Log of slice %1, host %2', slice.number, index)}
+      onClick={() => openLog(pod, `${slice.number}-${index}`)}
+    >
+      {text}
+    </button>
+  );
+  if (hosts.length <= 1) {
+    return hosts.length ? link(hosts[0], trans.__('Log')) : null;
+  }
+  return (
+    <details className="pw-fold">
+      <summary aria-label={trans.__('Logs of the hosts of slice %1', slice.number)}>{trans.__('Logs of %1 hosts', hosts.length)}</summary>
+      {hosts.map(host => link(host, trans.__('Host %1', host.index)))}
+    </details>
+  );
+}

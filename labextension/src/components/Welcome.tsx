@@ -1,0 +1,28 @@
+/** The panel on the first day: no kubeconfig, no embedded cluster, and nothing wrong. */
+import * as React from 'react';
+
+import { IFront } from '../models/model';
+import { ITrans } from '../models/trans';
+import { IActions } from './actions';
+
+export function Welcome({ front, actions, trans }: { front: IFront | null; actions: IActions; trans: ITrans }): JSX.Element {
+  return (
+    <section className="pw-welcome" aria-label={trans.__('First steps')}>
+      <h2>{trans.__('Put TPUs into a notebook')}</h2>
+      <p>{trans.__('No cluster is set up yet. The quickstart needs none: it starts a small one on this machine, with simulated TPUs.')}</p>
+      <div className="pw-buttons">
+        <button type="button" className="pw-button pw-primary" onClick={() => actions.quickstart()}>
+          {trans.__('Open the quickstart')}
+        </button>
+        {front && (
+          <button type="button" className="pw-button" onClick={() => actions.connect()}>
+            {trans.__('Connect…')}
+          </button>
+        )}
+      </div>
+      <p className="pw-muted">
+        {trans.__('For a cluster of your own, fetch its credentials into the kubeconfig of the Jupyter server; it appears here by itself.')}
+      </p>
+    </section>
+  );
+}
