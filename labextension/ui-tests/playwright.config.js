@@ -41,5 +41,5 @@ module.exports = {
   ],
   webServer: kind
     ? [server(PORT, kind)]
-    : [server(PORT, ''), server(PORT + 1, 'without')]
+    : [server(PORT, ''), server(PORT + 1, 'without'), server(PORT + 2, 'bare')]
 };

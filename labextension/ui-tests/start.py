@@ -1,6 +1,8 @@
-"""Starts what the browser tests need: the embedded cluster and a JupyterLab, each with directories of its own.
+"""Start what the browser tests need: the embedded cluster and a JupyterLab, each with directories of its own.
 
-Usage: start.py PORT [without|bench]. Everything ends with this process.
+Usage: start.py PORT [without|bare|bench]. Everything ends with this process.
+
+Kinds: ``without`` the server extension; ``bare``, where no cluster was ever set up; ``bench`` for measuring.
 """
 
 from __future__ import annotations
@@ -26,47 +28,55 @@ UNREACHABLE = {
 
 
 def main(port: str, kind: str = "") -> int:
-    """Runs until it is told to end."""
+    """Run until a signal ends it."""
     with tempfile.TemporaryDirectory(prefix="pathways-ui-") as directory:
         place = Path(directory)
-        for name in ("files", "runtime", "config"):
+        for name in ("files", "runtime", "config", "home"):
             (place / name).mkdir(mode=0o700)
-        # What was built here last, and not what was copied when the package was installed.
+        # The last build in this tree, and not the one that was copied when the package was installed.
         (place / "labextensions").mkdir()
         (place / "labextensions" / "pathways-jupyter").symlink_to(BUILT)
-        (place / "kubeconfig").write_text(json.dumps(UNREACHABLE), encoding="utf-8")
+        # Tests change the server's kubeconfig, and break and repair things with the other one.
+        user_kubeconfig, kubeconfig, pid = (
+            HERE / f".kubeconfig{port}.user",
+            HERE / f".kubeconfig{port}",
+            HERE / f".server-pid{port}",
+        )
+        user_kubeconfig.write_text(json.dumps(UNREACHABLE), encoding="utf-8")
         os.environ |= {
             "JUPYTER_RUNTIME_DIR": str(place / "runtime"),
             "JUPYTER_CONFIG_DIR": str(place / "config"),
             "JUPYTER_PATH": str(place),
-            "KUBECONFIG": str(place / "kubeconfig"),
+            "KUBECONFIG": str(user_kubeconfig),
             "PATHWAYS_UI_PORT": port,
             "PATHWAYS_UI_ROOT": str(place / "files"),
             "PATHWAYS_UI_WITHOUT": "yes" if kind == "without" else "",
         }
+        if kind == "bare":
+            del os.environ["KUBECONFIG"]
+            os.environ["HOME"] = str(place / "home")
         from pathways_jupyter.local import cluster
 
-        kubeconfig, pid = HERE / f".kubeconfig{port}", HERE / f".server-pid{port}"
-        if kind != "without":
+        with_cluster = kind in {"", "bench"}
+        if with_cluster:
             slices = int(os.environ.get("PATHWAYS_UI_SLICES", "2"))
             instance = os.environ.get("PATHWAYS_UI_TYPE", "tpuv6e:2x2")
             running = cluster.up({instance: slices}, hollow=kind == "bench", wait=kind != "bench", fast_heal=True)
-            # The tests break and mend things with kubectl.
             kubeconfig.write_text(running.kubeconfig.read_text(encoding="utf-8"), encoding="utf-8")
         server = subprocess.Popen(
             [sys.executable, "-m", "jupyterlab", "--config", str(HERE / "jupyter_server_config.py")]
         )
-        if kind != "without":
+        if with_cluster:
             pid.write_text(str(server.pid), encoding="utf-8")
         signal.signal(signal.SIGTERM, lambda *_: server.terminate())
         signal.signal(signal.SIGINT, lambda *_: server.terminate())
         try:
             return server.wait()
         finally:
-            if kind != "without":
+            if with_cluster:
                 cluster.down()
-                kubeconfig.unlink()
-                pid.unlink()
+            for file in (user_kubeconfig, kubeconfig, pid):
+                file.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

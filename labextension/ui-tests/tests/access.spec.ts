@@ -3,7 +3,7 @@ import * as path from 'path';
 
 import { IJupyterLabPageFixture } from '@jupyterlab/galata';
 
-import { expect, openPanel, slice, test, THEMES } from './helpers';
+import { expect, openPanel, slice, test, THEMES, newNotebook } from './helpers';
 
 const AXE = require.resolve('axe-core/axe.min.js');
 const IMAGES = process.env.PATHWAYS_UI_IMAGES || path.join(__dirname, '..', 'test-results');
@@ -21,7 +21,7 @@ async function faults(page: IJupyterLabPageFixture, selector: string): Promise<s
 for (const [theme, name] of THEMES) {
   test(`axe finds no serious fault in the panel and the dialog (${theme})`, async ({ page }) => {
     await page.theme.setTheme(theme);
-    await page.notebook.createNew();
+    await newNotebook(page);
     const panel = await openPanel(page);
     await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
     await panel.getByRole('button', { name: 'Jobs' }).click();
@@ -49,7 +49,7 @@ async function walk(page: IJupyterLabPageFixture, key: string, there: () => Prom
 }
 
 test('the keyboard alone reaches everything in the panel', async ({ page }) => {
-  await page.notebook.createNew();
+  await newNotebook(page);
   // From the top of the page, as somebody without a mouse comes: along the sidebar's tabs to ours.
   await page.evaluate(() => (document.activeElement as HTMLElement).blur());
   const focused = () =>

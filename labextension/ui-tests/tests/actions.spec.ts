@@ -1,12 +1,12 @@
 /** What a person can do without the dialog's Connect button: drag, reconnect, follow a notification, take a log away. */
 import * as fs from 'fs';
 
-import { connect, disconnectAll, expect, killWorker, kubectl, openPanel, proxies, section, slice, test } from './helpers';
+import { connect, disconnect, expect, killWorker, kubectl, openPanel, proxies, section, slice, test, newNotebook } from './helpers';
 
 const LINE = '%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2';
 
 test('the line that connects can be dragged into a cell', async ({ page }) => {
-  await page.notebook.createNew();
+  await newNotebook(page);
   const panel = await openPanel(page);
   const line = section(panel, 'session').locator('.pw-line');
   await expect(line).toHaveText('%pathways connect --local --tpu tpuv6e:2x2=2');
@@ -15,7 +15,7 @@ test('the line that connects can be dragged into a cell', async ({ page }) => {
 });
 
 test('the dialog inserts a cell without running it', async ({ page }) => {
-  await page.notebook.createNew();
+  await newNotebook(page);
   const panel = await openPanel(page);
   await section(panel, 'session').getByRole('button', { name: 'Connect…' }).click();
   const dialog = page.getByRole('dialog');
@@ -27,7 +27,7 @@ test('the dialog inserts a cell without running it', async ({ page }) => {
 });
 
 test('a lost proxy is told, and its notification’s button brings a new one; so does the panel’s', async ({ page }) => {
-  await page.notebook.createNew();
+  await newNotebook(page);
   const panel = await openPanel(page);
   await connect(page, panel);
   const session = panel.locator('.pw-session');
@@ -43,11 +43,11 @@ test('a lost proxy is told, and its notification’s button brings a new one; so
     .not.toContain(renewed);
   await expect(session).toHaveAttribute('data-state', 'connected');
   await expect(slice(panel, 1)).toHaveClass(/pw-mine/);
-  await disconnectAll(page, panel);
+  await disconnect(page, panel);
 });
 
 test('a slice that goes down is told while the panel is hidden, and “Show” brings the panel', async ({ page }) => {
-  await page.notebook.createNew();
+  await newNotebook(page);
   const panel = await openPanel(page);
   await connect(page, panel);
   await page.sidebar.openTab('filebrowser');
@@ -55,11 +55,11 @@ test('a slice that goes down is told while the panel is hidden, and “Show” b
   killWorker(0);
   await page.locator('.Toastify__toast--warning').getByRole('button', { name: 'Show' }).click();
   await expect(section(panel, 'events').locator('[data-kind="slice-healed"]').first()).toBeVisible();
-  await disconnectAll(page, panel);
+  await disconnect(page, panel);
 });
 
 test('a notebook that is renamed while it is connected is called by its new name', async ({ page }) => {
-  await page.notebook.createNew('before.ipynb');
+  await newNotebook(page, 'before.ipynb');
   const panel = await openPanel(page);
   await connect(page, panel);
   await expect(section(panel, 'services')).toContainText('before.ipynb');
@@ -70,7 +70,7 @@ test('a notebook that is renamed while it is connected is called by its new name
   });
   await expect(section(panel, 'services')).toContainText('after.ipynb');
   await expect(section(panel, 'services')).not.toContainText('before.ipynb');
-  await disconnectAll(page, panel);
+  await disconnect(page, panel);
 });
 
 test('the launcher’s card opens the quickstart, which runs to its end', async ({ page }) => {

@@ -1,5 +1,6 @@
 /** What several tests do with the sidebar. */
 import { execFileSync } from 'child_process';
+import * as fs from 'fs';
 import * as path from 'path';
 
 import { JupyterLabPage } from '@jupyterlab/galata/lib/jupyterlabpage';
@@ -7,7 +8,7 @@ import { waitForCondition } from '@jupyterlab/galata/lib/utils';
 import { expect, galata, IJupyterLabPageFixture, test as base } from '@jupyterlab/galata';
 import { Locator } from '@playwright/test';
 
-/** Galata gives JupyterLab 15 s to come up; a machine that is busy needs more. */
+/** Galata allows JupyterLab 15 s to start; a busy machine needs more. */
 JupyterLabPage.prototype.waitForCondition = (condition, timeout = 120_000) => waitForCondition(condition, timeout);
 
 export const LOCAL = { ...galata.DEFAULT_SETTINGS, 'pathways-jupyter:plugin': { local: true } };
@@ -22,11 +23,38 @@ export const THEMES = [
   ['JupyterLab Dark High Contrast', 'contrast']
 ] as const;
 
-const PORT = process.env.PATHWAYS_UI_PORT || '8931';
+export const PORT = Number(process.env.PATHWAYS_UI_PORT || 8931);
+/** Where pictures go. */
+export const IMAGES = process.env.PATHWAYS_UI_IMAGES || path.join(__dirname, '..', 'test-results');
+const KUBECONFIG = path.join(__dirname, '..', `.kubeconfig${PORT}`);
+/** Of the Jupyter server, whose context no cluster answers at first. */
+const USER_KUBECONFIG = `${KUBECONFIG}.user`;
 
 export function kubectl(...words: string[]): string {
-  const kubeconfig = path.join(__dirname, '..', `.kubeconfig${PORT}`);
-  return execFileSync('kubectl', ['--kubeconfig', kubeconfig, ...words], { encoding: 'utf-8' });
+  return execFileSync('kubectl', ['--kubeconfig', KUBECONFIG, ...words], { encoding: 'utf-8' });
+}
+
+/** Makes the embedded cluster the server's current context while `during` lasts, as `kubectl config` would. */
+export async function withEmbeddedContext(during: () => Promise<void>): Promise<void> {
+  const before = fs.readFileSync(USER_KUBECONFIG);
+  fs.writeFileSync(USER_KUBECONFIG, fs.readFileSync(KUBECONFIG));
+  try {
+    await during();
+  } finally {
+    fs.writeFileSync(USER_KUBECONFIG, before);
+  }
+}
+
+/** Takes a slice down and keeps it down while `during` lasts: no node takes its new worker. */
+export async function withoutWorker(index: number, during: () => Promise<void>): Promise<void> {
+  const nodes = kubectl('get', 'nodes', '-o', 'name').trim().split('\n');
+  kubectl('cordon', ...nodes.map(name => name.replace('node/', '')));
+  try {
+    killWorker(index);
+    await during();
+  } finally {
+    kubectl('uncordon', ...nodes.map(name => name.replace('node/', '')));
+  }
 }
 
 /** Names of the proxies' Jobs; nothing may be left of a session that ended. */
@@ -40,7 +68,7 @@ export function killWorker(index: number): void {
   kubectl('delete', pod, '--wait=false');
 }
 
-/** Writes down every health that a slice is drawn with from now on: it heals within a fraction of a second. */
+/** Records every health that a slice is drawn with from now on: it heals within a second or two. */
 export async function healthSeen(page: IJupyterLabPageFixture, within: string, index: number): Promise<() => Promise<string[]>> {
   await page.evaluate(
     ([where, slice]) => {
@@ -60,12 +88,17 @@ export async function healthSeen(page: IJupyterLabPageFixture, within: string, i
   return () => page.evaluate(() => (window as any).seen);
 }
 
+/** Opens the panel at the width that JupyterLab gives it. */
 export async function openPanel(page: IJupyterLabPageFixture): Promise<Locator> {
   await page.evaluate(() => window.jupyterapp.commands.execute('pathways-jupyter:show-panel'));
   const panel = page.locator('#pathways-jupyter-panel');
   await expect(panel).toBeVisible();
-  await page.sidebar.setWidth(340, 'left').catch(() => undefined);
   return panel;
+}
+
+/** A picture for people to look at. */
+export async function picture(page: IJupyterLabPageFixture, name: string): Promise<void> {
+  await page.screenshot({ path: path.join(IMAGES, `${name}.png`) });
 }
 
 export function section(panel: Locator, name: string): Locator {
@@ -76,23 +109,48 @@ export function slice(panel: Locator, index: number): Locator {
   return panel.locator(`.pw-slice[data-slice$="/${index}"]`);
 }
 
+/** A new notebook with a kernel of its own, in front. Galata's way leads through a menu and a dialog about kernels. */
+export async function newNotebook(page: IJupyterLabPageFixture, name = 'Untitled.ipynb'): Promise<void> {
+  const folder = await page.filebrowser.getCurrentDirectory();
+  await page.evaluate(
+    async ([directory, wanted]) => {
+      const { commands, serviceManager } = window.jupyterapp;
+      const path = `${directory}/${wanted}`;
+      const made = await serviceManager.contents.newUntitled({ path: directory, type: 'notebook' });
+      if (made.path !== path) {
+        await serviceManager.contents.rename(made.path, path);
+      }
+      const panel = await commands.execute('docmanager:open', { path, factory: 'Notebook', kernel: { name: 'python3' } });
+      await panel.context.ready;
+      await panel.sessionContext.ready;
+      await panel.sessionContext.session.kernel.info;
+    },
+    [folder, name] as const
+  );
+}
+
 /** Connects the notebook in front through the dialog. */
-export async function connect(page: IJupyterLabPageFixture, panel: Locator, slices = 2): Promise<void> {
+export async function connect(page: IJupyterLabPageFixture, panel: Locator, slices = 2, free = 2): Promise<void> {
   await section(panel, 'session').getByRole('button', { name: 'Connect…' }).click();
   const dialog = page.getByRole('dialog');
-  await expect(dialog.getByLabel('Slice type')).toContainText('2 of 2 free');
+  await expect(dialog.getByLabel('Slice type')).toContainText(`${free} of 2 free`);
   await dialog.getByLabel('Number of slices').fill(String(slices));
   await dialog.getByRole('button', { name: 'Connect', exact: true }).click();
   await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected', { timeout: 60_000 });
   // The proxy is there; JAX follows before the cell ends.
-  await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'idle');
+  await expect(page.locator('.jp-NotebookPanel:visible .jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'idle');
 }
 
-/** Ends every session, so that the next test finds all slices free. */
-export async function disconnectAll(page: IJupyterLabPageFixture, panel: Locator): Promise<void> {
+/** Ends the session of the notebook in front, so that the next test finds its slices free. */
+export async function disconnect(page: IJupyterLabPageFixture, panel: Locator): Promise<void> {
   const button = panel.getByRole('button', { name: 'Disconnect' });
   if (await button.isVisible()) {
     await button.click();
+    const question = page.getByRole('dialog').getByRole('button', { name: 'Disconnect' });
+    await expect(question.or(page.locator('.Toastify__toast', { hasText: 'isconnect' })).first()).toBeVisible();
+    if (await question.isVisible()) {
+      await question.click();
+    }
   }
   await expect(panel.locator('.pw-session')).toHaveCount(0, { timeout: 60_000 });
 }

@@ -1,7 +1,7 @@
-import { connect, disconnectAll, expect, healthSeen, killWorker, openPanel, proxies, section, slice, start, test } from './helpers';
+import { connect, disconnect, expect, healthSeen, killWorker, openPanel, proxies, section, slice, start, test, newNotebook } from './helpers';
 
 test('a notebook connects through the dialog, sees a slice go down and heal, and disconnects while a cell runs', async ({ page }) => {
-  await page.notebook.createNew();
+  await newNotebook(page);
   const panel = await openPanel(page);
   await connect(page, panel);
   await expect(panel.locator('.pw-session')).toContainText('2 × tpuv6e:2x2');
@@ -22,13 +22,13 @@ test('a notebook connects through the dialog, sees a slice go down and heal, and
 
   await start(page, 'import time; time.sleep(600)');
   await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'busy');
-  await disconnectAll(page, panel);
+  await disconnect(page, panel);
   await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'busy');
   expect(proxies()).toBe('');
 });
 
 test('a session outlives a page that is loaded again, and ends with its kernel’s restart', async ({ page }) => {
-  await page.notebook.createNew();
+  await newNotebook(page);
   const panel = await openPanel(page);
   await connect(page, panel);
   await page.notebook.save();
@@ -44,7 +44,7 @@ test('a session outlives a page that is loaded again, and ends with its kernel�
 });
 
 test('the Running panel lists a session, and ends it', async ({ page }) => {
-  await page.notebook.createNew();
+  await newNotebook(page);
   const panel = await openPanel(page);
   await connect(page, panel, 1);
   await page.sidebar.openTab('jp-running-sessions');
@@ -57,7 +57,7 @@ test('the Running panel lists a session, and ends it', async ({ page }) => {
 });
 
 test('the pictures in a notebook stay live while a cell runs', async ({ page }) => {
-  await page.notebook.createNew();
+  await newNotebook(page);
   const panel = await openPanel(page);
   await connect(page, panel);
   const notebook = page.locator('.jp-NotebookPanel');
@@ -74,5 +74,5 @@ test('the pictures in a notebook stay live while a cell runs', async ({ page }) 
   await expect(notebook.locator('.pw-slice[data-slice$="/1"]')).toHaveAttribute('data-health', 'ready');
   expect((await seen()).length).toBeGreaterThanOrEqual(3);
   await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'busy');
-  await disconnectAll(page, panel);
+  await disconnect(page, panel);
 });

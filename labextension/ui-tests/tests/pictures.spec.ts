@@ -1,14 +1,14 @@
 /** The pictures in docs/images: taken here, looked at by people, and kept when PATHWAYS_UI_IMAGES says where. */
 import * as path from 'path';
 
-import { connect, disconnectAll, expect, killWorker, openPanel, section, slice, start, test, THEMES } from './helpers';
+import { connect, disconnect, expect, killWorker, openPanel, section, slice, start, test, THEMES, newNotebook } from './helpers';
 
 const IMAGES = process.env.PATHWAYS_UI_IMAGES || path.join(__dirname, '..', 'test-results');
 
 for (const [theme, name] of THEMES) {
   test(`the sidebar with a connected notebook, ${name}`, async ({ page }) => {
     await page.theme.setTheme(theme);
-    await page.notebook.createNew('tpus.ipynb');
+    await newNotebook(page, 'tpus.ipynb');
     const panel = await openPanel(page);
     await connect(page, panel);
     await start(page, 'import jax; jax.devices()[:2]');
@@ -25,6 +25,6 @@ for (const [theme, name] of THEMES) {
     }
     await expect(toasts).toHaveCount(0);
     await page.screenshot({ path: path.join(IMAGES, `sidebar-${name}.png`) });
-    await disconnectAll(page, panel);
+    await disconnect(page, panel);
   });
 }

@@ -1,4 +1,4 @@
-import { openPanel, section, slice, test, expect } from './helpers';
+import { openPanel, section, slice, test, expect, newNotebook } from './helpers';
 
 test('the panel shows two slices ready and free, and the service they belong to', async ({ page }) => {
   const panel = await openPanel(page);
@@ -37,6 +37,6 @@ test('a log opens in a tab, can be searched, and is there again after a reload',
 test('an empty panel says what to do', async ({ page }) => {
   const panel = await openPanel(page);
   await expect(section(panel, 'session')).toContainText('No notebook is in front.');
-  await page.notebook.createNew();
+  await newNotebook(page);
   await expect(section(panel, 'session').getByRole('button', { name: 'Connect…' })).toBeVisible();
 });
