@@ -111,19 +111,16 @@ def conflicts(wanted: Sequence[str], server: Sequence[str], python: str) -> list
 
 
 def _meet(one: SpecifierSet, other: SpecifierSet) -> bool:
-    """Whether some version satisfies both: tried at, just below and just above every version that either names."""
+    """Whether some version satisfies both.
+
+    Every range of versions that do begins at zero, at a version that is named, just above it, or behind everything
+    that begins with it (``!=1.2.*`` ends at 1.3), so it is enough to try those.
+    """
     both = one & other
-    named = [each.version.removesuffix(".*") for each in both]
-    candidates = ["0", "99999"]
-    for version in named:
+    candidates = {"0"}
+    for version in (each.version.removesuffix(".*") for each in both):
+        candidates |= {version, f"{version}.0.0.1"}
         *whole, last = version.split(".")
         if last.isdecimal():
-            candidates += [".".join((*whole, str(int(last) + step))) for step in (-1, 1) if int(last) + step >= 0]
-        candidates += [version, f"{version}.1", *_below(whole)]
+            candidates.add(".".join((*whole, str(int(last) + 1))))
     return any(both.contains(version, prereleases=True) for version in candidates)
-
-
-def _below(whole: Sequence[str]) -> list[str]:
-    if not whole or not whole[-1].isdecimal() or int(whole[-1]) == 0:
-        return []
-    return [".".join((*whole[:-1], str(int(whole[-1]) - 1), "99999"))]

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings, strategies
+from packaging.specifiers import SpecifierSet
 
 from pathways_jupyter.colocated.sidecar import requirements
 from pathways_jupyter.errors import ConfigError
@@ -57,3 +59,26 @@ def test_a_line_that_is_no_requirement_is_named(tmp_path, text: str) -> None:
 def test_a_missing_file_is_named(tmp_path) -> None:
     with pytest.raises(ConfigError, match=r"missing\.txt cannot be read"):
         requirements.read(tmp_path / "missing.txt")
+
+
+VERSIONS = [f"{major}.{minor}{patch}" for major in range(4) for minor in range(4) for patch in ("", ".1", ".99999")]
+VERSIONS += [f"{number}.99999" for number in range(4)] + ["99999"]
+CLAUSES = [f"{operator}{version}" for operator in ("<", "<=", ">", ">=", "==", "!=") for version in ("1", "1.1", "2.0")]
+CLAUSES += [f"{operator}{version}" for operator in ("==", "!=") for version in ("0.*", "1.*", "1.1.*")] + ["~=1.1"]
+
+
+@settings(max_examples=500, deadline=None)
+@given(*(strategies.lists(strategies.sampled_from(CLAUSES), min_size=1, max_size=3) for _ in range(2)))
+def test_two_requirements_conflict_where_no_version_fits_both(one: list[str], other: list[str]) -> None:
+    """Held against trying every version of a grid that is finer than the clauses."""
+    both = SpecifierSet(",".join([*one, *other]))
+    fits = [version for version in VERSIONS if both.contains(version, prereleases=True)]
+    found = requirements.conflicts([f"x{','.join(one)}"], [f"x{','.join(other)}"], "3.12")
+    assert bool(found) is not bool(fits), fits[:3]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("<2", ">=1.9"), ("<2.0,!=1.*", "!=0"), ("<1,!=0.0", "<1"), ("<2", "!=0.*")]
+)
+def test_a_version_below_a_bound_is_found(one: str, other: str) -> None:
+    assert requirements.conflicts([f"x{one}"], [f"x{other}"], "3.12") == []
