@@ -32,6 +32,14 @@ def test_equal_output_is_shown_once_when_collapsed() -> None:
     assert text(shown) == "[hosts 0, 2] a\n[host 1] b\n"
 
 
+def test_equal_beginnings_of_output_of_different_size_are_not_collapsed() -> None:
+    floods = [HostResult(host(index), (Text("stdout", "a\n"),), size=50_000_002 + index) for index in range(2)]
+    shown = text(show.output(result(*floods), collapse=True))
+    assert "[host 0] a" in shown
+    assert "[host 1] a" in shown
+    assert "hosts 0" not in shown
+
+
 def test_what_was_shown_while_the_cell_ran_is_not_shown_again() -> None:
     shown = show.output(result(printed(0, "a\nb\nc\n"), printed(1, "d\n")), shown={0: ["a", "b"]})
     assert text(shown) == "[host 0] c\n[host 1] d\n"

@@ -132,11 +132,18 @@ async def test_a_refused_token_is_renewed_once(bench):
 
 
 async def test_a_token_that_stays_wrong_is_renewed_once_and_then_told(bench):
-    path = bench.directory / "token"
-    path.write_text("wrong")
-    async with bench.client(user={"tokenFile": str(path)}) as client:
+    seen, plugin = bench.directory / "seen", bench.directory / "plugin"
+    plugin.write_text(
+        f"#!{sys.executable}\nimport json\nopen({str(seen)!r}, 'a').write('x')\n"
+        "print(json.dumps({'kind': 'ExecCredential', 'status': {'token': 'wrong'}}))"
+    )
+    plugin.chmod(0o700)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+    async with bench.client(user=user) as made:
         with pytest.raises(ApiError, match="does not accept"):
-            await objects.list_(client, PODS)
+            await objects.list_(made, PODS)
+        # Once to begin with, and once more because the first one was refused.
+        assert seen.read_text() == "xx"
 
 
 PATIENT_PLUGIN = """#!{python}

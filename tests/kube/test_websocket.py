@@ -179,6 +179,37 @@ async def test_a_slow_reader_makes_the_server_wait():
             assert len(await anext(iterator)) == 262_144
 
 
+async def test_a_reader_that_was_made_to_wait_is_not_taken_for_a_dead_server(monkeypatch):
+    """While nothing is read nothing can be heard, so pings may stay unanswered for as long as that lasts."""
+    monkeypatch.setattr(websocket, "PING_SECONDS", 0.05)
+    pings = asyncio.Queue()
+
+    async def flood(request):
+        socket = web.WebSocketResponse(protocols=["v4.test"], autoping=False)
+        await socket.prepare(request)
+
+        async def hear():
+            async for message in socket:
+                pings.put_nowait(message.type)
+
+        hearing = asyncio.create_task(hear())
+        with contextlib.suppress(ConnectionError):
+            for _ in range(200):
+                await socket.send_bytes(b"x" * 262_144)
+        await hearing
+        return socket
+
+    async with server(flood) as client:
+        messages = await client.websocket("/ws", protocols=("v4.test",))
+        iterator = aiter(messages)
+        await anext(iterator)
+        for _ in range(8):
+            assert await pings.get() is WSMsgType.PING
+        for _ in range(199):
+            assert len(await anext(iterator)) == 262_144
+        messages.close()
+
+
 async def test_a_refused_upgrade_is_told_as_what_it_asked_for():
     async def refuse(request):
         return web.json_response({"reason": "Forbidden", "message": "no"}, status=403)

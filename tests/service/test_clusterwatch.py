@@ -6,7 +6,7 @@ from permissions import documented_rules
 
 from pathways_jupyter import tpu
 from pathways_jupyter.kube import auth, objects
-from pathways_jupyter.service import clusterwatch, jobset
+from pathways_jupyter.service import clusterwatch, jobset, names
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 
 DEADLINE = 60.0
@@ -139,3 +139,49 @@ async def test_every_message_names_the_cluster_and_namespace_it_is_about(bench):
     finally:
         for watch in watches:
             await watch.close()
+
+
+async def test_slices_of_a_proxy_that_is_gone_are_not_given_to_its_successor(bench):
+    """A session's proxies all have the same name: the second one has not said anything of slices yet."""
+    rows: dict[str, dict] = {}
+    told: asyncio.Queue[dict] = asyncio.Queue()
+    watch = ClusterWatch(auth.load(bench.kubeconfig(name="user")))
+    watch.add(told.put_nowait)
+
+    async def until(true) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not true():
+                message = await told.get()
+                if message["type"] == "tables":
+                    if message["reset"]:
+                        rows.clear()
+                    rows.update({row["id"]: row for row in message["put"].get("proxies", ())})
+                    for gone in message["drop"].get("proxies", ()):
+                        rows.pop(gone, None)
+
+    def health() -> list[str]:
+        return [row["health"] for row in rows.values() if row["pod"]]
+
+    try:
+        async with bench.client(name="admin") as client:
+            spec = jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 2, "r/server:1")
+            await objects.create(client, objects.JOBSETS, jobset.manifest(spec), namespace="default")
+            for pod, line, expected in (
+                ("first", "Transition slice 0 (tpuv6e:2x2) unplaced -> placed on pathways-cluster-worker-0", "ready"),
+                ("second", "Signaling to RM", "starting"),
+            ):
+                job = await bench.proxy(client, "a1b2")
+                name = job["metadata"]["name"]
+                labels = {**job["metadata"]["labels"], names.JOB_NAME_LABEL: name}
+                manifest = {
+                    "metadata": {"name": pod, "namespace": "default", "labels": labels},
+                    "spec": {"containers": [{"name": names.PROXY_CONTAINER}]},
+                }
+                program = f"import time; print({line!r}, flush=True); time.sleep(600)"
+                await bench.running(client, manifest, "python", "-c", program)
+                await until(lambda expected=expected: health() == [expected])
+                await objects.delete(client, objects.PODS, pod, namespace="default", grace_seconds=0)
+                await objects.delete(client, objects.JOBS, name, namespace="default")
+                await until(lambda: not rows)
+    finally:
+        await watch.close()

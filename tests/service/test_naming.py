@@ -21,6 +21,12 @@ PEOPLE = [
     "_under_",
     "1.",
     "é" * 99,
+    # Each is cut right behind what no label and no name may end with.
+    "a" * 62 + "-b",
+    "a" * 62 + ".b",
+    "a" * 62 + "__b",
+    *("a" * count + "-b" * 60 for count in range(1, 40, 7)),
+    *("a" * count + "-b" * 60 for count in range(2, 40, 7)),
 ]
 
 
@@ -37,7 +43,7 @@ def test_a_label_keeps_what_it_can():
 
 
 @pytest.mark.parametrize("person", PEOPLE)
-@pytest.mark.parametrize("session", ["a1b2c3d4", "A_B", "0" * 64])
+@pytest.mark.parametrize("session", ["a1b2c3d4", "A_B", "0" * 64, "a-" * 40])
 def test_whatever_people_are_called_a_job_and_its_pod_get_names(person, session):
     name = naming.job_name(person, session)
     assert len(name) <= naming.MAX_JOB_NAME
