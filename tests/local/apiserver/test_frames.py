@@ -160,3 +160,12 @@ async def test_streams_are_opened_refused_and_carry_data(pieces: int) -> None:
 async def test_spdy_that_is_none_is_refused(data: bytes) -> None:
     with pytest.raises(SpdyError):
         await spdy(data, 10_000)
+
+
+@pytest.mark.parametrize("numbers", [[2], [1, 2], [1, 1], [0]])
+async def test_streams_of_a_client_have_odd_numbers_of_their_own(numbers: list[int]) -> None:
+    compressor = zlib.compressobj(zdict=DICTIONARY)
+    data = b"".join(syn_stream(compressor, number, {"streamtype": "data"}) for number in numbers)
+
+    with pytest.raises(SpdyError, match="out of turn"):
+        await spdy(data, 10_000)

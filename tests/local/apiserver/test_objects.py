@@ -346,3 +346,16 @@ async def test_replacing_fills_in_what_creating_does(bench, pod_manifest) -> Non
         template = {"spec": {**pod_manifest("x")["spec"], "restartPolicy": "Never"}}
         await bench.call("POST", place, {"metadata": {"name": "p"}, "spec": {"template": template}})
         assert (await bench.call("PUT", f"{place}/p", {"metadata": {"name": "p"}}))[0] == 422
+
+
+@pytest.mark.parametrize(("limit", "sizes"), [(1, [1, 1]), (2, [2]), (3, [2])])
+async def test_a_page_that_is_the_last_says_so(bench, limit: int, sizes: list[int]) -> None:
+    for name in ("a", "b"):
+        await bench.call("POST", MAPS, {"metadata": {"name": name}})
+    found, token = [], ""
+    while token or not found:
+        _, page = await bench.call("GET", f"{MAPS}?limit={limit}&continue={token}")
+        found.append(len(page["items"]))
+        token = page["metadata"].get("continue", "")
+
+    assert found == sizes

@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pathways_jupyter.local.apiserver.patch import PatchKind, apply_patch, clone, merge_patch, strategic_patch
-from pathways_jupyter.local.apiserver.selectors import label_test
+from pathways_jupyter.local.apiserver.patch import (
+    PatchKind,
+    apply_patch,
+    clone,
+    merge_key,
+    merge_patch,
+    strategic_patch,
+)
+from pathways_jupyter.local.apiserver.selectors import label_test, matches_selector
 from pathways_jupyter.local.apiserver.status import StatusError
 
 settings.register_profile("quick", max_examples=60, deadline=None)
@@ -158,3 +165,28 @@ def test_plain_values_are_added_to_and_taken_from_sets() -> None:
 )
 def test_json_patches_follow_the_standard(operations, result) -> None:
     assert apply_patch({"l": [1, 2], "m/n": 0}, operations, PatchKind.JSON) == result
+
+
+@pytest.mark.parametrize(
+    ("elements", "key"),
+    [
+        ([{"containerPort": 1}, {"containerPort": 2}], "containerPort"),
+        ([{"port": 1}, {"port": 2}], "port"),
+        ([{"containerPort": 1}, {"port": 2}], None),
+        ([{"containerPort": 1}, {"$patch": "replace"}], "containerPort"),
+        ([{"containerPort": 1}, 2], None),
+        ([], None),
+    ],
+)
+def test_a_list_is_merged_by_a_key_only_if_every_element_has_it(elements, key) -> None:
+    assert merge_key("ports", elements[:1], elements[1:]) == key
+
+
+@pytest.mark.parametrize(
+    ("operator", "fits"),
+    [("In", {"x"}), ("NotIn", {"y", None}), ("Exists", {"x", "y"}), ("DoesNotExist", {None}), ("Perhaps", set())],
+)
+def test_an_expression_of_a_selector_fits_labels(operator, fits) -> None:
+    selector = {"matchExpressions": [{"key": "a", "operator": operator, "values": ["x"]}]}
+
+    assert {value for value in ("x", "y", None) if matches_selector(selector, {"a": value} if value else {})} == fits

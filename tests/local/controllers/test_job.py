@@ -106,6 +106,20 @@ async def test_failures_of_long_ago_are_forgotten_where_that_is_asked_for(machin
     await job.close()
 
 
+@pytest.mark.parametrize(("policy", "active"), [("Failed", 0), ("TerminatingOrFailed", 1)])
+async def test_a_job_may_wait_for_a_pods_end_before_it_starts_the_next(controlled, policy, active):
+    stubborn = ("sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done")
+    controlled.job("slow", *stubborn, podReplacementPolicy=policy)
+    await controlled.until(count(ready=1), "slow", JOBS)
+    [pod] = controlled.pods()
+    name = pod["metadata"]["name"]
+    controlled.store.delete(PODS, "default", name, grace=600)
+    await controlled.until(count(terminating=1, active=active), "slow", JOBS)
+    controlled.store.delete(PODS, "default", name, grace=0)
+    await controlled.until(count(failed=1, ready=1, terminating=0), "slow", JOBS)
+    assert [each["metadata"]["name"] != name for each in controlled.pods()] == [True]
+
+
 async def test_deleting_the_only_pod_of_a_job_without_retries_fails_it(controlled):
     controlled.job("proxy", *SLEEP, backoffLimit=0)
     await controlled.until(count(ready=1), "proxy", JOBS)

@@ -34,6 +34,7 @@ def test_binary_metadata_comes_as_it_is():
         b"\x00\x81\xff\x00",  # Huffman's code
         b"\x3f\xe1\x1f",  # a table of 4096 bytes
         b"\xff\xff\xff\xff\xff\xff\xff",  # a number without an end
+        b"\x00\x7f" + b"\x80" * 40 + b"\x00" + b"n" * 127 + b"\x00",  # a small number, spelled at any length
     ],
 )
 def test_anything_else_is_refused(block):
