@@ -70,7 +70,13 @@ def disconnect(connection: Connection, values: Values) -> View:
     slice_maps = sys.modules.get("pathways_jupyter.widgets.slices")
     if slice_maps is not None:
         slice_maps.end_all()
-    ended = current.disconnect(connection.variables)
+    try:
+        ended = current.disconnect(connection.variables)
+    except KeyboardInterrupt:
+        raise SessionError(
+            f"Interrupted. JAX is as it was before; the proxy of session {current.id} goes on being removed.",
+            hint="%pathways sessions lists it until it is gone.",
+        ) from None
     connection.draw()
     return arrays.disconnected(current.id, ended.unusable, ended.left)
 

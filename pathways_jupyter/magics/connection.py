@@ -119,6 +119,18 @@ class Connection:
         if session is not None and session.state == "lost":
             self.tell(["The proxy is lost. %pathways reconnect gets a new one, %pathways disconnect puts JAX back."])
 
+    def explain_elsewhere(self) -> None:
+        """After a cell that JAX failed because an array lies on a device of before: says which do, and what to do."""
+        session = self.session
+        if session is None or not session.state.is_connected:
+            return
+        from pathways_jupyter.render import arrays
+        from pathways_jupyter.session.arrays import arrays_elsewhere
+
+        lines = arrays.elsewhere(arrays_elsewhere(session.devices()[0].client, self.variables))
+        if lines:
+            self.tell(lines)
+
     def flush(self) -> None:
         """After a cell: shows what happened meanwhile."""
         if self._notices is not None:

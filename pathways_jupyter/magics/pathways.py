@@ -20,6 +20,8 @@ from pathways_jupyter.magics.screen import Screen, shown
 PROGRAM = "%pathways"
 _UNAVAILABLE = "UNAVAILABLE"
 """What JAX says of a proxy that it cannot reach any more, among much else."""
+_ELSEWHERE = "non-PjRt-compatible client"
+"""What JAX says of an array on a CPU device that a program on the proxy's devices takes."""
 
 
 @magics_class
@@ -62,6 +64,8 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         self.connection.flush()
         if error is not None and _UNAVAILABLE in str(error):
             self.connection.explain_loss()
+        if error is not None and _ELSEWHERE in str(error):
+            self.connection.explain_elsewhere()
 
     def _help(self, call: Call) -> Any:
         from pathways_jupyter.render import help as picture

@@ -28,6 +28,17 @@ def switched(unusable: Sequence[NamedArray], left: Sequence[NamedArray]) -> list
     return lines
 
 
+def elsewhere(arrays: Sequence[NamedArray]) -> list[str]:
+    """Why JAX does not compute with arrays that were made before the session, in two lines; nothing without any."""
+    if not arrays:
+        return []
+    first = _VARIABLE.match(arrays[0].name)[0]  # type: ignore[index]
+    return [
+        f"{words.count(len(arrays), 'array')} made before this notebook connected: {_named(arrays)}",
+        f"JAX does not move them to the TPUs by itself: {first} = jax.device_put({first}, jax.devices()[0]) does.",
+    ]
+
+
 def disconnected(session: str, unusable: Sequence[NamedArray], remains: str) -> View:
     """The end of a session.
 

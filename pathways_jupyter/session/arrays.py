@@ -7,7 +7,7 @@ disconnecting look through the user's namespace and name them beforehand.
 from __future__ import annotations
 
 import types
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,18 +42,31 @@ def arrays_of(clients: Collection[Any], namespace: Mapping[str, Any], *, uncommi
       namespace: Variables by name; each value is looked into as a pytree.
       uncommitted: Only arrays that nobody placed on a device on purpose.
     """
+    ids = {id(client) for client in clients}
+    return [named for named, leaf in _arrays(namespace) if _is_on(leaf, ids) and not (uncommitted and leaf.committed)]
+
+
+def arrays_elsewhere(client: Any, namespace: Mapping[str, Any]) -> list[NamedArray]:
+    """Arrays in `namespace` that live on no device of `client`."""
     import jax
 
-    ids = {id(client) for client in clients}
-    found = []
+    return [
+        named
+        for named, leaf in _arrays(namespace)
+        if not isinstance(leaf, jax.core.Tracer) and not leaf.is_deleted() and not _is_on(leaf, {id(client)})
+    ]
+
+
+def _arrays(namespace: Mapping[str, Any]) -> Iterator[tuple[NamedArray, Any]]:
+    import jax
+
     for name, value in list(namespace.items()):
         if isinstance(value, _NEVER_ARRAYS):
             continue
         for path, leaf in _leaves(value):
-            if isinstance(leaf, jax.Array) and _is_on(leaf, ids) and not (uncommitted and leaf.committed):
+            if isinstance(leaf, jax.Array):
                 where = f"{name}{jax.tree_util.keystr(path)}"
-                found.append(NamedArray(where, tuple(leaf.shape), str(leaf.dtype), _nbytes(leaf)))
-    return found
+                yield NamedArray(where, tuple(leaf.shape), str(leaf.dtype), _nbytes(leaf)), leaf
 
 
 def _leaves(value: Any) -> list[tuple[Any, Any]]:

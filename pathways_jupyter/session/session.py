@@ -447,13 +447,18 @@ def _what_jax_has(session: Session) -> str:
 
 def _finish(link: Link) -> str:
     """Ends the session behind `link`; what could not be removed, or an empty text."""
+    patience = CLEANUP_SECONDS
     try:
         return str(link.answer(link.ask(Method.DISCONNECT), patience=CLEANUP_SECONDS)["left"])
     except SessionError:
         # It is gone, or still at it.
         pass
+    except KeyboardInterrupt:
+        # The supervisor goes on without anything waiting for it.
+        patience = 0.0
+        raise
     finally:
-        over = link.close(patience=CLEANUP_SECONDS)
+        over = link.close(patience=patience)
     if over and registry.read(link.session) is None:
         return ""
     return f"Session {link.session} is still being removed; pathways-jupyter sessions lists it until it is gone."

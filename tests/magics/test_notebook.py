@@ -1,7 +1,10 @@
 """%pathways in a real kernel, on the embedded cluster."""
 
 import json
+import os
 import re
+import signal
+import time
 
 import pytest
 
@@ -27,6 +30,20 @@ from pathways_jupyter.session import session as sessions
 record = sessions.current().record
 entry.ask(record, lambda client, namespace: objects.delete(
     client, objects.PODS, record.pod, namespace=namespace, grace_seconds=0))
+"""
+INTERRUPT_THE_DISCONNECT = """
+import os, signal
+from pathways_jupyter.session.link import Link
+
+answer = Link.answer
+
+def interrupted(self, *arguments, **options):
+    Link.answer = answer
+    os.kill(os.getpid(), signal.SIGINT)
+    return answer(self, *arguments, **options)
+
+Link.answer = interrupted
+%pathways disconnect
 """
 
 
@@ -121,6 +138,36 @@ def test_what_fails_after_the_proxy_is_lost_is_explained(connected):
     assert "%pathways reconnect gets a new one" in failed.text
     assert connected.run("%pathways reconnect").status == "ok"
     assert connected.run("print(float(jnp.ones(6).sum()))").text.strip() == "6.0"
+
+
+def test_the_first_use_of_an_array_that_was_made_before_is_explained(connected):
+    connected.run("%pathways disconnect")
+    connected.run("import jax, jax.numpy as jnp\nbefore = jnp.arange(3.0)")
+    connected.run("%pathways connect --local --tpu tpuv6e:2x2=2")
+    seen = len(connected.seen)
+    failed = connected.run("before + 1")
+    assert "non-PjRt-compatible" in failed.shown
+    explained = connected.wait_for("made before this notebook connected", since=seen)
+    assert "before: float32[3]" in explained
+    assert len(explained.splitlines()) == 2
+    moved = explained.splitlines()[1].partition(": ")[2].removesuffix(" does.")
+    assert connected.run(f"{moved}\nprint(float((before + 1).sum()))").text.strip() == "6.0"
+    connected.run("del before")
+
+
+def test_a_disconnect_that_is_interrupted_is_one_line_and_goes_on(connected, machine):
+    (session,) = sessions(machine)
+    os.kill(session["pid"], signal.SIGSTOP)
+    try:
+        cell = connected.run(INTERRUPT_THE_DISCONNECT)
+    finally:
+        os.kill(session["pid"], signal.SIGCONT)
+    assert cell.error == "SessionError"
+    assert len(cell.shown.splitlines()) == 2
+    assert "goes on being removed" in cell.shown
+    deadline = time.monotonic() + 60
+    while sessions(machine):
+        assert time.monotonic() < deadline
 
 
 def test_a_session_ended_from_a_terminal_is_told_and_jax_is_put_back(connected, machine):
