@@ -1,25 +1,30 @@
-"""An Interrupt that Python does not lose, nor chokes on.
+"""Defer SIGINT while raising KeyboardInterrupt would lose it, or leave Python in disorder.
 
-Where it hits the import system's own bookkeeping, CPython may swallow it and keep the lock of all imports for ever: the
-next thread that imports anything, JAX for one, then waits without end.
+In the import system's own bookkeeping CPython may swallow it and keep the lock of all imports for ever: the next thread
+that imports anything, JAX for one, then waits without end. In a weakref callback, a ``__del__`` or a callback of the
+garbage collector an exception cannot go anywhere: Python prints it and goes on, and the interrupt is lost.
 """
 
 from __future__ import annotations
 
+import _weakrefset
 import contextlib
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Iterator
 from types import FrameType
 
 _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
+_CALLBACK_MODULES = frozenset({weakref.__file__, _weakrefset.__file__})
+_CALLBACK_NAMES = frozenset({"__del__", "_xla_gc_callback"})
 _AGAIN_SECONDS = 0.005
 
 
 @contextlib.contextmanager
 def after_imports() -> Iterator[None]:
-    """Inside the block an Interrupt waits until the import system has finished what it is at.
+    """Inside the block an interrupt waits until raising it is safe.
 
     Does nothing on other threads than the main one, and where Interrupt means something else than KeyboardInterrupt.
     """
@@ -36,8 +41,19 @@ def after_imports() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    if frame is None or frame.f_code.co_filename != _IMPORT_SYSTEM:
-        raise KeyboardInterrupt
-    again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
-    again.daemon = True
-    again.start()
+    if frame is not None and (frame.f_code.co_filename == _IMPORT_SYSTEM or _is_in_callback(frame)):
+        again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+        return
+    raise KeyboardInterrupt
+
+
+def _is_in_callback(frame: FrameType | None) -> bool:
+    """Whether an exception raised in `frame` would end in a callback that Python itself called."""
+    # All callers, because what a callback calls is unwound into it.
+    while frame is not None:
+        if frame.f_code.co_filename in _CALLBACK_MODULES or frame.f_code.co_name in _CALLBACK_NAMES:
+            return True
+        frame = frame.f_back
+    return False

@@ -1,6 +1,9 @@
+import gc
 import os
 import signal
+import sys
 import threading
+import weakref
 
 import pytest
 
@@ -31,6 +34,58 @@ def run(filename: str) -> list[str]:
 def test_an_interrupt_waits_for_the_import_system_and_for_nothing_else():
     assert run("<frozen importlib._bootstrap>") == ["the end"]
     assert run("cell.py") == []
+
+
+class Interrupting:
+    """Interrupts this process when it is destroyed."""
+
+    def __init__(self, *, gone: bool) -> None:
+        self.gone = gone
+
+    def __del__(self) -> None:
+        if self.gone:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+class InterruptingSet(set):
+    def discard(self, item: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        super().discard(item)
+
+
+def in_a_destructor() -> None:
+    Interrupting(gone=True)
+
+
+def in_a_weakref_callback() -> None:
+    living = weakref.WeakSet()
+    living.data = InterruptingSet()
+    member = Interrupting(gone=False)
+    living.add(member)
+    del member
+    gc.collect()
+
+
+def in_a_finalizer() -> None:
+    member = Interrupting(gone=False)
+    weakref.finalize(member, os.kill, os.getpid(), signal.SIGINT)
+    del member
+    gc.collect()
+
+
+@pytest.mark.parametrize("interrupted", [in_a_destructor, in_a_weakref_callback, in_a_finalizer])
+def test_an_interrupt_where_python_would_swallow_it_comes_afterwards(interrupted, monkeypatch):
+    lost = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+
+    def run() -> None:
+        with interrupts.after_imports():
+            interrupted()
+            threading.Event().wait(60)
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert lost == []
 
 
 def test_what_somebody_else_makes_of_an_interrupt_stays():

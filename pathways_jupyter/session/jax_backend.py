@@ -75,6 +75,15 @@ class JaxSwitch:
         self._hush: quiet.Hush | None = None
         self._emptied = False
         self._outcome: _Outcome | None = None
+        self._used = False
+
+    def quiet_while_ending(self) -> contextlib.AbstractContextManager[None]:
+        """Keep JAX's C++ side from logging inside the block, in which the proxy is removed.
+
+        A client that is still referenced (by the traceback of an interrupt, for example) logs when its connection ends,
+        which may take longer than what is left of its silence once JAX has been put back.
+        """
+        return quiet.meanwhile() if self._used else contextlib.nullcontext()
 
     @property
     def active(self) -> bool:
@@ -100,6 +109,7 @@ class JaxSwitch:
           SessionError: The proxy does not answer, or this version of JAX cannot be switched; nothing was changed.
         """
         internals = jax_internals.load()
+        self._used = True
         hush, client = quiet.Hush(), None
         try:
             self._outcome = queue.SimpleQueue()
@@ -260,10 +270,12 @@ def _make_client(target: str, timeout: float, outcome: _Outcome) -> Any:
     options.connection_timeout_in_seconds = max(1, int(timeout))
 
     def make() -> None:
-        try:
-            outcome.put((ifrt_proxy.get_client(target, options), ""))
-        except Exception as error:
-            outcome.put((None, str(error).strip().partition("\n")[0]))
+        # Of its own: an interrupt may have ended the block below, and the client that nobody waits for logs as well.
+        with quiet.meanwhile():
+            try:
+                outcome.put((ifrt_proxy.get_client(target, options), ""))
+            except Exception as error:
+                outcome.put((None, str(error).strip().partition("\n")[0]))
 
     with _insecure_credentials(), quiet.meanwhile():
         threading.Thread(target=make, name="pathways-jax-client", daemon=True).start()

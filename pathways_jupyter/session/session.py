@@ -189,8 +189,9 @@ class Session:
             # A forked child has no part in the session of its parent.
             return Ended()
         try:
-            unusable = self._switch.deactivate(self._variables(variables)).unusable
-            return Ended(unusable, _finish(self._link))
+            with self._switch.quiet_while_ending():
+                unusable = self._switch.deactivate(self._variables(variables)).unusable
+                return Ended(unusable, _finish(self._link))
         finally:
             self._forget({})
 

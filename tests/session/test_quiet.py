@@ -120,3 +120,24 @@ def test_the_log_speaks_again_once_no_program_of_the_proxy_is_left(config, holdi
     script = SPEAKS.format(config=config(1), holding=holding, deadline=DEADLINE)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# Without programs of the proxy the silence of the switch itself ends when JAX has been put back.
+REMOVES = """
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.session import quiet, session
+reasons, finish = [], session._finish
+def finishing(link):
+    reasons.append(quiet._reasons)
+    return finish(link)
+session._finish = finishing
+with session.connect({config!r}) as made:
+    client = made.devices()[0].client
+assert reasons[0] > 0, reasons
+"""
+
+
+def test_the_log_is_quiet_until_the_proxy_is_removed_however_long_that_takes(config):
+    script = REMOVES.format(config=config(1))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
