@@ -60,7 +60,7 @@ def test_the_page_of_settings_names_each_with_its_default():
 def test_the_python_on_the_page_of_settings_runs(machine, cluster):
     page = (DOCS / "settings.md").read_text(encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-c", re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]],
+        [sys.executable, "-c", re.search(r"```python\n(import pathways_jupyter\n.*?)```", page, re.DOTALL)[1]],
         env=machine.environ,
         capture_output=True,
         text=True,

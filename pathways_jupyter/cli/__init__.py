@@ -25,6 +25,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "logs": ("service:logs", "The log of the resource manager, a worker or a session's proxy."),
     "doctor": ("service:doctor", "Check cluster, permissions, service, versions and leftovers."),
     "clean": ("clean:clean", "Remove proxies whose owner is gone, and files of sessions that ended."),
+    "operator": ("operator:operator", "Sweep away what dead sessions left, until stopped; runs in a pod or anywhere."),
     "network-policy": ("policy:network_policy", "Print NetworkPolicies that close the ports of proxies and services."),
     "sidecar": ("sidecar:sidecar", "Build the image that runs %%colocated cells on TPU hosts."),
 }

@@ -79,6 +79,20 @@ async def test_the_program_sweeps_once_when_asked_to(bench):
         assert f"deleted Job default/{dead['metadata']['name']}" in out.decode()
 
 
+async def test_it_is_a_command_too(bench):
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pathways_jupyter", "operator", "--once", "--kubeconfig", bench.kubeconfig()),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
+    assert (process.returncode, b"sweeping all namespaces of x" in out) == (0, True)
+    usage = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pathways_jupyter", "operator", "--help"), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await asyncio.wait_for(usage.communicate(), DEADLINE)
+    assert b"usage: pathways-jupyter operator" in out
+
+
 async def test_a_program_without_a_cluster_says_so(tmp_path):
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "pathways_jupyter.service.operator", "--kubeconfig", str(tmp_path / "missing"),
