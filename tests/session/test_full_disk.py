@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import resource
 import subprocess
@@ -11,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 
 from pathways_jupyter.config import runtime_dir
@@ -89,6 +89,12 @@ def files_of(session: str) -> list[str]:
     return [path.name for path in runtime_dir().iterdir() if session in path.name]
 
 
+def lowest_free_descriptor(pid: int) -> int:
+    """The number that the next descriptor of a process gets; a limit is on numbers, and there may be gaps."""
+    used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+    return next(number for number in itertools.count() if number not in used)
+
+
 def test_a_disk_that_is_full_from_any_write_on_leaves_nothing_behind(connect, gone, monkeypatch, tmp_path):
     writes = tmp_path / "writes"
     monkeypatch.setattr(spawn, "SUPERVISOR", "failing_supervisor")
@@ -145,8 +151,8 @@ def test_a_directory_that_has_become_read_only_keeps_files_and_nothing_else(disk
 def test_a_supervisor_without_a_free_descriptor_removes_its_proxy(connect, gone):
     link = spawn.supervisor()
     record = connect(link)
-    count = psutil.Process(record.pid).num_fds()
-    resource.prlimit(record.pid, resource.RLIMIT_NOFILE, (count, count))
+    free = lowest_free_descriptor(record.pid)
+    resource.prlimit(record.pid, resource.RLIMIT_NOFILE, (free, free))
     assert link.close(patience=DEADLINE)
     gone(record.id)
 
@@ -154,7 +160,8 @@ def test_a_supervisor_without_a_free_descriptor_removes_its_proxy(connect, gone)
 def test_a_supervisor_that_cannot_be_started_leaves_no_log(runtime):
     before = set(runtime.iterdir())
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (psutil.Process().num_fds() + 2, hard))
+    # One is left, which the log takes.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free_descriptor(os.getpid()) + 1, hard))
     try:
         with pytest.raises(SessionError, match="could not be started: Too many open files"):
             spawn.supervisor()
