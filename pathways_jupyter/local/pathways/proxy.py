@@ -5,6 +5,7 @@ It accepts connections as soon as it runs; a client's session opens once every s
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import socket
@@ -15,6 +16,7 @@ from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.local.pathways import addresses, logs
 from pathways_jupyter.local.pathways.flags import Flags, instance_list
 from pathways_jupyter.local.pathways.ifrt.cells import Cell
+from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.inprocess import ThisProcess
 from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
@@ -32,6 +34,8 @@ _log = logging.getLogger(__name__)
 def main(argv: Sequence[str]) -> int:
     """Runs the program until it is told to stop, or until its slices turn out not to be had."""
     logs.set_up("proxy", argv)
+    # If XLA crashes after all, the pod's log has the stack of Python.
+    faulthandler.enable()
     flags = Flags("proxy")
     flags.add_argument("--resource_manager_address", required=True)
     flags.add_argument("--virtual_slices", required=True)
@@ -61,11 +65,15 @@ class Proxy:
         self._ended = threading.Event()
         self._exit_code = 0
         self._sidecars = Sidecars(self._devices, addresses.secret()) if sidecars else None
+        self._compilers = Compilers(self._devices)
         hosts = self._sidecars or ThisProcess(self._devices)
-        self._server = Server(Machine(self._devices, Shardings(self._devices), Lanes(), hosts, self._placed))
+        shardings = Shardings(self._devices)
+        self._server = Server(Machine(self._devices, shardings, Lanes(), self._compilers, hosts, self._placed))
 
     def run(self, port: int, resource_manager: str) -> int:
         """Serves until the slices are refused; returns the exit code."""
+        # First: it forks, which a process with threads must not do.
+        self._compilers.start()
         self._listen(port)
         name = os.environ.get("HOSTNAME") or socket.gethostname()
         Placement(resource_manager, name, self._wanted, self).start(self._failed)
@@ -78,6 +86,7 @@ class Proxy:
     def placed(self, slices: Sequence[PlacedSlice]) -> None:
         """Lets sessions open."""
         # Made only now: a proxy that waits for slices should not hold threads and memory for them.
+        self._compilers.warm()
         devices = self._devices.client.device_count()
         self.changed(slices)
         if not self._placed.settled:

@@ -78,6 +78,8 @@ class Program:
             env=environment,
             cwd=cwd,
             text=True,
+            # XLA repeats what it could not read.
+            errors="replace",
         )
         self.log = Lines(self.process.stdout)
 

@@ -9,6 +9,7 @@ from pathways_jupyter.local.pathways.ifrt import cells, executables, statuses
 from pathways_jupyter.local.pathways.ifrt.cells import Cell
 from pathways_jupyter.local.pathways.ifrt.colocated import PythonExecutable
 from pathways_jupyter.local.pathways.ifrt.executables import Executable, XlaExecutable
+from pathways_jupyter.local.pathways.ifrt.programs import CALLBACKS_REFUSED
 from pathways_jupyter.local.pathways.ifrt.session import Answer, Future, Handler, Session
 
 _XLA_PROGRAMS = frozenset({"xla::ifrt::XlaProgram", "xla::ifrt::HloProgram"})
@@ -18,10 +19,7 @@ _PYTHON_PROGRAM = "xla::ifrt::CustomCallProgram"
 def compile_program(session: Session, message: Any, answer: Answer) -> None:
     """Compiles on a thread of its own; the answer comes when it is done."""
     if message.host_callbacks:
-        raise statuses.unimplemented(
-            "host callbacks (jax.debug.print, pure_callback, io_callback) cannot be used through a Pathways proxy;"
-            " use colocated Python"
-        )
+        raise statuses.unimplemented(CALLBACKS_REFUSED)
 
     def compile_and_answer() -> None:
         try:
@@ -146,9 +144,8 @@ def _compiled(session: Session, message: Any) -> Executable:
     machine = session.machine
     kind = message.program.type_name
     if kind in _XLA_PROGRAMS:
-        return XlaExecutable(
-            message.program.data, message.compile_options.data, machine.devices, machine.shardings, machine.lanes
-        )
+        compiled, executable = machine.compilers.compile(message.program.data, message.compile_options.data, session.id)
+        return XlaExecutable(compiled, executable, machine.devices, machine.shardings, machine.lanes)
     if kind == _PYTHON_PROGRAM:
         return PythonExecutable(message.program.data, machine.hosts, session.order, machine.devices, machine.shardings)
     raise statuses.unimplemented(f"programs of type {kind} are not supported")

@@ -1,16 +1,17 @@
-"""Compiled programs: compiling, running, and what a client asks about them."""
+"""Compiled programs: running them, and what a client asks about them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pathways_jupyter.local.pathways.ifrt import arrays, attributes, dtypes, statuses, values, wire
+from pathways_jupyter.local.pathways.ifrt import arrays, attributes, dtypes, statuses, values
 from pathways_jupyter.local.pathways.ifrt.arrays import Array
 from pathways_jupyter.local.pathways.ifrt.cells import Cell
+from pathways_jupyter.local.pathways.ifrt.compilation import Compiled
 from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS, Devices
 from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
-from pathways_jupyter.local.pathways.ifrt.programs import read_program
 from pathways_jupyter.local.pathways.ifrt.shardings import Sharding, Shardings
 from pathways_jupyter.local.pathways.ifrt.values import Spec
 
@@ -65,39 +66,43 @@ class Executable(Protocol):
         """Frees what it holds elsewhere; it is not used afterwards."""
 
 
+@dataclass(frozen=True)
+class _Place:
+    """What running a program on certain devices needs.
+
+    Attributes:
+      handlers: JAX's, which make an array of each result.
+      fitting: For each argument the last one that fitted: in a loop it is the same every time.
+    """
+
+    results: list[Spec]
+    handlers: list[Any]
+    fitting: list[Spec | None]
+
+
 class XlaExecutable:
-    """A StableHLO program, compiled by this process's XLA."""
+    """A compiled StableHLO program.
 
-    def __init__(self, artifact: bytes, options: bytes, devices: Devices, shardings: Shardings, lanes: Lanes) -> None:
-        """Compiles; this takes as long as it takes.
+    Args:
+      executable: XLA's own object for it, in this process.
+    """
 
-        Args:
-          artifact: A StableHLO portable artifact.
-          options: An encoded XlaCompileOptionsProto.
-
-        Raises:
-          Exception: Whatever XLA has against the program.
-        """
-        from jax._src.lib import xla_client as xc
-
-        program = read_program(artifact)
-        compile_options = wire.XlaCompileOptions.FromString(options).compile_options
-        self.name = program.name
-        self._results = program.results
-        self._donated = program.donated
+    def __init__(
+        self, compiled: Compiled, executable: Any, devices: Devices, shardings: Shardings, lanes: Lanes
+    ) -> None:
+        self.name = compiled.name
+        self.device_ids = compiled.device_ids
+        self._parameters = compiled.parameters
+        self._results = compiled.results
+        self._donated = compiled.donated
+        self._portable = compiled.portable
+        self._executable = executable
         self._devices = devices
         self._shardings = shardings
         self._lanes = lanes
-        self._portable = compile_options.compile_portable_executable
-        self.device_ids = _assigned(compile_options)
-        devices.check_known(self.device_ids)
-        self._executable = devices.client.compile_and_load(
-            program.code,
-            xc.DeviceList(tuple(devices.jax_devices[each] for each in self.device_ids)),
-            xc.CompileOptions.ParseFromString(_compile_options_in(options)),
-        )
-        self._output_shardings = self._read_output_shardings()
-        self._handlers_by_place: dict[tuple[int, ...], list[tuple[Spec, Any]]] = {}
+        self._parameter_shardings = self._partitionings(executable.get_parameter_shardings(), len(self._parameters))
+        self._output_shardings = self._partitionings(executable.get_output_shardings(), len(self._results))
+        self._places: dict[tuple[int, ...], _Place] = {}
 
     @property
     def fingerprint(self) -> bytes:
@@ -107,19 +112,24 @@ class XlaExecutable:
 
     def outputs(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> list[Spec]:
         """What an execution would return."""
-        return [spec for spec, _ in self._handlers(self._where(inputs, device_ids))]
+        return self._place(self._where(inputs, device_ids)).results
 
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Cell:
-        """Starts one execution on the lane of its devices."""
+        """Starts one execution on the lane of its devices.
+
+        Raises:
+          StatusError: The arguments are not what the program was compiled for.
+        """
         where = outputs[0].spec.sharding.device_ids if outputs and outputs[0].spec else self._where(inputs, ())
-        handlers = [handler for _, handler in self._handlers(where)]
+        place = self._place(where)
         kept = frozenset(options.non_donatable_input_indices)
+        self._check_arguments(inputs, place, where)
 
         def work(sources: list[Any]) -> tuple[Sequence[Any], Any]:
             self._devices.check_up(where)
             results = self._executable.execute_sharded(sources, with_tokens=True)
             token = results.consume_token()
-            made = results.consume_with_handlers(handlers)
+            made = results.consume_with_handlers(place.handlers)
             # Small programs are over by now; to find that out here saves a thread its work.
             return made, None if made and made[0].is_ready() else token
 
@@ -140,10 +150,7 @@ class XlaExecutable:
                 field = getattr(response, f"{name}_shardings")
                 field.SetInParent()
                 field.shardings.extend(each.SerializeToString() for each in found)
-            layouts = getattr(response, f"{name}_layouts_list")
-            layouts.SetInParent()
-            for layout in getattr(executable, f"get_{name}_layouts")():
-                layouts.layouts.add().minor_to_major.extend(layout._xla_layout().minor_to_major())
+            self._describe_layouts(response, name)
         for kinds in self._memory_kinds():
             response.output_memory_kinds.memory_kind_lists.add().memory_kinds.extend(kinds)
         response.donated_input_indices.SetInParent()
@@ -164,6 +171,18 @@ class XlaExecutable:
 
     def release(self) -> None:
         """XLA's program goes with this object."""
+
+    def _describe_layouts(self, response: Any, name: str) -> None:
+        try:
+            found = getattr(self._executable, f"get_{name}_layouts")()
+        except Exception as error:
+            # XLA has none where there is a token among the arguments or results. All else can be described.
+            statuses.of(error).write_to(getattr(response, f"{name}_layouts_error"))
+            return
+        layouts = getattr(response, f"{name}_layouts_list")
+        layouts.SetInParent()
+        for layout in found:
+            layouts.layouts.add().minor_to_major.extend(layout._xla_layout().minor_to_major())
 
     def _consumed(self, kept: Collection[int]) -> list[int]:
         return [each for each in self._donated if each not in kept]
@@ -186,35 +205,56 @@ class XlaExecutable:
             found = []
         return found or [[MEMORY_KINDS[0]] * len(self._results)]
 
-    def _read_output_shardings(self) -> list[bytes | None]:
-        found = self._executable.get_output_shardings()
+    def _partitionings(self, found: Sequence[Any] | None, count: int) -> list[bytes | None]:
+        """XLA's partitioning of each argument or result; None for those of a program that is not partitioned."""
         if len(self.device_ids) == 1:
-            return [None] * len(self._results)
+            return [None] * count
         if found is None:
-            return [_replicated()] * len(self._results)
-        return [each.SerializeToString() for each in found]
+            return [_replicated()] * count
+        # XLA has one for the empty tuple that a program without results returns.
+        return [each.SerializeToString() for each in found[:count]]
 
-    def _handlers(self, where: tuple[int, ...]) -> list[tuple[Spec, Any]]:
-        found = self._handlers_by_place.get(where)
+    def _check_arguments(self, inputs: Sequence[Array], place: _Place, where: tuple[int, ...]) -> None:
+        """Refuses arguments that a client of JAX's would never send: XLA does not survive them all."""
+        fitting = place.fitting
+        if len(inputs) != len(fitting):
+            raise statuses.invalid(f"{self.name} takes {len(fitting)} arguments, and {len(inputs)} were given")
+        for number, array in enumerate(inputs):
+            spec = array.spec
+            if spec is fitting[number] or spec is None:
+                continue
+            if spec != fitting[number]:
+                self._check_argument(number, spec, where)
+            fitting[number] = spec
+
+    def _check_argument(self, number: int, spec: Spec, where: tuple[int, ...]) -> None:
+        parameter = self._parameters[number]
+        if parameter.kind == dtypes.TOKEN:
+            return  # The first token of all is an ordinary array without elements.
+        sharding = self._sharding(where, self._parameter_shardings[number], parameter.memory_kind)
+        wanted = Spec(parameter.kind, parameter.shape, sharding)
+        if _outline(spec) != _outline(wanted):
+            raise statuses.invalid(f"argument {number} of {self.name} must be {_told(wanted)}, and is {_told(spec)}")
+
+    def _place(self, where: tuple[int, ...]) -> _Place:
+        found = self._places.get(where)
         if found is None:
-            found = self._handlers_by_place[where] = self._make_handlers(where)
+            found = self._places[where] = self._make_place(where)
         return found
 
-    def _make_handlers(self, where: tuple[int, ...]) -> list[tuple[Spec, Any]]:
+    def _make_place(self, where: tuple[int, ...]) -> _Place:
         # The result handlers of jaxlib itself take other arguments from 0.12 on.
         from jax._src.interpreters import pxla
 
         (kinds,) = self._memory_kinds()
-        made = []
+        place = _Place([], [], [None] * len(self._parameters))
         for (kind, shape), partitioning, memory_kind in zip(self._results, self._output_shardings, kinds, strict=True):
-            sharding = self._output_sharding(where, partitioning, memory_kind)
-            spec = Spec(kind, shape, sharding)
-            if kind == dtypes.TOKEN:
-                raise statuses.unimplemented("programs that return tokens are not supported")
-            made.append((spec, pxla.global_aval_to_result_handler(values.aval(spec), sharding.jax, True)))
-        return made
+            spec = Spec(kind, shape, self._sharding(where, partitioning, memory_kind))
+            place.results.append(spec)
+            place.handlers.append(pxla.global_aval_to_result_handler(values.aval(spec), spec.sharding.jax, True))
+        return place
 
-    def _output_sharding(self, where: tuple[int, ...], partitioning: bytes | None, memory_kind: str | None) -> Sharding:
+    def _sharding(self, where: tuple[int, ...], partitioning: bytes | None, memory_kind: str | None) -> Sharding:
         if partitioning is None:
             return self._shardings.single(where[0], memory_kind)
         return self._shardings.partitioned(where, partitioning, memory_kind)
@@ -225,26 +265,17 @@ def read_statistics(response: Any, executable: Executable) -> None:
     attributes.write(response.attributes, executable.cost_analysis())
 
 
-def _assigned(compile_options: Any) -> tuple[int, ...]:
-    """The devices in the order in which an array's shards lie on them: replica by replica."""
-    build = compile_options.executable_build_options
-    if not build.HasField("device_assignment"):
-        return (0,)
-    assignment = build.device_assignment
-    return tuple(
-        computation.replica_device_ids[replica]
-        for replica in range(assignment.replica_count)
-        for computation in assignment.computation_devices
-    )
+def _outline(spec: Spec) -> tuple[Any, ...]:
+    """What XLA relies on in an argument."""
+    sharding = spec.sharding
+    memory_kind = sharding.memory_kind or MEMORY_KINDS[0]
+    return spec.kind, spec.shape, sharding.shard_shape(spec.shape), sharding.device_ids, memory_kind
 
 
-def _compile_options_in(options: bytes) -> bytes:
-    """The encoded CompileOptionsProto inside an XlaCompileOptionsProto, with every field that XLA knows.
-
-    The schema here covers only part of it; the rest is kept as unknown fields and written back as it came.
-    """
-    encoded: bytes = wire.XlaCompileOptions.FromString(options).compile_options.SerializeToString()
-    return encoded
+def _told(spec: Spec) -> str:
+    kind, shape, shard, device_ids, memory_kind = _outline(spec)
+    dtype = "string" if spec.is_strings else dtypes.to_numpy(kind).name
+    return f"{dtype}{list(shape)} in parts of {list(shard)} on devices {list(device_ids)} ({memory_kind})"
 
 
 def _replicated() -> bytes:

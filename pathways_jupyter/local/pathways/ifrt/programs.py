@@ -1,19 +1,54 @@
 """Reads StableHLO programs as clients send them: their name, results and donated arguments.
 
-Programs were lowered for TPUs. Nearly all of that means the same on a CPU; the few custom calls that only a TPU knows
-are replaced by JAX's own lowering of the same function for CPUs.
+Programs were lowered for TPUs. Nearly all of that means the same on a CPU; what only a TPU knows is replaced by what
+JAX or StableHLO themselves have for CPUs. Custom calls that refer to Python objects of the client are refused by name:
+XLA would follow a pointer into another process, and crash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import dtypes, statuses
+from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS
 
-_CHIP_KERNEL = "tpu_custom_call"
+CALLBACKS_REFUSED = (
+    "host callbacks (jax.debug.print, pure_callback, io_callback) cannot be used through a Pathways proxy;"
+    " use colocated Python"
+)
+_REFUSED = {
+    "tpu_custom_call": "the program has TPU kernels (Pallas), which cannot run on this cluster's CPUs",
+    # Holds the address of a function in the client's memory.
+    "InspectSharding": (
+        "jax.debug.inspect_array_sharding and visualize_array_sharding cannot look into a jitted program through a"
+        " Pathways proxy; return the array from the program, and look at its .sharding"
+    ),
+    # Names an object in the client's memory, which holds the functions that partition the call.
+    "CustomSPMDPartitioning": (
+        "custom_partitioning cannot be used through a Pathways proxy, because its rules are Python functions of this"
+        " process; use jax.shard_map"
+    ),
+    # Index into, or address of, Python functions of the process that lowered the program.
+    "xla_python_cpu_callback": CALLBACKS_REFUSED,
+    "xla_ffi_python_cpu_callback": CALLBACKS_REFUSED,
+    "xla_ffi_partitioned_python_cpu_callback": CALLBACKS_REFUSED,
+    "xla_buffer_python_cpu_callback": CALLBACKS_REFUSED,
+}
+"""Custom calls that cannot be compiled here, and why."""
+_DECOMPOSED = frozenset({"chlo.ragged_dot"})
+"""Composites for which XLA has an instruction that its CPU back end does not know; they bring their own definition."""
 _DONATION_ATTRIBUTES = frozenset({"tf.aliasing_output", "jax.buffer_donor"})
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An argument as a program declares it: its element type, global shape, and kind of memory."""
+
+    kind: int
+    shape: tuple[int, ...]
+    memory_kind: str
 
 
 @dataclass(frozen=True)
@@ -22,12 +57,14 @@ class Program:
 
     Attributes:
       code: What `compile_and_load` takes: the client's own bytes, or MLIR's text when something had to be replaced.
+      parameters: What each argument must be.
       results: Element type and global shape of each result.
-      donated: Indices of the arguments whose memory the program may reuse.
+      donated: Indices of the arguments whose memory the client offers for results.
     """
 
     name: str
     code: bytes | str
+    parameters: tuple[Parameter, ...]
     results: tuple[tuple[int, tuple[int, ...]], ...]
     donated: tuple[int, ...]
 
@@ -36,7 +73,8 @@ def read_program(artifact: bytes) -> Program:
     """Reads a StableHLO portable artifact.
 
     Raises:
-      StatusError: The program needs a real TPU, or a result has an element type that does not exist here.
+      StatusError: The program needs a real TPU or its client, or a result has an element type that does not exist
+        here.
       Exception: What MLIR raises for bytes that are no such artifact.
     """
     from jax._src.interpreters import mlir
@@ -44,15 +82,22 @@ def read_program(artifact: bytes) -> Program:
 
     with mlir.make_ir_context() as context:
         module = _read(artifact, context)
-        replaced = _replace_tpu_calls(module)
-        _ready_lapack(module)
+        calls, composites = _calls(module)
+        for target in calls:
+            if target in _REFUSED:
+                raise statuses.unimplemented(_REFUSED[target])
+        replaced = _replace_tpu_calls(module, calls)
+        for each in composites:
+            _replace_by_call(each, each.attributes["decomposition"].value)
         main = next(each for each in _functions(module) if _name(each) == "main")
         signature = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+        attributes = _argument_attributes(main, len(signature.inputs))
         return Program(
             name=_name(module.operation, "main"),
-            code=str(module) if replaced else artifact,
-            results=tuple(_result(each) for each in signature.results),
-            donated=_donated(main),
+            code=str(module) if replaced or composites else artifact,
+            parameters=tuple(map(_parameter, signature.inputs, attributes)),
+            results=tuple(_typed(each) for each in signature.results),
+            donated=tuple(index for index, each in enumerate(attributes) if _DONATION_ATTRIBUTES.intersection(each)),
         )
 
 
@@ -67,18 +112,8 @@ def _read(artifact: bytes, context: Any) -> Any:
         return ir.Module.parse(xc._xla.mlir.deserialize_portable_artifact(artifact))
 
 
-def _ready_lapack(module: Any) -> None:
-    """Programs reach LAPACK through pointers that are empty until somebody fills them.
-
-    That costs an import of SciPy, so it is done for the first program that needs it.
-    """
-    if any(_target(each).startswith("lapack_") for each in _walk(module.operation)):
-        from jaxlib import lapack
-
-        lapack._lapack.initialize()
-
-
-def _result(kind: Any) -> tuple[int, tuple[int, ...]]:
+def _typed(kind: Any) -> tuple[int, tuple[int, ...]]:
+    """The element type and shape of an MLIR type."""
     from jaxlib.mlir import ir
 
     if not isinstance(kind, ir.RankedTensorType):
@@ -86,14 +121,16 @@ def _result(kind: Any) -> tuple[int, tuple[int, ...]]:
     return dtypes.from_mlir(str(kind.element_type)), tuple(kind.shape)
 
 
-def _donated(main: Any) -> tuple[int, ...]:
+def _parameter(kind: Any, attributes: Mapping[str, Any]) -> Parameter:
+    memory_kind = attributes.get("mhlo.memory_kind")
+    return Parameter(*_typed(kind), memory_kind.value if memory_kind is not None else MEMORY_KINDS[0])
+
+
+def _argument_attributes(main: Any, count: int) -> list[dict[str, Any]]:
+    """The attributes of each argument of a function, by name."""
     if "arg_attrs" not in main.attributes:
-        return ()
-    return tuple(
-        index
-        for index, attributes in enumerate(main.attributes["arg_attrs"])
-        if any(getattr(each, "name", each) in _DONATION_ATTRIBUTES for each in attributes)
-    )
+        return [{} for _ in range(count)]
+    return [{each.name: each.attr for each in attributes} for attributes in main.attributes["arg_attrs"]]
 
 
 def _functions(module: Any) -> list[Any]:
@@ -101,11 +138,7 @@ def _functions(module: Any) -> list[Any]:
 
 
 def _name(operation: Any, default: str = "") -> str:
-    from jaxlib.mlir import ir
-
-    if "sym_name" not in operation.attributes:
-        return default
-    return str(ir.StringAttr(operation.attributes["sym_name"]).value)
+    return _text(operation, "sym_name") if "sym_name" in operation.attributes else default
 
 
 def _cpu_lowerings() -> dict[str, Callable[[Any], Any]]:
@@ -115,26 +148,39 @@ def _cpu_lowerings() -> dict[str, Callable[[Any], Any]]:
     return {"LuDecomposition": jax.lax.linalg.lu}
 
 
-def _replace_tpu_calls(module: Any) -> bool:
+def _calls(module: Any) -> tuple[dict[str, list[Any]], list[Any]]:
+    """The custom calls of a module, by their target, and the composites to be replaced by their definition."""
+    calls: dict[str, list[Any]] = {}
+    composites = []
+    for operation in _walk(module.operation):
+        if operation.name == "stablehlo.custom_call":
+            calls.setdefault(_text(operation, "call_target_name"), []).append(operation)
+        elif operation.name == "stablehlo.composite" and _text(operation, "name") in _DECOMPOSED:
+            composites.append(operation)
+    return calls, composites
+
+
+def _replace_tpu_calls(module: Any, calls: Mapping[str, list[Any]]) -> int:
+    """Replaces custom calls that only a TPU knows by JAX's lowering for CPUs; returns how many there were."""
+    replaced = 0
+    for target, lowering in _cpu_lowerings().items():
+        for call in calls.get(target, ()):
+            entry = _lowered_into(module, lowering, call.operands[0].type, f"cpu_{target}_{replaced}")
+            _replace_by_call(call, entry)
+            replaced += 1
+    return replaced
+
+
+def _replace_by_call(operation: Any, function: str) -> None:
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import func
 
-    lowerings = _cpu_lowerings()
-    targets = [(each, target) for each in _walk(module.operation) if (target := _target(each))]
-    if any(target == _CHIP_KERNEL for _, target in targets):
-        raise statuses.unimplemented("the program has TPU kernels (Pallas), which cannot run on this cluster's CPUs")
-    calls = [each for each, target in targets if target in lowerings]
-    for number, call in enumerate(calls):
-        operand = call.operands[0].type
-        entry = _lowered_into(module, lowerings[_target(call)], operand, f"cpu_{_target(call)}_{number}")
-        with ir.InsertionPoint(call), call.location:
-            new = func.CallOp(
-                [each.type for each in call.results], ir.FlatSymbolRefAttr.get(entry), list(call.operands)
-            )
-        for old, result in zip(call.results, new.results, strict=True):
-            old.replace_all_uses_with(result)
-        call.erase()
-    return bool(calls)
+    with ir.InsertionPoint(operation), operation.location:
+        kinds = [each.type for each in operation.results]
+        new = func.CallOp(kinds, ir.FlatSymbolRefAttr.get(function), list(operation.operands))
+    for old, result in zip(operation.results, new.results, strict=True):
+        old.replace_all_uses_with(result)
+    operation.erase()
 
 
 def _lowered_into(module: Any, function: Callable[[Any], Any], operand: Any, name: str) -> str:
@@ -157,12 +203,10 @@ def _lowered_into(module: Any, function: Callable[[Any], Any], operand: Any, nam
     return name
 
 
-def _target(operation: Any) -> str:
+def _text(operation: Any, attribute: str) -> str:
     from jaxlib.mlir import ir
 
-    if operation.name != "stablehlo.custom_call":
-        return ""
-    return str(ir.StringAttr(operation.attributes["call_target_name"]).value)
+    return str(ir.StringAttr(operation.attributes[attribute]).value)
 
 
 def _walk(operation: Any) -> Iterator[Any]:

@@ -19,6 +19,7 @@ from pathways_jupyter.local.pathways.ifrt.arrays import Array
 from pathways_jupyter.local.pathways.ifrt.buffers import HostBuffers
 from pathways_jupyter.local.pathways.ifrt.cells import Cell
 from pathways_jupyter.local.pathways.ifrt.colocated import Hosts, Order
+from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.executables import Executable
 from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
@@ -43,6 +44,7 @@ class Machine:
     devices: Devices
     shardings: Shardings
     lanes: Lanes
+    compilers: Compilers
     hosts: Hosts
     placed: Cell
 
@@ -154,6 +156,7 @@ class Session:
 
     def end(self) -> None:
         """Frees everything; work that is under way ends into nothing."""
+        self.machine.compilers.end(self.id)
         self.buffers.end()
         self._arrays.clear()
         self.futures.clear()

@@ -46,7 +46,7 @@ class Strings:
 
 
 def aval(spec: Spec) -> Any:
-    """JAX's abstract value of a numeric array."""
+    """JAX's abstract value of a numeric array, or of the array without elements that stands for a token."""
     return _aval(spec.kind, spec.shape)
 
 
@@ -122,6 +122,8 @@ def read_host(raw: memoryview, spec_kind: int, shape: tuple[int, ...], strides: 
 def _aval(kind: int, shape: tuple[int, ...]) -> Any:
     from jax._src import core
 
+    if kind == dtypes.TOKEN:
+        return core.get_token_aval()
     return core.ShapedArray(shape, dtypes.to_numpy(kind))
 
 

@@ -57,10 +57,11 @@ class RawSession:
     def send_bytes(self, data: bytes) -> None:
         self._requests.put(data)
 
-    def answer(self, op: int):
+    def answer(self, op: int, deadline: float = _DEADLINE):
         """The whole response, whatever its status."""
         with self._changed:
-            assert self._changed.wait_for(lambda: op in self._answers or self.ended.is_set(), _DEADLINE)
+            if not self._changed.wait_for(lambda: op in self._answers or self.ended.is_set(), deadline):
+                raise TimeoutError(f"no answer to request {op} after {deadline} s")
             return self._answers.pop(op)
 
     def answered(self, op: int) -> bool:

@@ -102,6 +102,51 @@ def shard_map_collectives():
 
 
 @scenario
+def programs_without_arguments_or_results():
+    everywhere = NamedSharding(mesh(), P("x"))
+    nothing = jax.jit(jax.shard_map(lambda: (), mesh=mesh(), in_specs=(), out_specs=()))
+    dropped = jax.jit(lambda x: None)
+    assert nothing() == ()
+    assert dropped(jax.device_put(np.arange(8.0), everywhere)) is None
+    return jax.jit(lambda: jnp.arange(8.0), out_shardings=everywhere)()
+
+
+@scenario
+def ordered_effects():
+    """Tokens go into such programs and come out of them."""
+    from jax._src import core, dispatch, effects
+    from jax._src.interpreters import mlir
+    from jax._src.lax.lax import after_all, create_token
+    from jax._src.lib.mlir.dialects import hlo
+
+    class Ordered(effects.Effect):
+        pass
+
+    effect = Ordered()
+    for kinds in ("lowerable_effects", "ordered_effects", "shardable_ordered_effects"):
+        getattr(effects, kinds).add_type(Ordered)
+    primitive = core.Primitive("in_order")
+    primitive.def_effectful_abstract_eval(lambda x: (x, {effect}))
+    primitive.def_impl(partial(dispatch.apply_primitive, primitive))
+
+    def lower(context, x):
+        token = hlo.AfterAllOp([context.tokens_in.get(effect)]).result
+        context.set_tokens_out(context.tokens_in.update_tokens(mlir.TokenSet({effect: token})))
+        return [x]
+
+    mlir.register_lowering(primitive, lower)
+    double = jax.jit(lambda x: primitive.bind(x) * 2)
+    x = jnp.arange(3.0)
+    for _ in range(3):
+        x = double(x)
+    split = double(jax.device_put(np.arange(8.0), NamedSharding(mesh(), P("x"))))
+    token, added = jax.jit(lambda token, x: (after_all(token), x + 1))(create_token(), x)
+    jax.block_until_ready(token)
+    jax.effects_barrier()
+    return x, split, added
+
+
+@scenario
 def pmap():
     return jax.pmap(lambda x: jax.lax.psum(x, "i") + x, axis_name="i", devices=devices())(np.arange(8.0))
 
@@ -115,6 +160,26 @@ def donation():
     for _ in range(5):
         y = step(y)
     return y
+
+
+@scenario
+def donation_that_cannot_be_used():
+    """An array whose memory fits no result stays what it was."""
+    product = jax.jit(lambda x: x @ x.T, donate_argnums=0)
+    x = jax.device_put(np.ones((8, 4), "f4"), NamedSharding(mesh(), P("x")))
+    first = product(x)
+    one, other = jnp.ones(4), jnp.ones(4)
+    third = jax.jit(lambda x, y: y + 1, donate_argnums=(0, 1))(one, other)
+    return first, product(x), third, np.array([each.is_deleted() for each in (x, one, other)])
+
+
+@scenario
+def thousands_of_donated_arguments():
+    """So many are passed to XLA as one tuple."""
+    arguments = [jnp.float32(each) for each in range(2100)]
+    results = jax.jit(lambda *each: [x + 1 for x in each], donate_argnums=range(2000))(*arguments)
+    deleted = np.array([each.is_deleted() for each in arguments])
+    return jnp.stack(results[-3:]), deleted
 
 
 @scenario
@@ -191,6 +256,26 @@ def linear_algebra():
         }
 
     return everything(a, symmetric)
+
+
+@scenario
+def ragged_dot():
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(6, 4)).astype("f4"), rng.normal(size=(3, 4, 5)).astype("f4")
+    sizes = np.array([1, 3, 2], "i4")
+    grouped = jax.lax.RaggedDotDimensionNumbers(
+        dot_dimension_numbers=(((0,), (0,)), ((), ())), lhs_ragged_dimensions=[0], rhs_group_dimensions=[]
+    )
+    half = jax.jit(jax.lax.ragged_dot)(x.astype(jnp.bfloat16), w.astype(jnp.bfloat16), sizes)
+    rows = jax.device_put(np.ones((8, 4), "f4"), NamedSharding(mesh(), P("x")))
+    return {
+        "groups": jax.jit(jax.lax.ragged_dot)(x, w, sizes),
+        "half": half,
+        "gradients": jax.jit(jax.grad(lambda x, w: jax.lax.ragged_dot(x, w, sizes).sum(), argnums=(0, 1)))(x, w),
+        "outer": jax.jit(lambda x, y: jax.lax.ragged_dot_general(x, y, sizes, grouped))(x, x),
+        "batched": jax.jit(jax.vmap(jax.lax.ragged_dot))(np.stack([x, -x]), np.stack([w, w]), np.stack([sizes, sizes])),
+        "sharded": jax.jit(jax.lax.ragged_dot)(rows, w, np.array([3, 3, 2], "i4")),
+    }
 
 
 @scenario

@@ -94,6 +94,49 @@ def test_kernels_for_the_chip_itself_are_refused_with_the_reason(client):
         """)
 
 
+@pytest.mark.parametrize("function", ["inspect_array_sharding(x, callback=print)", "visualize_array_sharding(x)"])
+def test_looking_at_shardings_inside_a_program_is_refused_with_a_way_out(client, function):
+    with pytest.raises(Exception, match=r"UNIMPLEMENTED: .*inspect_array_sharding .* look at its \.sharding"):
+        client.run(f"""
+            import numpy as np
+            from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+            split = NamedSharding(Mesh(np.array(jax.devices()), ("x",)), P("x"))
+            kept = jax.device_put(np.arange(8.0), split)
+            jax.jit(lambda x: (jax.debug.{function}, x * 2)[1])(jax.device_put(np.ones((8, 8)), split))
+        """)
+    assert client.run("result = float(kept.sum())") == 28.0
+
+
+def test_custom_partitioning_is_refused_with_a_way_out(client):
+    with pytest.raises(Exception, match=r"UNIMPLEMENTED: custom_partitioning cannot .* use jax\.shard_map"):
+        client.run("""
+            import numpy as np
+            from jax.experimental.custom_partitioning import custom_partitioning
+            from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+            @custom_partitioning
+            def double(x):
+                return x * 2
+
+            double.def_partition(
+                infer_sharding_from_operands=lambda mesh, arguments, result: arguments[0].sharding,
+                partition=lambda mesh, arguments, result: (mesh, lambda x: x * 2, result.sharding, ()),
+                sharding_rule="i -> i",
+            )
+            split = NamedSharding(Mesh(np.array(jax.devices()), ("x",)), P("x"))
+            jax.jit(double)(jax.device_put(np.arange(8.0), split))
+        """)
+
+
+def test_options_of_the_chips_own_compiler_are_left_out(client):
+    found = client.run("""
+        import jax.numpy as jnp
+        options = {"xla_tpu_scoped_vmem_limit_kib": "65536", "xla_tpu_enable_latency_hiding_scheduler": True}
+        result = float(jax.jit(lambda x: x + 1, compiler_options=options)(jnp.float32(1)))
+    """)
+    assert found == 2.0
+
+
 def test_a_burst_of_small_arrays_arrives_whole(client):
     found = client.run("""
         import numpy as np
