@@ -66,8 +66,8 @@ def _one(transport: str) -> dict[str, float]:
 
 def serve(transport: str, path: str) -> None:
     """Serves two slices of four chips in this process until it is ended."""
-    from benchmarks.grpcio_listener import GrpcioListener
     from pathways_jupyter.local.pathways.ifrt import server as ifrt
+    from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
     from pathways_jupyter.local.pathways.ifrt.devices import Devices
     from pathways_jupyter.local.pathways.ifrt.inprocess import ThisProcess
     from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
@@ -75,11 +75,16 @@ def serve(transport: str, path: str) -> None:
     from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
     from pathways_jupyter.tpu import parse_instance_type
 
+    devices = Devices([parse_instance_type("tpuv6e:2x2")] * 2)
+    compilers = Compilers(devices)
+    # It forks, and grpcio has threads from its import on.
+    compilers.start()
     if transport == "grpcio":
+        from benchmarks.grpcio_listener import GrpcioListener
+
         # The server makes its own listener, and need not know of this one.
         vars(ifrt)["Listener"] = GrpcioListener
-    devices = Devices([parse_instance_type("tpuv6e:2x2")] * 2)
-    machine = Machine(devices, Shardings(devices), Lanes(), ThisProcess(devices), _placed())
+    machine = Machine(devices, Shardings(devices), Lanes(), compilers, ThisProcess(devices), _placed())
     server = ifrt.Server(machine)
     server.listen_on_socket(Path(path))
     print("serving", flush=True)
