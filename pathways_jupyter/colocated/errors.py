@@ -8,6 +8,11 @@ from dataclasses import dataclass
 
 from pathways_jupyter.errors import PathwaysError
 
+_IPYTHONS = {
+    "!": "! is IPython's, and hosts run plain Python: subprocess.run(..., capture_output=True) runs a command there.",
+    "%": "Magics are IPython's, and hosts run plain Python: a cell magic such as %%time goes above %%colocated.",
+}
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -50,14 +55,8 @@ class CellSyntaxError(CheckError):
     """
 
     def __init__(self, error: SyntaxError) -> None:
-        line = (error.text or "").lstrip()
-        super().__init__(
-            f"Line {error.lineno}: {error.msg}. Nothing was run.",
-            hint="! and % are IPython's, and hosts run plain Python: subprocess.run(..., capture_output=True) runs a"
-            " command there."
-            if line.startswith(("!", "%"))
-            else "",
-        )
+        hint = _IPYTHONS.get((error.text or "").lstrip()[:1], "")
+        super().__init__(f"Line {error.lineno}: {error.msg}. Nothing was run.", hint=hint)
         self._shown = traceback.format_exception_only(error)
 
     def _render_traceback_(self) -> list[str]:

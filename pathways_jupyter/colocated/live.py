@@ -115,15 +115,16 @@ class Follower:
             ) as lines:
                 async for line in lines:
                     kind, mine, text = line.removeprefix(mark).partition(" ")
-                    if not (line.startswith(mark) and mine and kind in {"", ERROR, NEWS}):
+                    if not (line.startswith(mark) and mine and kind in {"", ERROR, NEWS, NEWS + ERROR}):
                         continue
                     labelled = f"[host {host.index}] {text}\n"
-                    if kind == NEWS:
+                    stream = "stderr" if kind.endswith(ERROR) else "stdout"
+                    if kind.startswith(NEWS):
                         # At the end of a call the result says the same, and says it better.
-                        asyncio.get_running_loop().call_later(_NEWS_SECONDS, self._tell, "stdout", labelled)
+                        asyncio.get_running_loop().call_later(_NEWS_SECONDS, self._tell, stream, labelled)
                         continue
                     self.shown.setdefault(host.index, []).append(text)
-                    self._tell("stderr" if kind == ERROR else "stdout", labelled)
+                    self._tell(stream, labelled)
 
 
 def pod_of(facts: Facts, pods: Sequence[Mapping[str, Any]]) -> str:

@@ -44,6 +44,7 @@ def run_cell(
     once: bool = False,
     on_cpu: bool = False,
     limit: int = LIMIT,
+    display_limit: int = 0,
     follow: Follow | None = None,
     warn: Warn = _warn,
 ) -> results.CallResult:
@@ -60,7 +61,8 @@ def run_cell(
       indices: Run on these hosts only.
       once: Run on the first of the hosts only.
       on_cpu: Leave outputs on CPU devices; default: they go to the chips beside them.
-      limit: Bytes of text that each host sends along, and four times as many of displays.
+      limit: Bytes of text that each host sends along.
+      display_limit: Bytes of displays that it does; four times as many when left out.
       follow: Called with the call's id and hosts when the call starts; what it returns is closed at the end.
       warn: Called with a line to be aware of before the cell is sent.
 
@@ -96,6 +98,7 @@ def run_cell(
         "outputs": list(outputs),
         "values": pickled,
         "limit": limit,
+        "display_limit": display_limit,
         "live": follow is not None,
     }
     try:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pathways_jupyter.render.view import View
 
 _KEPT = 16
+_SHOWN_BYTES = 256 << 10
+"""Of what each host prints; it is kept in the notebook's file. The rest can be saved."""
 _SPACED_COMMA = re.compile(r"\s*,\s*")
 
 
@@ -66,6 +68,8 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
                 indices=given.get("hosts"),
                 once=bool(given.get("once")),
                 on_cpu=bool(given.get("on_cpu")),
+                limit=_SHOWN_BYTES,
+                display_limit=4 * run.LIMIT,
                 follow=follower.start if follower else None,
                 warn=_warn,
             )
@@ -203,10 +207,17 @@ def _cell_help() -> View:
     return View(CELL, about.text.strip(), about.html)
 
 
+_written_last = [""]
+
+
 def _tell(stream: str, line: str) -> None:
-    out = sys.stderr if stream == "stderr" else sys.stdout
-    out.write(line)
-    out.flush()
+    # Not flushed line by line: a kernel would send each as a message, and a notebook keeps them all. By itself it sends
+    # what has come together a few times a second, each stream alone: so one is flushed before it is the other's turn.
+    if _written_last[0] != stream:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        _written_last[0] = stream
+    (sys.stderr if stream == "stderr" else sys.stdout).write(line)
 
 
 def _warn(line: str) -> None:

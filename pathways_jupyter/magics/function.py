@@ -22,9 +22,10 @@ class _Errors(Screen):
     def __init__(self) -> None:
         super().__init__(None)
 
-    def line(self, text: str) -> None:
-        sys.stderr.write(f"{text}\n")
-        sys.stderr.flush()
+    @property
+    def out(self) -> Any:
+        """Standard error."""
+        return sys.stderr
 
 
 def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:

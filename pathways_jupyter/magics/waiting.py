@@ -81,6 +81,7 @@ class Waiting:
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
+        self._screen.end_passing()
 
     def done(self) -> None:
         """Draws or says, where something was drawn or said, that all of it is done."""
@@ -127,4 +128,4 @@ class Waiting:
         news = (step.title, step.message) if step else ("", "")
         if news != self._said or now - self._said_at > _LINE_AGAIN:
             self._said, self._said_at = news, now
-            self._screen.line(self._progress.line(now))
+            self._screen.passing(self._progress.line(now))

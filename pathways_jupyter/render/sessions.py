@@ -61,8 +61,13 @@ def service_name(address: str) -> str:
     return host.partition(".")[2].partition(".")[0] or host
 
 
+def _process(record: SessionRecord) -> str:
+    """Where Jupyter gives no path: the kernel, or the process, which may be a script's or a kernel's in a terminal."""
+    return f"kernel {record.kernel_id[:8]}" if record.kernel_id else f"process {record.kernel_pid}"
+
+
 def _row(record: SessionRecord, mine: str, now: float) -> tuple[str, ...]:
-    owner = PurePath(record.notebook).name or (f"kernel {record.kernel_id[:8]}" if record.kernel_id else "a script")
+    owner = PurePath(record.notebook).name or _process(record)
     return (
         record.id,
         state(record),

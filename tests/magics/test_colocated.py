@@ -163,11 +163,12 @@ sys.stderr.write("\\r100%\\n");
 """
     first = len(connected.seen)
     request = connected.begin(source)
-    connected.wait_for("[host 0]  10%", since=first)
+    shown = connected.finish(request, until="[host 0]  10%")
     go.touch()
-    connected.finish(request)
+    shown.outputs += connected.finish(request).outputs
     told = "".join(connected.seen[first:]).splitlines()
     assert told == ["[host 0] bad", "[host 0]  10%", "[host 0] 100%"]
+    assert {each["name"] for each in shown.outputs} == {"stderr"}
     cell = connected.run("%%colocated --once\nimport sys\nsys.stderr.write('bad\\n');")
     assert [each["name"] for each in cell.outputs] == ["stderr"]
 
@@ -178,12 +179,19 @@ sys.stderr.write("\\r100%\\n");
         ("x = = 1", "    x = = 1\n        ^\nSyntaxError: invalid syntax", 4),
         ("return 1", "SyntaxError: 'return' outside function", 2),
         ("!ls", "hosts run plain Python: subprocess.run", 5),
+        ("%%time\n1", "a cell magic such as %%time goes above %%colocated", 5),
     ],
 )
 def test_a_syntax_error_shows_the_cells_line_and_nothing_of_the_machinery(connected, source, shown, lines) -> None:
     cell = connected.run(f"%%colocated\n{source}")
     assert shown in cell.shown
     assert len(cell.shown.splitlines()) <= lines
+
+
+def test_a_cell_magic_above_times_the_cell_on_the_hosts(connected) -> None:
+    cell = connected.run("%%time\n%%colocated --once\nprint('here')")
+    assert "[host 0] here" in cell.text
+    assert "Wall time" in cell.text
 
 
 def test_names_may_be_listed_with_spaces(connected) -> None:
@@ -194,7 +202,7 @@ def test_names_may_be_listed_with_spaces(connected) -> None:
 def test_a_flood_is_cut_and_can_be_saved(connected, machine) -> None:
     cell = connected.run("%%colocated --once\nfor _ in range(50): print('x' * 999_999)")
     assert "more were printed" in cell.text
-    assert len(cell.text) < 4_000_000
+    assert len(cell.text) < 600_000
     call = cell.text.partition("%colocated save ")[2].split()[0]
     saved = connected.run(f"%colocated save {call}")
     assert saved.status == "ok", saved.shown
@@ -203,6 +211,14 @@ def test_a_flood_is_cut_and_can_be_saved(connected, machine) -> None:
     path.unlink()
     assert connected.run("%colocated save").status == "ok"
     assert path.stat().st_size == 50_000_000
+
+
+def test_many_lines_of_all_hosts_are_few_messages_and_a_small_part_of_the_file(connected) -> None:
+    cell = connected.run("%%colocated\nfor number in range(200_000): print('line', number)")
+    assert "more were printed" in cell.text
+    assert "line 199999" in cell.text
+    assert len(cell.text) < 1_200_000
+    assert len(cell.outputs) < 400
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,9 @@ def test_in_a_terminal_it_says_on_standard_error_what_it_waits_for(taken, machin
     assert taken.run(LET_GO).status == "ok"
     *_, all_told = telling
     assert "✓ connected" in all_told
+    # What a screen still shows of it: each stage gave way to the next.
+    left = [line.rpartition("\x1b[J")[2].strip() for line in all_told.split("\n")]
+    assert [line for line in left if line.startswith("…")] == []
 
 
 @pytest.mark.parametrize("progress", [None, True])

@@ -111,7 +111,7 @@ def _run(
     head: dict[str, Any], work: Callable[[], tuple[Any, list[dict[str, Any]]]], filename: str, *, show: bool
 ) -> tuple[dict[str, Any], list[bytes]]:
     log = streams.container_log() if head["live"] else None
-    transcript = Transcript(head["call"], limit=head["limit"], log=log)
+    transcript = Transcript(head["call"], limit=head["limit"], log=log, display_limit=head.get("display_limit", 0))
     answer: dict[str, Any] = {"error": None, "value": None, "outputs": []}
     parts: list[bytes] = []
 

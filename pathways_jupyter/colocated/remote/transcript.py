@@ -36,13 +36,15 @@ class Transcript:
 
     Args:
       call: The call's id; it marks the lines in the container's log.
-      limit: Bytes of text that travel with the result, and four times as many of displays.
+      limit: Bytes of text that travel with the result.
+      display_limit: Bytes of displays that do; four times as many when left out.
       log: Where complete lines are repeated as they come, or None.
     """
 
-    def __init__(self, call: str, *, limit: int, log: IO[str] | None) -> None:
+    def __init__(self, call: str, *, limit: int, log: IO[str] | None, display_limit: int = 0) -> None:
         self.call = call
         self.limit = limit
+        self.display_limit = display_limit or 4 * limit
         self.file = ""
         self.size = 0
         self._log = log
@@ -88,7 +90,7 @@ class Transcript:
             data: dict[str, Any] = {}
             for kind, value in bundle.items():
                 blob = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
-                if self._kept + len(blob) > 4 * self.limit:
+                if self._kept + len(blob) > self.display_limit:
                     data[kind] = {"size": len(blob), "file": self._save(blob, kind)}
                     continue
                 self._kept += len(blob)
@@ -156,17 +158,17 @@ class Transcript:
                 return
             self._log.write(f"[cell {self.call}]{ERROR if stream == 'stderr' else ''} {line}\n")
         if rest:
-            self._partial[stream] = self._progress(rest) if "\r" in rest else rest
+            self._partial[stream] = self._progress(stream, rest) if "\r" in rest else rest
         if lines:
             self._log.flush()
 
-    def _progress(self, rest: str) -> str:
+    def _progress(self, stream: str, rest: str) -> str:
         """Says now and then what a line is that is written over and over; returns as much of it as matters."""
         line, now = rendered(rest), time.monotonic()
         if self._log is not None and line and now - self._progress_at > PROGRESS_SECONDS:
             self._progress_at = now
             self._live += len(line) + 1
-            self._log.write(f"[cell {self.call}]{NEWS} {line}\n")
+            self._log.write(f"[cell {self.call}]{NEWS}{ERROR if stream == 'stderr' else ''} {line}\n")
             self._log.flush()
         return f"{line}\r" if rest.endswith("\r") else f"\r{line}"
 

@@ -85,7 +85,7 @@ def test_a_line_that_is_written_over_is_told_now_and_then_and_at_its_end() -> No
         transcript.write("stderr", f"\r{percent}%")
     transcript.write("stderr", "\r100%\n")
     transcript.note("a word")
-    assert log.getvalue() == "[cell c]~ 0%\n[cell c]! 100%\n[cell c]~ a word\n"
+    assert log.getvalue() == "[cell c]~! 0%\n[cell c]! 100%\n[cell c]~ a word\n"
 
 
 @pytest.mark.parametrize(
