@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks import peer
 from benchmarks.measure import Row, Table, in_process, median
 from pathways_jupyter.events import EventKind, Stage
-from pathways_jupyter.session import spawn
+from pathways_jupyter.session.kernel import spawn
 
 _ROUNDS = 3
 _OURS = "benchmarks.connect"

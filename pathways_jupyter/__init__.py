@@ -21,7 +21,7 @@ from pathways_jupyter.errors import (
 
 if TYPE_CHECKING:
     from pathways_jupyter import colocated
-    from pathways_jupyter.session.session import Session
+    from pathways_jupyter.session.kernel.session import Session
 
 __all__ = [
     "ApiError",
@@ -137,14 +137,14 @@ def unload_ipython_extension(ipython: Any) -> None:
 def current_session() -> Session | None:
     """The session of this process, also while its proxy is lost; None when there is none."""
     # A process that has a session has loaded its module.
-    module = sys.modules.get("pathways_jupyter.session.session")
+    module = sys.modules.get("pathways_jupyter.session.kernel.session")
     return module.current() if module is not None else None
 
 
 def __getattr__(name: str) -> Any:
     # What takes long to import is imported when it is first asked for.
     if name == "Session":
-        from pathways_jupyter.session.session import Session
+        from pathways_jupyter.session.kernel.session import Session
 
         return Session
     if name == "colocated":

@@ -26,7 +26,8 @@ from pathways_jupyter.local.shape import Shape
 from pathways_jupyter.local.spawner import Spawner
 from pathways_jupyter.service import discovery, doctor, leases, logs, names
 from pathways_jupyter.service.clusterwatch import ClusterWatch
-from pathways_jupyter.session import cleanup, protocol, registry, spawn
+from pathways_jupyter.session import cleanup, protocol, registry
+from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 90.0

@@ -151,7 +151,7 @@ def _nothing(stream: str, line: str) -> None:
 
 
 def _config() -> ConnectConfig | None:
-    from pathways_jupyter.session.session import current
+    from pathways_jupyter.session.kernel.session import current
 
     session = current()
     return session.config if session is not None else None

@@ -16,7 +16,7 @@ from pathways_jupyter.colocated.errors import CheckError, LostError
 from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState
 
 if TYPE_CHECKING:
-    from pathways_jupyter.session.session import Session
+    from pathways_jupyter.session.kernel.session import Session
 
 Tell = Callable[[LostError], None]
 
@@ -48,7 +48,7 @@ def told(slices: Iterable[int], tell: Tell) -> Iterator[bool]:
 
     Yields whether there is a session that could tell.
     """
-    from pathways_jupyter.session.session import current
+    from pathways_jupyter.session.kernel.session import current
 
     session = current()
     if session is None:
@@ -75,7 +75,7 @@ def require_session() -> None:
     Raises:
       CheckError: It was lost, and nobody has reconnected it.
     """
-    from pathways_jupyter.session.session import current
+    from pathways_jupyter.session.kernel.session import current
 
     session = current()
     # Not its state alone: that a proxy is lost is told a moment before the state changes.

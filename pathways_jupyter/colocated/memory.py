@@ -65,7 +65,7 @@ class _Memory:
     @property
     def session(self) -> str:
         """Names the namespace on the hosts: this process's session, or the process where JAX was connected by hand."""
-        from pathways_jupyter.session.session import current
+        from pathways_jupyter.session.kernel.session import current
 
         session = current()
         return session.id if session is not None else self._process
@@ -134,7 +134,7 @@ class _Memory:
 
     def _of_this_session(self) -> dict[int, tuple[str, int]]:
         # Its object, as a reconnect after the supervisor's death gives it another id.
-        from pathways_jupyter.session.session import current
+        from pathways_jupyter.session.kernel.session import current
 
         if self._session() is not current():
             session = current()
@@ -177,7 +177,7 @@ class _Memory:
 
 def _require_sidecar(hostname: str) -> None:
     """Fails when it is the proxy that answers for its hosts, as that of the embedded cluster does without sidecars."""
-    from pathways_jupyter.session.session import current
+    from pathways_jupyter.session.kernel.session import current
 
     session = current()
     if session is not None and session.record.pod == hostname:

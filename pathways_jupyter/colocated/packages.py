@@ -55,7 +55,7 @@ def sidecar_image() -> str:
     from pathways_jupyter.kube.client import Client
     from pathways_jupyter.kube.objects import PODS, list_
     from pathways_jupyter.session import reach
-    from pathways_jupyter.session.session import current
+    from pathways_jupyter.session.kernel.session import current
 
     session = current()
     if session is None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from pathways_jupyter.kube.client import Client
-    from pathways_jupyter.session.session import Session
+    from pathways_jupyter.session.kernel.session import Session
 
 INSTANCES = {"tpuv6e:2x2": 2}
 _NAME = "demo"
@@ -162,7 +162,7 @@ class _Story:
             told.append(f"{words.instances(INSTANCES)}, a Kubernetes API, and a Pathways service")
 
     def _connect(self) -> Session:
-        from pathways_jupyter.session import session
+        from pathways_jupyter.session.kernel import session
 
         with self._step("Connect: a proxy of our own, and a tunnel") as told:
             connecting = session.start(self._config)

@@ -24,7 +24,8 @@ from pathways_jupyter.render import profiles as profiles_picture
 from pathways_jupyter.render import session as card
 from pathways_jupyter.render import sessions as sessions_picture
 from pathways_jupyter.render.view import View
-from pathways_jupyter.session import registry, session
+from pathways_jupyter.session import registry
+from pathways_jupyter.session.kernel import session
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.widgets.place import Place
 
@@ -54,7 +55,7 @@ def reconnect(connection: Connection, values: Values, place: Place | None = None
     """Replaces the proxy of this notebook's session; as :func:`connect`."""
     current = connection.need()
 
-    def begin() -> session.Connecting:
+    def begin() -> session.ConnectionAttempt:
         if current.config.local and current.state is SessionState.LOST:
             waiting.embedded()
             entry.revive(current.config, current.state)
@@ -187,7 +188,7 @@ def profiles(connection: Connection, values: Values) -> View:
     return profiles_picture.view(settings.profiles(), settings.profiles_path())
 
 
-def _bring_up(connection: Connection, begin: Callable[[], session.Connecting], waiting: Waiting) -> None:
+def _bring_up(connection: Connection, begin: Callable[[], session.ConnectionAttempt], waiting: Waiting) -> None:
     try:
         connecting = waiting.through(begin)
     except KeyboardInterrupt:

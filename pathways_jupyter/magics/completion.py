@@ -124,7 +124,7 @@ def _commands(words: list[str]) -> list[str]:
 
 def _session() -> Any:
     """This process's session; None where nothing connected yet, and then nothing is imported to find out."""
-    module = sys.modules.get("pathways_jupyter.session.session")
+    module = sys.modules.get("pathways_jupyter.session.kernel.session")
     return module.current() if module is not None else None
 
 

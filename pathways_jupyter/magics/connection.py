@@ -12,7 +12,7 @@ from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render.view import View
 from pathways_jupyter.widgets.place import Place
 
-SESSION_MODULE = "pathways_jupyter.session.session"
+SESSION_MODULE = "pathways_jupyter.session.kernel.session"
 
 
 class Connection:
@@ -37,9 +37,9 @@ class Connection:
     @property
     def variables(self) -> dict[str, Any]:
         """The user's own variables."""
-        from pathways_jupyter.session import kernel
+        from pathways_jupyter.session.kernel import process
 
-        return kernel.variables()
+        return process.variables()
 
     def need(self) -> Any:
         """The session.
@@ -125,7 +125,7 @@ class Connection:
         if session is None or not session.state.is_connected:
             return
         from pathways_jupyter.render import arrays
-        from pathways_jupyter.session.arrays import arrays_elsewhere
+        from pathways_jupyter.session.kernel.arrays import arrays_elsewhere
 
         lines = arrays.elsewhere(arrays_elsewhere(session.devices()[0].client, self.variables))
         if lines:

@@ -18,7 +18,7 @@ from pathways_jupyter.magics.pathways import PathwaysMagics
 _loaded: weakref.WeakKeyDictionary[Any, _Extension] = weakref.WeakKeyDictionary()
 
 
-_SESSION = ("pathways_jupyter.session.session", "Session")
+_SESSION = ("pathways_jupyter.session.kernel.session", "Session")
 
 
 def _as_html(session: Any) -> str:
@@ -60,7 +60,7 @@ class _Extension:
             shell.Completer.custom_matchers.remove(matcher)
         for kind, name in (("line", "pathways"), ("line", "colocated"), ("cell", "colocated")):
             shell.magics_manager.magics[kind].pop(name, None)
-        from pathways_jupyter.session import spawn
+        from pathways_jupyter.session.kernel import spawn
 
         spawn.discard()
 
@@ -68,7 +68,7 @@ class _Extension:
 def _prepare() -> None:
     """Starts what a connection needs while the user still types it; whatever is wrong is told when it is used."""
     with contextlib.suppress(PathwaysError, OSError):
-        from pathways_jupyter.session import spawn
+        from pathways_jupyter.session.kernel import spawn
 
         spawn.prepare()
 

@@ -13,7 +13,7 @@ from pathways_jupyter.magics.waiting import Waiting
 from pathways_jupyter.wording import Face
 
 if TYPE_CHECKING:
-    from pathways_jupyter.session.session import Session
+    from pathways_jupyter.session.kernel.session import Session
 
 
 class _Errors(Screen):
@@ -36,9 +36,9 @@ def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
     Args:
       progress: None shows it in a notebook and in a terminal, and nowhere else.
     """
-    from pathways_jupyter.session import kernel, session
+    from pathways_jupyter.session.kernel import process, session
 
-    shell = kernel.shell()
+    shell = process.shell()
     connection = None
     if shell is not None:
         from pathways_jupyter.magics import extension

@@ -19,7 +19,7 @@ from pathways_jupyter.render.view import View
 from pathways_jupyter.widgets.place import Place
 
 if TYPE_CHECKING:
-    from pathways_jupyter.session.session import Connecting
+    from pathways_jupyter.session.kernel.session import ConnectionAttempt
 
 _BLINK = 0.4
 _AGAIN = 0.5
@@ -52,7 +52,7 @@ class Waiting:
         with self._lock:
             self._progress.enter("start the embedded cluster")
 
-    def through(self, begin: Callable[[], Connecting]) -> Connecting:
+    def through(self, begin: Callable[[], ConnectionAttempt]) -> ConnectionAttempt:
         """Begins to connect, shows how far it is, and returns when it is connected.
 
         Raises:

@@ -2,7 +2,7 @@
 
 For whoever did not start the session: the command line asks with :func:`request`, the server extension with
 :func:`arequest` and :func:`follow` in its event loop. The kernel that owns a session has a
-:class:`~pathways_jupyter.session.link.Link` instead.
+:class:`~pathways_jupyter.session.kernel.link.Link` instead.
 """
 
 from __future__ import annotations

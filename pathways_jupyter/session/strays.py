@@ -4,8 +4,8 @@ A session is swept by its record. A supervisor that is killed in its first momen
 may be damaged: then its log, its sockets and its temporary files would stay for ever. Nothing of such a session is in
 the cluster, as far as anybody on this machine can know: the record is written before anything is created there.
 
-A log is the sign of life: :mod:`~pathways_jupyter.session.spawn` takes a shared lock on it, which the processes that
-write it inherit, so the kernel of the operating system releases it when the last of them is gone.
+A log is the sign of life: :mod:`~pathways_jupyter.session.kernel.spawn` takes a shared lock on it, which the processes
+that write it inherit, so the operating system releases it when the last of them is gone.
 """
 
 from __future__ import annotations

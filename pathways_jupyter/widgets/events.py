@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from pathways_jupyter.render import events as still
-from pathways_jupyter.session.session import Session
+from pathways_jupyter.session.kernel.session import Session
 from pathways_jupyter.widgets.live import Live
 
 _SHOWN = 200

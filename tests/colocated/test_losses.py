@@ -17,7 +17,7 @@ PIDS = "%%colocated --quiet\nimport os\nos.getpid()"
 ENDLESS = "%%colocated{}\nimport time\nprint('begun')\nwhile True: time.sleep(0.1)"
 RECORD = """
 import json
-from pathways_jupyter.session import session as sessions
+from pathways_jupyter.session.kernel import session as sessions
 print(json.dumps(sessions.current().record.to_json()))
 """
 SOON = 5.0

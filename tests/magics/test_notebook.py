@@ -12,7 +12,7 @@ CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x
 KILL_A_WORKER = """
 from pathways_jupyter import entry
 from pathways_jupyter.kube import objects
-from pathways_jupyter.session import session as sessions
+from pathways_jupyter.session.kernel import session as sessions
 
 async def kill(client, namespace):
     labels = "jobset.sigs.k8s.io/replicatedjob-name=worker,jobset.sigs.k8s.io/job-index=1"
@@ -25,7 +25,7 @@ entry.ask(sessions.current().record, kill)
 DELETE_THE_PROXY = """
 from pathways_jupyter import entry
 from pathways_jupyter.kube import objects
-from pathways_jupyter.session import session as sessions
+from pathways_jupyter.session.kernel import session as sessions
 
 record = sessions.current().record
 entry.ask(record, lambda client, namespace: objects.delete(
@@ -33,7 +33,7 @@ entry.ask(record, lambda client, namespace: objects.delete(
 """
 INTERRUPT_THE_DISCONNECT = """
 import os, signal
-from pathways_jupyter.session.link import Link
+from pathways_jupyter.session.kernel.link import Link
 
 answer = Link.answer
 

@@ -10,7 +10,7 @@ from pathways_jupyter.render import arrays, doctor, events, html, progress, sess
 from pathways_jupyter.service.doctor import Finding, Level
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.service.status import Holder, Host, Service, Slice
-from pathways_jupyter.session.arrays import NamedArray
+from pathways_jupyter.session.kernel.arrays import NamedArray
 from pathways_jupyter.session.registry import SessionRecord
 
 NOW = time.time()

@@ -11,7 +11,8 @@ from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.server.sessionwatch import SessionWatch
-from pathways_jupyter.session import protocol, registry, spawn
+from pathways_jupyter.session import protocol, registry
+from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60

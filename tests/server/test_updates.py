@@ -12,7 +12,8 @@ from pages import DEADLINE, opened
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.session import protocol, registry, spawn
+from pathways_jupyter.session import protocol, registry
+from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.protocol import Method
 from tests.server.conftest import UNREACHABLE, running
 

@@ -23,10 +23,11 @@ from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, Object, list_
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.local import cluster as local
 from pathways_jupyter.service.names import SESSION_LABEL
-from pathways_jupyter.session import protocol, session, spawn
-from pathways_jupyter.session.link import Link
+from pathways_jupyter.session import protocol
+from pathways_jupyter.session.kernel import session, spawn
+from pathways_jupyter.session.kernel.link import Link
+from pathways_jupyter.session.kernel.session import Session
 from pathways_jupyter.session.protocol import Method
-from pathways_jupyter.session.session import Session
 
 DEADLINE = 60.0
 LEAK_SECONDS = 5.0

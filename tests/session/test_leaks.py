@@ -36,7 +36,7 @@ CONNECTED = {"jobs": 1, "leases": 1, "pods": 1, "processes": 2, "sockets": 2, "f
 PRELUDE = """
 %xmode Minimal
 from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.session import session as sessions
+from pathways_jupyter.session.kernel import session as sessions
 config = {config!r}
 def connect():
     connecting = sessions.start(config)

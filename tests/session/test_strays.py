@@ -17,7 +17,8 @@ import pytest
 from pathways_jupyter import entry
 from pathways_jupyter.config import ConnectConfig, runtime_dir
 from pathways_jupyter.errors import SessionError
-from pathways_jupyter.session import registry, spawn, strays, sweep
+from pathways_jupyter.session import registry, strays, sweep
+from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.registry import SessionRecord
 
 DEADLINE = 60.0

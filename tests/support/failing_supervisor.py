@@ -8,7 +8,8 @@ import resource
 import sys
 from pathlib import Path
 
-from pathways_jupyter.session import registry, supervisor
+from pathways_jupyter.session import registry
+from pathways_jupyter.session.supervisor import main as supervisor
 
 _write = registry.write
 _writes = 0

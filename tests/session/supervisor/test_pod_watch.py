@@ -11,7 +11,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
-from pathways_jupyter.session.podwatch import PodEnded, PodWatch
+from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch
 from tests.support.quiet_cluster import QuietCluster
 
 DEADLINE = 60.0

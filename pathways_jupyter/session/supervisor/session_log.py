@@ -22,13 +22,13 @@ from pathways_jupyter.events import (
     slices_after,
 )
 from pathways_jupyter.session import registry
-from pathways_jupyter.session.history import History
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.supervisor.history import History
 
 logger = logging.getLogger(__name__)
 
 
-class Account:
+class SessionLog:
     """What is known of one session.
 
     Args:

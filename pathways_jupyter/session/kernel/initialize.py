@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from pathways_jupyter.session import jax_internals
+from pathways_jupyter.session.kernel import jax_internals
 
 _PEER = "pathwaysutils"
 _COUNTING = f"{_PEER}._initialize"

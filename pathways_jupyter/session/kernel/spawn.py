@@ -17,11 +17,11 @@ import time
 
 from pathways_jupyter.errors import SessionError
 from pathways_jupyter.session import registry, strays
-from pathways_jupyter.session.link import Link
+from pathways_jupyter.session.kernel.link import Link
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 
-SUPERVISOR = "pathways_jupyter.session.supervisor"
+SUPERVISOR = "pathways_jupyter.session.supervisor.main"
 SWEEP = "pathways_jupyter.session.sweep"
 _LAST_WORDS = 2000
 _STANDBY_SECONDS = 800.0

@@ -13,7 +13,7 @@ DEADLINE = 90.0
 CONNECT = """
 import gc, os, signal
 from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.session import session as sessions
+from pathways_jupyter.session.kernel import session as sessions
 made = sessions.connect({config!r})
 import jax, jax.numpy as jnp
 """
@@ -92,14 +92,15 @@ def test_a_kernel_that_was_connected_hears_nothing_of_it(config, tmp_path):
 SPEAKS = """
 import gc, threading
 from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.session import quiet, session
-levels, spoke, really = [], threading.Event(), quiet._set
+from pathways_jupyter.session.kernel import silenced_logs
+from pathways_jupyter.session.kernel import session
+levels, spoke, really = [], threading.Event(), silenced_logs._set
 def noted(level):
     levels.append(level)
     really(level)
     if level < 3:
         spoke.set()
-quiet._set = noted
+silenced_logs._set = noted
 with session.connect({config!r}) as made:
     import jax
     kept = jax.device_put(1.0, made.devices()[0])
@@ -107,7 +108,7 @@ with session.connect({config!r}) as made:
     assert levels[-1] == 3
     spoke.clear()
 if {holding}:
-    assert not spoke.wait(2 * quiet._LAST_WORDS_SECONDS)
+    assert not spoke.wait(2 * silenced_logs._LAST_WORDS_SECONDS)
     del kept, program
     gc.collect()
 assert spoke.wait({deadline})
@@ -116,7 +117,7 @@ assert levels[-1] == 1
 
 
 @pytest.mark.parametrize("holding", [False, True])
-def test_the_log_speaks_again_once_no_program_of_the_proxy_is_left(config, holding):
+def test_the_log_restores_again_once_no_program_of_the_proxy_is_left(config, holding):
     script = SPEAKS.format(config=config(1), holding=holding, deadline=DEADLINE)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -125,10 +126,11 @@ def test_the_log_speaks_again_once_no_program_of_the_proxy_is_left(config, holdi
 # Without programs of the proxy the silence of the switch itself ends when JAX has been put back.
 REMOVES = """
 from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.session import quiet, session
+from pathways_jupyter.session.kernel import silenced_logs
+from pathways_jupyter.session.kernel import session
 reasons, finish = [], session._finish
 def finishing(link):
-    reasons.append(quiet._reasons)
+    reasons.append(silenced_logs._reasons)
     return finish(link)
 session._finish = finishing
 with session.connect({config!r}) as made:

@@ -28,10 +28,10 @@ from pathways_jupyter.service import discovery, leases, names, proxy, status
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.session import cleanup, sweep
-from pathways_jupyter.session.account import Account
-from pathways_jupyter.session.leasekeeper import LeaseKeeper
-from pathways_jupyter.session.podwatch import PodEnded, PodWatch
 from pathways_jupyter.session.reach import Embedded
+from pathways_jupyter.session.supervisor.lease_keeper import LeaseKeeper
+from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch
+from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 logger = logging.getLogger(__name__)
 
@@ -52,15 +52,15 @@ class Proxy:
 
     Args:
       client: The cluster; somebody else closes it.
-      account: The session's, where everything that happens is reported.
+      session_log: The session's, where everything that happens is reported.
       embedded: The cluster, where it is the embedded one.
     """
 
-    def __init__(self, client: Client, account: Account, embedded: Embedded | None = None) -> None:
+    def __init__(self, client: Client, session_log: SessionLog, embedded: Embedded | None = None) -> None:
         self._client = client
         self._embedded = embedded
-        self._account = account
-        self._config = account.config
+        self._session_log = session_log
+        self._config = session_log.config
         self._began = time.monotonic()
         self._wanted = sum(self._config.instances.values())
         self._placement = Placement()
@@ -83,11 +83,11 @@ class Proxy:
         """
         self._stage(Stage.DISCOVER, "Looking for the service.")
         wanted = self._config.service
-        service = await discovery.find(self._client, self._account.record.namespace, wanted)
+        service = await discovery.find(self._client, self._session_log.record.namespace, wanted)
         self._check(service)
         spec = self._spec(service)
         # The record comes first, so that whatever is made can be found by it.
-        self._account.publish(service=service.address, namespace=service.namespace, job=spec.name)
+        self._session_log.publish(service=service.address, namespace=service.namespace, job=spec.name)
         self._stage(Stage.CREATE, f"Creating proxy {spec.name}.", job=spec.name)
         # Once sent, it is seen through: what may have been created must be known to be before it can be removed.
         self._creation = asyncio.create_task(self._create(proxy.job(spec)))
@@ -96,7 +96,7 @@ class Proxy:
         self._begin(self._lease.run())
         pod = await self._ready()
         name = pod["metadata"]["name"]
-        self._account.update(pod=name)
+        self._session_log.update(pod=name)
         self._stage(Stage.START, f"Pod {name} is ready.", pod=name, done=True)
         self._begin(self._read_log(name, service.namespace))
         target = portforward.Target(self._client, service.namespace, name, spec.port)
@@ -132,8 +132,8 @@ class Proxy:
           SessionError: Something in the cluster could not be removed.
         """
         await self.close()
-        record = self._account.record
-        waiting = self._account.cleanup_waits
+        record = self._session_log.record
+        waiting = self._session_log.cleanup_waits
         await cleanup.remove(self._client, record.namespace, record.id, waiting=waiting, embedded=self._embedded)
 
     # Before there is one.
@@ -156,7 +156,7 @@ class Proxy:
             )
 
     def _spec(self, service: ServiceInfo) -> proxy.ProxySpec:
-        config, record = self._config, self._account.record
+        config, record = self._config, self._session_log.record
         options = proxy.parse_options(config.proxy_options)
         if service.sidecar_image:
             options = replace(options, sidecar=True)
@@ -182,7 +182,7 @@ class Proxy:
         except ApiError as error:
             if error.status in _REFUSALS:
                 # Nothing was made; and who may not create a Job may not look for leftovers of it either.
-                self._account.update(job="")
+                self._session_log.update(job="")
             raise
         metadata = job["metadata"]
         self._watch = PodWatch(
@@ -191,8 +191,8 @@ class Proxy:
             f"{names.JOB_UID_LABEL}={metadata['uid']}",
             progress=lambda words: self._stage(Stage.START, words),
         )
-        await leases.create(self._client, job, seconds=self._config.lease_seconds, holder=self._account.record.id)
-        self._lease = LeaseKeeper(self._client, self._account, metadata["name"], self._is_lost)
+        await leases.create(self._client, job, seconds=self._config.lease_seconds, holder=self._session_log.record.id)
+        self._lease = LeaseKeeper(self._client, self._session_log, metadata["name"], self._is_lost)
         await self._lease.check()
 
     async def _ready(self) -> Object:
@@ -211,7 +211,7 @@ class Proxy:
 
     async def _last_words(self, pod: str) -> str:
         """What a pod's log ends with, as a sentence; empty where it cannot be read."""
-        namespace, said = self._account.record.namespace, ""
+        namespace, said = self._session_log.record.namespace, ""
         with contextlib.suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(_DETAIL_SECONDS):
                 async for line in logs(self._client, pod, namespace=namespace, container=names.PROXY_CONTAINER, tail=1):
@@ -221,7 +221,7 @@ class Proxy:
     async def _ended(self) -> ServiceError:
         """The error for a proxy that ended before it could be used."""
         assert self._watch is not None
-        words = await self._last_words(self._account.record.pod)
+        words = await self._last_words(self._session_log.record.pod)
         return ServiceError(
             f"The proxy ended before it could be used. {self._watch.lost.result()} {words}".rstrip(),
             hint="Older services end a proxy when their slices are taken: %pathways slices shows who holds them.",
@@ -229,7 +229,7 @@ class Proxy:
 
     async def _why_gone(self, reason: str) -> str:
         """Return `reason` with what explains it: the fate of the Job, or that this process did not run for a while."""
-        record, removed = self._account.record, False
+        record, removed = self._session_log.record, False
         with contextlib.suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(_DETAIL_SECONDS):
                 job = await objects.find(self._client, JOBS, record.job, namespace=record.namespace)
@@ -245,7 +245,7 @@ class Proxy:
 
     async def _open_tunnel(self, target: portforward.Target) -> None:
         """Opens the tunnel, and returns when the proxy takes connections."""
-        path = Path(self._account.record.tunnel)
+        path = Path(self._session_log.record.tunnel)
         self._tunnel = await portforward.listen(target, path=path, on_failure=self._tunnel_broke)
         pause, deadline = _FIRST_PAUSE_SECONDS, time.monotonic() + self._config.timeout
         while True:
@@ -285,7 +285,7 @@ class Proxy:
                 return
             waited = time.monotonic() - began
             seconds = CAPACITY_CHECK_SECONDS
-            if picture.available_to(self._account.record.job) < self._wanted:
+            if picture.available_to(self._session_log.record.job) < self._wanted:
                 if not await self._sweep(service.namespace):
                     if waited >= self._config.wait:
                         # Not at all where nobody asked to wait: then it is the time that a look takes.
@@ -293,7 +293,7 @@ class Proxy:
                         raise status.capacity_error(picture, self._config.instances, waited=waited)
                     if (message := str(status.capacity_error(picture, self._config.instances))) != told:
                         told = message
-                        self._account.waits(message)
+                        self._session_log.waits(message)
                     seconds = min(CAPACITY_REFRESH_SECONDS, max(0.0, self._config.wait - waited))
             elif self._log_unreadable.is_set():
                 message = "Whether the slices are placed is not known, because the proxy's log cannot be read."
@@ -301,7 +301,7 @@ class Proxy:
                 return
             elif waited > SILENT_PLACEMENT_SECONDS:
                 message = "The proxy has not said that its slices are placed, though they are free; trying it."
-                self._account.report(EventKind.WARNING, message)
+                self._session_log.report(EventKind.WARNING, message)
                 return
             if await self._placed_within(seconds):
                 return
@@ -341,13 +341,13 @@ class Proxy:
         except ClusterError as error:
             self._log_unreadable.set()
             message = "The proxy's log cannot be read, so a slice that goes down will not be reported"
-            self._account.report(EventKind.WARNING, f"{message}: {error} {error.hint}".strip())
+            self._session_log.report(EventKind.WARNING, f"{message}: {error} {error.hint}".strip())
 
     def _transition(self, line: str) -> None:
         change = self._placement.feed(line)
         if change is None:
             return
-        known = {each.index: each.number for each in self._account.record.slices}
+        known = {each.index: each.number for each in self._session_log.record.slices}
         # The line of a slice that goes down need not say which worker Job it was on.
         number = change.number if change.number is not None else known.get(change.slice)
         name = str(SessionSlice(number, change.slice, change.placed))
@@ -358,7 +358,7 @@ class Proxy:
             self._down.discard(change.slice)
             kind = EventKind.SLICE_HEALED if healed else EventKind.SLICE_PLACED
             where = f" on {change.worker_job}" if change.worker_job else ""
-            self._account.report(kind, f"{name} is placed{where}{' again' if healed else ''}.", **about)
+            self._session_log.report(kind, f"{name} is placed{where}{' again' if healed else ''}.", **about)
             if self._placement.placed >= self._wanted:
                 if not self._all_placed.is_set():
                     self._stage(
@@ -367,7 +367,7 @@ class Proxy:
                 self._all_placed.set()
         elif change.slice not in self._down and self._all_placed.is_set():
             self._down.add(change.slice)
-            self._account.report(EventKind.SLICE_DOWN, f"{name} is down.", **about)
+            self._session_log.report(EventKind.SLICE_DOWN, f"{name} is down.", **about)
 
     def _is_lost(self, reason: str) -> None:
         if not self._lost.done():
@@ -377,7 +377,7 @@ class Proxy:
         self._tasks.append(asyncio.create_task(work))
 
     def _stage(self, stage: Stage, message: str, **data: Any) -> None:
-        self._account.stage(stage, message, elapsed=round(time.monotonic() - self._began, 4), **data)
+        self._session_log.stage(stage, message, elapsed=round(time.monotonic() - self._began, 4), **data)
 
 
 async def _both(*works: Coroutine[Any, Any, None]) -> None:

@@ -15,8 +15,10 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service.names import SESSION_LABEL
-from pathways_jupyter.session import pauses, registry, session
-from pathways_jupyter.session.pauses import PauseWatch
+from pathways_jupyter.session import registry
+from pathways_jupyter.session.kernel import session
+from pathways_jupyter.session.supervisor import pauses
+from pathways_jupyter.session.supervisor.pauses import PauseWatch
 
 DEADLINE = 60.0
 LEASE = 3.0
@@ -48,7 +50,7 @@ def test_a_session_whose_lease_ran_out_while_it_stood_still_says_so(config, clus
     gone(made.id)
 
 
-def test_a_loss_without_a_pause_speaks_of_none(config, cluster):
+def test_a_loss_without_a_pause_restores_of_none(config, cluster):
     with session.connect(config(1, lease_seconds=LEASE)) as made:
         since = made.event_count
         os.kill(registry.read(made.id).pid, signal.SIGCONT)

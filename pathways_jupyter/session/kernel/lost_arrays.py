@@ -13,7 +13,7 @@ import threading
 import weakref
 from typing import Any
 
-from pathways_jupyter.session import jax_internals, kernel
+from pathways_jupyter.session.kernel import jax_internals, process
 from pathways_jupyter.wording import Face, worded
 
 _lock = threading.RLock()
@@ -48,7 +48,7 @@ def _put(aval: Any, sharding: Any, xs: Any, devices: Any, *args: Any, **kwargs: 
         if device.client in _gone:
             import jax
 
-            face = Face.SCRIPT if kernel.shell() is None else Face.NOTEBOOK
+            face = Face.SCRIPT if process.shell() is None else Face.NOTEBOOK
             raise jax.errors.JaxRuntimeError(
                 f"UNAVAILABLE: {device} belongs to a proxy that is gone. "
                 + worded(

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.errors import SessionError
-from pathways_jupyter.session import gone, jax_internals, quiet
-from pathways_jupyter.session.arrays import NamedArray, arrays_of
-from pathways_jupyter.session.initialize import InitializeGuard
-from pathways_jupyter.session.jax_internals import Internals
+from pathways_jupyter.session.kernel import jax_internals, lost_arrays, silenced_logs
+from pathways_jupyter.session.kernel.arrays import NamedArray, arrays_of
+from pathways_jupyter.session.kernel.initialize import InitializeGuard
+from pathways_jupyter.session.kernel.jax_internals import Internals
 
 PLATFORM = "proxy"
 INSECURE_CREDENTIALS = "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"
@@ -72,7 +72,7 @@ class JaxSwitch:
     def __init__(self) -> None:
         self._found: _Found | None = None
         self._client: Any = None
-        self._hush: quiet.Hush | None = None
+        self._silenced: silenced_logs.SilencedLogs | None = None
         self._emptied = False
         self._outcome: _Outcome | None = None
         self._used = False
@@ -83,7 +83,7 @@ class JaxSwitch:
         A client that is still referenced (by the traceback of an interrupt, for example) logs when its connection ends,
         which may take longer than what is left of its silence once JAX has been put back.
         """
-        return quiet.meanwhile() if self._used else contextlib.nullcontext()
+        return silenced_logs.silenced() if self._used else contextlib.nullcontext()
 
     @property
     def active(self) -> bool:
@@ -110,7 +110,7 @@ class JaxSwitch:
         """
         internals = jax_internals.load()
         self._used = True
-        hush, client = quiet.Hush(), None
+        hush, client = silenced_logs.SilencedLogs(), None
         try:
             self._outcome = queue.SimpleQueue()
             try:
@@ -126,11 +126,11 @@ class JaxSwitch:
             retired = self._retire()
             try:
                 # From here on :meth:`deactivate` finds the way back, wherever this is interrupted.
-                self._client, self._found, self._hush = client, found, hush
+                self._client, self._found, self._silenced = client, found, hush
                 _clear(internals)
                 _point(internals, client, found, target, timeout)
             except BaseException:
-                self._client = self._hush = None
+                self._client = self._silenced = None
                 _restore(internals, found)
                 self._found = None
                 raise
@@ -150,7 +150,7 @@ class JaxSwitch:
         if outcome is not None:
             outcome.put((None, reason))
         if client is not None:
-            gone.forbid(client)
+            lost_arrays.forbid(client)
 
     def empty(self, namespace: Mapping[str, Any] | None = None) -> Switched | None:
         """Deletes the arrays of a proxy that is gone; its devices stay JAX's default ones, and fail.
@@ -161,7 +161,7 @@ class JaxSwitch:
         if self._client is None or self._emptied:
             return None
         switched = Switched(unusable=tuple(arrays_of([self._client], namespace or {})))
-        gone.delete_arrays(self._client)
+        lost_arrays.delete_arrays(self._client)
         self._emptied = True
         return switched
 
@@ -191,12 +191,12 @@ class JaxSwitch:
         Returns:
           To be called once JAX has forgotten it.
         """
-        client, hush = self._client, self._hush
-        self._client, self._hush, self._emptied = None, None, False
+        client, hush = self._client, self._silenced
+        self._client, self._silenced, self._emptied = None, None, False
         if client is None or hush is None:
             return lambda: None
-        gone.delete_arrays(client)
-        gone.forbid(client)
+        lost_arrays.delete_arrays(client)
+        lost_arrays.forbid(client)
         return lambda: hush.end(client)
 
 
@@ -271,13 +271,13 @@ def _make_client(target: str, timeout: float, outcome: _Outcome) -> Any:
 
     def make() -> None:
         # Of its own: an interrupt may have ended the block below, and the client that nobody waits for logs as well.
-        with quiet.meanwhile():
+        with silenced_logs.silenced():
             try:
                 outcome.put((ifrt_proxy.get_client(target, options), ""))
             except Exception as error:
                 outcome.put((None, str(error).strip().partition("\n")[0]))
 
-    with _insecure_credentials(), quiet.meanwhile():
+    with _insecure_credentials(), silenced_logs.silenced():
         threading.Thread(target=make, name="pathways-jax-client", daemon=True).start()
         try:
             client, problem = outcome.get(timeout=timeout)

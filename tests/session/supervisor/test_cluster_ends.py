@@ -16,8 +16,9 @@ from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import LocalClusterError
 from pathways_jupyter.events import SessionState
 from pathways_jupyter.local import cluster as local
-from pathways_jupyter.session import protocol, registry, spawn
-from pathways_jupyter.session.link import Link
+from pathways_jupyter.session import protocol, registry
+from pathways_jupyter.session.kernel import spawn
+from pathways_jupyter.session.kernel.link import Link
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0

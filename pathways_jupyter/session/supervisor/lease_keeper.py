@@ -11,9 +11,9 @@ from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.events import EventKind
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service import leases
-from pathways_jupyter.session import pauses
-from pathways_jupyter.session.account import Account
-from pathways_jupyter.session.pauses import PauseWatch
+from pathways_jupyter.session.supervisor import pauses
+from pathways_jupyter.session.supervisor.pauses import PauseWatch
+from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 logger = logging.getLogger(__name__)
 
@@ -32,12 +32,12 @@ class LeaseKeeper:
       on_gone: Called with the reason when there is no Lease any more, which means that the proxy was given up.
     """
 
-    def __init__(self, client: Client, account: Account, job: str, on_gone: Callable[[str], None]) -> None:
+    def __init__(self, client: Client, session_log: SessionLog, job: str, on_gone: Callable[[str], None]) -> None:
         self._client = client
-        self._account = account
+        self._session_log = session_log
         self._job = job
         self._on_gone = on_gone
-        self._seconds = account.config.lease_seconds
+        self._seconds = session_log.config.lease_seconds
         self._renewed = pauses.now()
         self._pauses = PauseWatch()
 
@@ -48,7 +48,7 @@ class LeaseKeeper:
           ApiError: Renewing is forbidden.
         """
         try:
-            await leases.renew(self._client, self._job, namespace=self._account.record.namespace)
+            await leases.renew(self._client, self._job, namespace=self._session_log.record.namespace)
         except ApiError as error:
             if error.status not in {401, 403}:
                 raise
@@ -69,7 +69,7 @@ class LeaseKeeper:
             while True:
                 await asyncio.sleep(self._seconds / leases.RENEWALS_PER_LEASE)
                 try:
-                    if not await leases.renew(self._client, self._job, namespace=self._account.record.namespace):
+                    if not await leases.renew(self._client, self._job, namespace=self._session_log.record.namespace):
                         self._on_gone("The proxy's Lease is gone: it was swept, or deleted.")
                         return
                     failures, self._renewed = 0, pauses.now()
@@ -102,7 +102,7 @@ class LeaseKeeper:
 
     def _warn(self, error: ClusterError) -> None:
         left = max(0.0, self._seconds - (pauses.now() - self._renewed))
-        self._account.report(
+        self._session_log.report(
             EventKind.WARNING,
             f"The proxy's Lease cannot be renewed, and runs out in {left:.0f} s: {error} {error.hint}".strip(),
         )

@@ -9,7 +9,7 @@ import pytest
 
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ClusterError, ConfigError, SessionError
-from pathways_jupyter.session import session, spawn
+from pathways_jupyter.session.kernel import session, spawn
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0
@@ -98,7 +98,7 @@ def test_a_prepared_supervisor_that_died_is_not_used():
 
 
 def test_a_prepared_supervisor_ends_with_the_kernel_that_never_used_it(nothing_left):
-    code = "from pathways_jupyter.session import spawn; spawn.prepare(); print(spawn._standby.session); input()"
+    code = "from pathways_jupyter.session.kernel import spawn; spawn.prepare(); print(spawn._standby.session); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stdin=subprocess.PIPE) as kernel:
         session = kernel.stdout.readline().decode().strip()
         kernel.kill()

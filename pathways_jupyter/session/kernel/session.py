@@ -21,10 +21,11 @@ from pathways_jupyter import interrupts
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.events import Event, EventKind, SessionState, Stage
-from pathways_jupyter.session import client, kernel, protocol, registry, spawn
-from pathways_jupyter.session.arrays import NamedArray
-from pathways_jupyter.session.jax_backend import JaxSwitch, Switched
-from pathways_jupyter.session.link import Link
+from pathways_jupyter.session import client, protocol, registry
+from pathways_jupyter.session.kernel import process, spawn
+from pathways_jupyter.session.kernel.arrays import NamedArray
+from pathways_jupyter.session.kernel.jax_switch import JaxSwitch, Switched
+from pathways_jupyter.session.kernel.link import Link
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.wording import count
@@ -205,7 +206,7 @@ class Session:
     def _variables(self, given: Variables | None) -> Variables:
         """Where to look for arrays: looking through a large notebook costs time, so only where there may be some."""
         if given is None and self._switch.active:
-            return kernel.variables()
+            return process.variables()
         return given or {}
 
     def _adopt(self, link: Link, record: SessionRecord, variables: Variables | None) -> Switched:
@@ -215,13 +216,13 @@ class Session:
         if not link.state.is_connected:
             raise SessionError("The proxy was lost before JAX had connected to it.", hint="Try again.")
         switched = self._switch.activate(
-            record.target, namespace=kernel.variables() if variables is None else variables
+            record.target, namespace=process.variables() if variables is None else variables
         )
         self._generation = record.generation
         return switched
 
 
-class Connecting:
+class ConnectionAttempt:
     """A connection in the making: iterate to see how it goes, then take the :attr:`session`.
 
     Leaving the iteration early, by Interrupt or any other way, cancels: the proxy is removed and nothing is changed.
@@ -337,7 +338,7 @@ def current() -> Session | None:
     return None
 
 
-def start(config: ConnectConfig, variables: Variables | None = None) -> Connecting:
+def start(config: ConnectConfig, variables: Variables | None = None) -> ConnectionAttempt:
     """Begins to connect; what it does from then on, it does in a process of its own.
 
     Args:
@@ -359,7 +360,7 @@ def start(config: ConnectConfig, variables: Variables | None = None) -> Connecti
     return _taken_over(config, variables) or _start(config, variables)
 
 
-def restart(session: Session, variables: Variables | None = None) -> Connecting:
+def restart(session: Session, variables: Variables | None = None) -> ConnectionAttempt:
     """Begin to replace the proxy of `session`; see :meth:`Session.reconnect`.
 
     Raises:
@@ -380,7 +381,7 @@ def restart(session: Session, variables: Variables | None = None) -> Connecting:
     since = link.count
     replaced = session.state.is_connected and link.generation > session._generation
     number = link.ask(Method.STATUS if replaced else Method.RECONNECT)
-    return Connecting(session.config, link, number, variables, session=session, since=since)
+    return ConnectionAttempt(session.config, link, number, variables, session=session, since=since)
 
 
 def connect(config: ConnectConfig, variables: Variables | None = None) -> Session:
@@ -394,29 +395,29 @@ def connect(config: ConnectConfig, variables: Variables | None = None) -> Sessio
         return start(config, variables).session
 
 
-def _start(config: ConnectConfig, variables: Variables | None, session: Session | None = None) -> Connecting:
+def _start(config: ConnectConfig, variables: Variables | None, session: Session | None = None) -> ConnectionAttempt:
     link = spawn.supervisor()
     request = link.ask(
         Method.START,
         config=protocol.config_to_json(_located(config)),
         kernel_pid=os.getpid(),
-        kernel_id=kernel.kernel_id(),
-        notebook=kernel.notebook(),
+        kernel_id=process.kernel_id(),
+        notebook=process.notebook(),
     )
     _import_jax()
-    return Connecting(config, link, request, variables, session=session)
+    return ConnectionAttempt(config, link, request, variables, session=session)
 
 
-def _taken_over(config: ConnectConfig, variables: Variables | None) -> Connecting | None:
+def _taken_over(config: ConnectConfig, variables: Variables | None) -> ConnectionAttempt | None:
     """Connects to what the kernel before this one left lingering, when that is what `config` asks for."""
-    record = registry.find(kernel_id=kernel.kernel_id(), notebook=kernel.notebook()) if config.linger else None
+    record = registry.find(kernel_id=process.kernel_id(), notebook=process.notebook()) if config.linger else None
     if record is None or protocol.config_from_json(record.config) != _located(config):
         return None
     link = spawn.attach(record)
     if link is None:
         return None
     _import_jax()
-    return Connecting(config, link, link.ask(Method.STATUS), variables)
+    return ConnectionAttempt(config, link, link.ask(Method.STATUS), variables)
 
 
 def _located(config: ConnectConfig) -> ConnectConfig:

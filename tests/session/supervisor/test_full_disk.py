@@ -17,14 +17,15 @@ import pytest
 from pathways_jupyter.config import runtime_dir
 from pathways_jupyter.errors import SessionError
 from pathways_jupyter.events import Event, EventKind
-from pathways_jupyter.session import protocol, registry, spawn, sweep
-from pathways_jupyter.session.history import History
-from pathways_jupyter.session.link import Link
+from pathways_jupyter.session import protocol, registry, sweep
+from pathways_jupyter.session.kernel import spawn
+from pathways_jupyter.session.kernel.link import Link
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.supervisor.history import History
 
 DEADLINE = 60.0
-SUPPORT = Path(__file__).parents[1] / "support"
+SUPPORT = Path(__file__).parents[2] / "support"
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ import pytest
 from pathways_jupyter.errors import CapacityError, ServiceError, SessionError
 from pathways_jupyter.events import EventKind, SessionState
 from pathways_jupyter.service.names import JOB_INDEX_LABEL, REPLICATED_JOB_LABEL
-from pathways_jupyter.session import client, protocol, registry, session
+from pathways_jupyter.session import client, protocol, registry
+from pathways_jupyter.session.kernel import session
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0

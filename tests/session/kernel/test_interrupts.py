@@ -12,7 +12,7 @@ DEADLINE = 110.0
 SCRIPT = """
 import os, random, signal, sys, threading
 from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.session import session as sessions
+from pathways_jupyter.session.kernel import session as sessions
 import jax
 
 jax.devices()

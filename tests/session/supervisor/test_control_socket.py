@@ -13,11 +13,13 @@ import psutil
 import pytest
 
 from pathways_jupyter.events import Event, EventKind
-from pathways_jupyter.session import client, control, history, protocol, registry, spawn
-from pathways_jupyter.session.history import History
-from pathways_jupyter.session.link import Link
+from pathways_jupyter.session import client, protocol, registry
+from pathways_jupyter.session.kernel import spawn
+from pathways_jupyter.session.kernel.link import Link
 from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.supervisor import control_socket, history
+from pathways_jupyter.session.supervisor.history import History
 
 DEADLINE = 60.0
 HOSTILE = [
@@ -77,9 +79,9 @@ def test_a_client_that_never_reads_is_held_up_and_keeps_no_other_from_an_answer(
 
 
 @contextlib.asynccontextmanager
-async def serving(path: Path, handle: control.Handler) -> AsyncIterator[list[control.Connection]]:
-    ended: list[control.Connection] = []
-    server = await control.listen(path, handle, ended.append)
+async def serving(path: Path, handle: control_socket.Handler) -> AsyncIterator[list[control_socket.Connection]]:
+    ended: list[control_socket.Connection] = []
+    server = await control_socket.listen(path, handle, ended.append)
     try:
         yield ended
     finally:
@@ -87,10 +89,10 @@ async def serving(path: Path, handle: control.Handler) -> AsyncIterator[list[con
 
 
 async def test_a_client_that_goes_on_not_reading_is_disconnected(tmp_path, monkeypatch):
-    monkeypatch.setattr(control, "STALLED_SECONDS", 0.1)
+    monkeypatch.setattr(control_socket, "STALLED_SECONDS", 0.1)
     path = tmp_path / "s.sock"
 
-    async def large(request: Request, connection: control.Connection) -> str:
+    async def large(request: Request, connection: control_socket.Connection) -> str:
         return "x" * 500_000
 
     async with serving(path, large) as ended, asyncio.timeout(DEADLINE):
@@ -105,12 +107,12 @@ async def test_a_client_that_goes_on_not_reading_is_disconnected(tmp_path, monke
 
 
 async def test_the_owner_may_stand_still_for_as_long_as_it_likes(tmp_path, monkeypatch):
-    monkeypatch.setattr(control, "STALLED_SECONDS", 0.01)
+    monkeypatch.setattr(control_socket, "STALLED_SECONDS", 0.01)
     reader, writer = await asyncio.open_connection(sock=(pair := socket.socketpair())[0])
-    connection = control.Connection(reader, writer, owner=True)
+    connection = control_socket.Connection(reader, writer, owner=True)
     connection.writer.write(bytes(10 << 20))
     waiting = asyncio.create_task(connection.until_read())
-    done, _ = await asyncio.wait({waiting}, timeout=5 * control.STALLED_SECONDS)
+    done, _ = await asyncio.wait({waiting}, timeout=5 * control_socket.STALLED_SECONDS)
     assert not done
     pair[1].close()
     with pytest.raises(OSError, match=r"."):
@@ -120,7 +122,7 @@ async def test_the_owner_may_stand_still_for_as_long_as_it_likes(tmp_path, monke
 async def test_requests_beyond_a_number_wait_until_others_are_answered(tmp_path):
     path, begun, release = tmp_path / "s.sock", asyncio.Queue[int](), asyncio.Event()
 
-    async def handle(request: Request, connection: control.Connection) -> int:
+    async def handle(request: Request, connection: control_socket.Connection) -> int:
         begun.put_nowait(request.id)
         await release.wait()
         return request.id
@@ -129,7 +131,7 @@ async def test_requests_beyond_a_number_wait_until_others_are_answered(tmp_path)
         reader, writer = await asyncio.open_unix_connection(path)
         for number in range(100):
             writer.write(protocol.encode(Request(number, Method.PING)))
-        for _ in range(control.MAX_CONCURRENT_REQUESTS):
+        for _ in range(control_socket.MAX_CONCURRENT_REQUESTS):
             await begun.get()
         # All that was written has arrived, and nothing of it is looked at.
         assert begun.empty()

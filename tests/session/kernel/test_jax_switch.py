@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from pathways_jupyter.errors import SessionError
-from pathways_jupyter.session import jax_internals
-from pathways_jupyter.session.arrays import arrays_of
-from pathways_jupyter.session.jax_backend import INSECURE_CREDENTIALS, JaxSwitch
+from pathways_jupyter.session.kernel import jax_internals
+from pathways_jupyter.session.kernel.arrays import arrays_of
+from pathways_jupyter.session.kernel.jax_switch import INSECURE_CREDENTIALS, JaxSwitch
 
 DEADLINE = 60.0
 
@@ -63,7 +63,7 @@ def test_a_jax_that_was_not_used_yet_is_left_so(target):
     code = f"""
         import jax
         from jax._src import xla_bridge
-        from pathways_jupyter.session.jax_backend import JaxSwitch
+        from pathways_jupyter.session.kernel.jax_switch import JaxSwitch
         switch = JaxSwitch()
         switch.activate({target!r})
         assert len(jax.devices()) == 8 and len(jax.devices("cpu")) == 1

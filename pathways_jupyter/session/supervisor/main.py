@@ -2,8 +2,8 @@
 
 A process and not a thread of the kernel: a kernel that is killed runs no cleanup, a computation that holds the GIL
 would stop a tunnel in the same process for ever, and a busy kernel answers no button. It is started by
-:mod:`~pathways_jupyter.session.spawn` with the owner's connection as its standard input, and ends by itself when that
-connection does, or the kernel's process, or when it is told to.
+:mod:`~pathways_jupyter.session.kernel.spawn` with the owner's connection as its standard input, and ends by itself when
+that connection does, or the kernel's process, or when it is asked to.
 
 Nothing heavy is imported here: how fast a notebook connects depends on how fast this starts.
 """
@@ -30,13 +30,14 @@ from pathways_jupyter.events import Event, EventKind, SessionState
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service import leases
 from pathways_jupyter.service.naming import current_user
-from pathways_jupyter.session import cleanup, control, protocol, reach, registry, sweep
-from pathways_jupyter.session.account import Account
-from pathways_jupyter.session.control import Connection
-from pathways_jupyter.session.lifeline import Lifeline, peer_pid
+from pathways_jupyter.session import cleanup, protocol, reach, registry, sweep
 from pathways_jupyter.session.protocol import Method, Request
-from pathways_jupyter.session.proxy import Proxy
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.supervisor import control_socket
+from pathways_jupyter.session.supervisor.control_socket import Connection
+from pathways_jupyter.session.supervisor.lifeline import Lifeline, peer_pid
+from pathways_jupyter.session.supervisor.proxy import Proxy
+from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class Supervisor:
     """
 
     def __init__(self, record: SessionRecord, config: ConnectConfig, owner: Connection) -> None:
-        self._account = Account(record, config)
+        self._session_log = SessionLog(record, config)
         self._client: Client | None = None
         self._embedded: reach.Embedded | None = None
         self._proxy: Proxy | None = None
@@ -71,7 +72,7 @@ class Supervisor:
         self._owner: Connection | None = owner
         self._lifeline = Lifeline(record.kernel_pid, self._owner_gone)
         self._lingering: asyncio.TimerHandle | None = None
-        self._account.history.listen(owner.writer, owner=True)
+        self._session_log.history.listen(owner.writer, owner=True)
 
     async def run(self) -> None:
         """Connects, keeps the connection, and returns when everything of it is gone again."""
@@ -95,7 +96,7 @@ class Supervisor:
         if request.method is Method.STATUS:
             return self._status()
         if request.method is Method.EVENTS:
-            self._account.history.listen(connection.writer)
+            self._session_log.history.listen(connection.writer)
             return None
         if request.method is Method.ATTACH:
             return self._attach(connection)
@@ -118,7 +119,7 @@ class Supervisor:
 
     def left(self, connection: Connection) -> None:
         """Takes note that a connection is over; the owner's ends the session."""
-        self._account.history.leave(connection.writer)
+        self._session_log.history.leave(connection.writer)
         if connection is self._owner:
             self._owner_gone()
 
@@ -132,7 +133,7 @@ class Supervisor:
                 if not self._failed(error):
                     return
             else:
-                self._account.connected(generation=self._record.generation)
+                self._session_log.connected(generation=self._record.generation)
                 if not self._attempt.done():
                     self._attempt.set_result(self._status())
                 await self._keep(proxy)
@@ -142,8 +143,8 @@ class Supervisor:
 
     async def _bring_up(self) -> Proxy:
         if self._record.generation:
-            self._account.enter(SessionState.STARTING, "Connecting again.")
-        self._account.update(generation=self._record.generation + 1)
+            self._session_log.enter(SessionState.STARTING, "Connecting again.")
+        self._session_log.update(generation=self._record.generation + 1)
         await self._prepare()
         assert self._client is not None
         if self._proxy is not None:
@@ -153,13 +154,13 @@ class Supervisor:
             except SessionError as error:
                 # Why, and not what: nobody asked for the removal.
                 raise error.__cause__ if isinstance(error.__cause__, PathwaysError) else error from None
-        self._proxy = Proxy(self._client, self._account, self._embedded)
+        self._proxy = Proxy(self._client, self._session_log, self._embedded)
         await self._proxy.start()
         return self._proxy
 
     async def _prepare(self) -> None:
         """Gets hold of the cluster; every time, because its address or credentials may have changed."""
-        config = self._account.config
+        config = self._session_log.config
         self._embedded = reach.Embedded.of(config)
         if self._client is not None:
             cluster = await reach.again(self._record)
@@ -171,19 +172,19 @@ class Supervisor:
         namespace = config.namespace or cluster.namespace
         # A record whose socket nobody listens at is a dead session's.
         try:
-            self._server = await control.listen(Path(self._record.socket), self.handle, self.left)
+            self._server = await control_socket.listen(Path(self._record.socket), self.handle, self.left)
         except OSError as error:
             raise SessionError(
                 f"The session's socket {self._record.socket} cannot be made: {error.strerror or error}.",
                 hint="Make room there, or set JUPYTER_RUNTIME_DIR to another directory, and connect again.",
             ) from error
-        self._account.publish(namespace=namespace, context=cluster.name, instances=dict(config.instances))
+        self._session_log.publish(namespace=namespace, context=cluster.name, instances=dict(config.instances))
 
     def _failed(self, error: PathwaysError) -> bool:
         """Tells that the proxy did not come up; whether the session goes on all the same."""
         again = self._record.generation > 1
         state = SessionState.LOST if again else SessionState.FAILED
-        self._account.enter(state, str(error), hint=error.hint)
+        self._session_log.enter(state, str(error), hint=error.hint)
         self._refuse(error)
         return again
 
@@ -205,8 +206,8 @@ class Supervisor:
                 reason = lost.result()
                 # With the state in it: a cell that begins between this and the next event must know.
                 about = {"pod": self._record.pod, "state": SessionState.LOST}
-                self._account.report(EventKind.PROXY_LOST, reason, **about)
-                self._account.enter(SessionState.LOST, f"{reason} What was on its devices is gone.")
+                self._session_log.report(EventKind.PROXY_LOST, reason, **about)
+                self._session_log.enter(SessionState.LOST, f"{reason} What was on its devices is gone.")
         finally:
             lost.cancel()
             wanted.cancel()
@@ -227,7 +228,7 @@ class Supervisor:
                 removing.result()
                 self._proxy = None
         except PathwaysError as error:
-            self._account.report(EventKind.WARNING, f"{error} {error.hint}".strip())
+            self._session_log.report(EventKind.WARNING, f"{error} {error.hint}".strip())
         finally:
             for task in (removing, hurried):
                 task.cancel()
@@ -239,7 +240,7 @@ class Supervisor:
 
     @property
     def _record(self) -> SessionRecord:
-        return self._account.record
+        return self._session_log.record
 
     def _status(self) -> dict[str, Any]:
         return self._record.to_json()
@@ -259,8 +260,8 @@ class Supervisor:
         self._owner = connection
         connection.owner = True
         self._lifeline = Lifeline(pid, self._owner_gone)
-        self._account.update(kernel_pid=pid)
-        self._account.history.listen(connection.writer, owner=True)
+        self._session_log.update(kernel_pid=pid)
+        self._session_log.history.listen(connection.writer, owner=True)
         return self._status()
 
     def _owner_gone(self) -> None:
@@ -268,20 +269,20 @@ class Supervisor:
         self._lifeline.close()
         if self._lingering is not None or self._ending.is_set():
             return
-        if not self._account.config.linger or not self._record.state.is_connected:
+        if not self._session_log.config.linger or not self._record.state.is_connected:
             self.end("the kernel is gone")
             return
-        message = f"The kernel is gone; its proxy lingers for {self._account.config.linger:.0f} s."
-        self._account.report(EventKind.WARNING, message, linger=self._account.config.linger)
+        message = f"The kernel is gone; its proxy lingers for {self._session_log.config.linger:.0f} s."
+        self._session_log.report(EventKind.WARNING, message, linger=self._session_log.config.linger)
         loop = asyncio.get_running_loop()
-        self._lingering = loop.call_later(self._account.config.linger, self.end, "nobody took the session over")
+        self._lingering = loop.call_later(self._session_log.config.linger, self.end, "nobody took the session over")
 
     # The end.
 
     async def _clean_up(self) -> None:
         """Remove everything of the session, in the cluster first; what goes wrong at one step never stops the next."""
         self._lifeline.close()
-        self._account.enter(SessionState.CLOSING, "Removing the proxy.")
+        self._session_log.enter(SessionState.CLOSING, "Removing the proxy.")
         left = await self._remove_proxy()
         if self._client is not None:
             self._client.close()
@@ -296,7 +297,7 @@ class Supervisor:
         # From here on nothing of the session is left, so a kernel that sees this process end need not clean up.
         logger.info("closed")
         state = {} if left else {"state": SessionState.CLOSED}
-        self._account.history.add(Event(EventKind.STATE, left or "Disconnected.", time.time(), state))
+        self._session_log.history.add(Event(EventKind.STATE, left or "Disconnected.", time.time(), state))
         self._ended.set_result(left)
 
     async def _remove_proxy(self) -> str:
@@ -314,12 +315,12 @@ class Supervisor:
                 self._client,
                 self._record.namespace,
                 self._record.id,
-                waiting=self._account.cleanup_waits,
+                waiting=self._session_log.cleanup_waits,
                 embedded=self._embedded,
             )
         except PathwaysError as error:
             left = f"{error} {error.hint}".strip()
-            self._account.report(EventKind.WARNING, left)
+            self._session_log.report(EventKind.WARNING, left)
             return left
         return ""
 
@@ -346,7 +347,7 @@ async def serve(session: str, connection: socket.socket) -> None:
             started.set_result(_begin(session, request, owner))
         return await started.result().handle(request, asking)
 
-    conversation = asyncio.create_task(control.converse(owner, handle))
+    conversation = asyncio.create_task(control_socket.converse(owner, handle))
     either: set[asyncio.Future[Any]] = {conversation, started}
     await asyncio.wait(either, timeout=_UNUSED_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     if started.done():

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from pathways_jupyter.session import jax_internals
+from pathways_jupyter.session.kernel import jax_internals
 
 _LEVELS = {"DEBUG": 0, "INFO": 0, "WARNING": 1, "WARN": 1, "ERROR": 2, "FATAL": 3, "CRITICAL": 3}
 _LAST_WORDS_SECONDS = 1.0
@@ -28,7 +28,7 @@ _reasons = 0
 
 
 @contextlib.contextmanager
-def meanwhile() -> Iterator[None]:
+def silenced() -> Iterator[None]:
     """Nothing but what ends the process is logged inside the block, nor a moment after."""
     _begin()
     try:
@@ -37,7 +37,7 @@ def meanwhile() -> Iterator[None]:
         _end()
 
 
-class Hush:
+class SilencedLogs:
     """The same from when it is made until :meth:`end`."""
 
     def __init__(self) -> None:
@@ -71,14 +71,14 @@ def _end() -> None:
         _reasons -= 1
         if _reasons:
             return
-    timer = threading.Timer(_LAST_WORDS_SECONDS, _speak)
+    timer = threading.Timer(_LAST_WORDS_SECONDS, _restore)
     timer.daemon = True
     # Python, when it ends, takes no new threads.
     with contextlib.suppress(RuntimeError):
         timer.start()
 
 
-def _speak() -> None:
+def _restore() -> None:
     import jax
 
     with _lock:
