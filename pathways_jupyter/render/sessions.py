@@ -68,6 +68,8 @@ def _process(record: SessionRecord) -> str:
 
 def _row(record: SessionRecord, mine: str, now: float) -> tuple[str, ...]:
     owner = PurePath(record.notebook).name or _process(record)
+    if not record.is_here:
+        owner += f" on {record.host}"
     return (
         record.id,
         state(record),

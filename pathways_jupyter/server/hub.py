@@ -102,7 +102,7 @@ class Hub:
         record = await asyncio.to_thread(registry.read, session)
         if record is None:
             raise SessionError(f"There is no session {session}.", hint="It may have ended in the meantime.")
-        if method is Method.DISCONNECT and not await asyncio.to_thread(registry.is_alive, record):
+        if method is Method.DISCONNECT and not await asyncio.to_thread(sweep.may_live, record):
             await sweep.sweep(record, patience=SUPERVISOR_SECONDS)
             return None
         if method is Method.RECONNECT:

@@ -99,6 +99,10 @@ def _result(answer: Answer) -> Any:
 
 
 def _gone(record: SessionRecord) -> SessionError:
+    if not record.is_here:
+        return SessionError(
+            f"Session {record.id} runs on another machine, {record.host}.", hint="Log in there to see or end it."
+        )
     return SessionError(
         f"Session {record.id} has no supervisor any more.",
         hint="pathways-jupyter clean removes what it may have left.",

@@ -60,6 +60,7 @@ class SessionRecord:
       context: The kubeconfig's context, also where it was the current one and nobody named it.
       state_since: When the present state began, in seconds since the epoch.
       slices: The slices that it holds now, by JAX's index.
+      host: Name of the machine that its supervisor runs on; empty in a record of an older version.
     """
 
     id: str
@@ -84,6 +85,7 @@ class SessionRecord:
     generation: int = 0
     state_since: float = 0.0
     slices: tuple[SessionSlice, ...] = ()
+    host: str = ""
 
     def __str__(self) -> str:
         since = self.state_since or self.created
@@ -101,6 +103,14 @@ class SessionRecord:
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What IPython shows of it."""
         printer.text(str(self))
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this machine's, which alone can judge whether it lives.
+
+        Machines may share a home directory, but no machine reaches another's unix sockets.
+        """
+        return self.host in {"", this_host()}
 
     @property
     def target(self) -> str:
@@ -142,6 +152,11 @@ _JSON_TYPES: Mapping[str, tuple[type, ...]] = {
     "tuple": (list, tuple),
 }
 """What the value of a field may be in JSON, by the field's type."""
+
+
+def this_host() -> str:
+    """This machine's name, as records say it."""
+    return socket.gethostname()
 
 
 def new_session_id() -> str:
@@ -223,7 +238,7 @@ def sessions() -> list[SessionRecord]:
 
 def find(*, kernel_id: str = "", notebook: str = "") -> SessionRecord | None:
     """The youngest living session of this kernel, or else of this notebook."""
-    living = [record for record in sessions() if is_alive(record)]
+    living = [record for record in sessions() if record.is_here and is_alive(record)]
     for name, wanted in (("kernel_id", kernel_id), ("notebook", notebook)):
         matches = [record for record in living if wanted and getattr(record, name) == wanted]
         if matches:

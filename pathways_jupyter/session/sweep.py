@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 from collections.abc import Sequence
 
 from pathways_jupyter.errors import PathwaysError, SessionError
@@ -21,8 +22,20 @@ logger = logging.getLogger(__name__)
 
 
 def dead() -> list[SessionRecord]:
-    """Sessions whose supervisor is gone without having cleaned up."""
-    return [record for record in registry.sessions() if not registry.is_alive(record)]
+    """Sessions whose supervisor is gone without having cleaned up.
+
+    That of another machine, whose home directory is this one's too, counts as gone when its proxy has outlived what the
+    cluster allows: its supervisor cannot be asked from here.
+    """
+    return [record for record in registry.sessions() if not may_live(record)]
+
+
+def may_live(record: SessionRecord) -> bool:
+    """Whether the supervisor of `record` is there, as far as this machine can know."""
+    if record.is_here:
+        return registry.is_alive(record)
+    allowed = protocol.config_from_json(record.config).max_lifetime
+    return time.time() < max(record.created, record.state_since) + allowed
 
 
 async def sweep(record: SessionRecord, *, patience: float = cleanup.PATIENCE_SECONDS) -> None:

@@ -5,13 +5,16 @@ import errno
 import os
 import socket
 import stat
+import time
 
 import pytest
 
 from pathways_jupyter.config import runtime_dir
+from pathways_jupyter.errors import SessionError
 from pathways_jupyter.events import SessionState
 from pathways_jupyter.service.naming import current_user
-from pathways_jupyter.session import registry
+from pathways_jupyter.session import client, registry, sweep
+from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 
 
@@ -128,3 +131,13 @@ def test_sockets_move_to_a_short_private_directory_when_the_runtime_dir_is_too_d
     registry.write(record)
     registry.remove(record)
     assert not os.path.exists(directory)
+
+
+def test_a_session_of_another_machine_that_shares_the_home_is_not_judged_from_here():
+    theirs, ours = make(host="elsewhere", created=time.time()), make(host=registry.this_host(), created=time.time())
+    outlived = make(host="elsewhere", created=time.time() - 1000, config={"max_lifetime": 900.0})
+    for record in (theirs, ours, outlived):
+        registry.write(record)
+    assert {record.id for record in sweep.dead()} == {ours.id, outlived.id}
+    with pytest.raises(SessionError, match="runs on another machine, elsewhere"):
+        client.request(theirs, Method.PING)

@@ -386,6 +386,7 @@ def _begin(session: str, request: Request, owner: Connection) -> Supervisor:
         log=str(registry.log_path(session)),
         config=protocol.config_to_json(config),
         kubeconfigs=os.environ.get("KUBECONFIG", ""),
+        host=registry.this_host(),
     )
     return Supervisor(record, config, owner)
 
