@@ -105,7 +105,7 @@ class SessionWatch:
         if seen == self._seen:
             return
         self._seen = seen
-        # Only this machine's: the supervisors of another one that shares the home directory cannot be followed from here.
+        # Only of this machine: supervisors of another one with the same home directory cannot be followed from here.
         records = [record for record in await asyncio.to_thread(registry.sessions) if record.is_here]
         alive = await asyncio.gather(*(asyncio.to_thread(registry.is_alive, record) for record in records))
         for record, living in zip(records, alive, strict=True):
