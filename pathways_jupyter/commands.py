@@ -86,6 +86,7 @@ class Command:
 
     Attributes:
       examples: What follows ``%pathways`` or ``pathways-jupyter``, with what it is for.
+      details: What a magic's help says below the summary.
     """
 
     name: str
@@ -226,8 +227,8 @@ PANEL = Command(
     "panel",
     "Buttons to connect, reconnect and disconnect, for front ends without the sidebar.",
     examples={"panel": "in VS Code, say; the buttons act when no cell runs"},
-    details="The card above the buttons is kept in the notebook's file. The buttons are widgets, which need their kernel: in a "
-    "notebook opened again they are an error message until the cell is run again.",
+    details="The card above the buttons is kept in the notebook's file. The buttons are widgets, which need their "
+    "kernel: in a notebook opened again they are an error message until the cell is run again.",
 )
 LOGS = Command(
     "logs",

@@ -25,8 +25,9 @@ def command(about: Command, program: str) -> View:
     takes = [(_place(word), word.help) for word in about.words]
     takes += [(_spelling(option), _purpose(option)) for option in about.options]
     examples = [(f"{program} {line}", purpose) for line, purpose in (about.examples or {}).items()]
-    plain = [usage, "", about.summary]
-    rich = [html.line(html.code(usage)), html.line(escape(about.summary))]
+    said = list(filter(None, (about.summary, about.details)))
+    plain = [usage, "", *said]
+    rich = [html.line(html.code(usage)), *(html.line(escape(each)) for each in said)]
     if takes:
         plain += ["", text.table(("", ""), takes, indent="  ")]
         rich.append(html.table(("option", "what it does"), [(html.code(name), escape(help)) for name, help in takes]))
