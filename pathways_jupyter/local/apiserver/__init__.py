@@ -1,1 +1,1 @@
-"""The Kubernetes API of the embedded cluster: as much of it as real clients use, over a store that outlives it."""
+"""The Kubernetes API of the embedded cluster: the part that real clients use, over a store that outlives the server."""

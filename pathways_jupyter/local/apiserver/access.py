@@ -1,4 +1,4 @@
-"""Questions about permissions, asked as objects: ``kubectl auth can-i`` and its kin."""
+"""Access reviews (``kubectl auth can-i``, ``whoami``): questions about permissions, posted as objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PATHS = {f"/apis/{group}/{version}/{plural}": kind for group, version, kind, pl
 
 
 def review_at(path: str) -> str:
-    """The kind of review that is asked for at `path`; empty when it is none."""
+    """The kind of review that is posted to `path`; empty when `path` is not one of a review."""
     return _PATHS.get(path.rstrip("/"), "")
 
 
@@ -45,7 +45,7 @@ def _status(kind: str, user: User, spec: dict[str, Any]) -> dict[str, Any]:
     if kind == "SelfSubjectRulesReview":
         return _rules(user, str(spec.get("namespace", "")))
     if kind == "SubjectAccessReview" and spec.get("user") != user.name:
-        raise bad_request("only questions about the asking user can be answered")
+        raise bad_request("a review can only be about the user that posts it")
     allowed = user.may(_question(spec))
     return {"allowed": allowed, "reason": "a rule of this token allows it" if allowed else "no rule of this token does"}
 

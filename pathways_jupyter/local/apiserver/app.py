@@ -1,4 +1,4 @@
-"""The API server itself: HTTPS on loopback, tokens, and who answers what."""
+"""API server: HTTPS on loopback, authentication, and dispatch of requests to handlers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ApiServer:
 
     Args:
       store: The cluster's state; it outlives the server.
-      runtime: Whoever runs the pods.
+      runtime: Runs the pods; the kubelet.
       directory: Where certificates and tokens are kept, made by :meth:`start` where they are missing; a later server on
         the same directory has the same ones.
       port: The port on 127.0.0.1; 0 takes a free one.
@@ -74,34 +74,34 @@ class ApiServer:
         self._answering: set[asyncio.Task[object]] = set()
         self._upgraded: set[asyncio.Transport] = set()
         self.in_use = 0
-        """Requests that are being served now, watches and tunnels included; those of pods do not count."""
+        """Requests in progress, watches and tunnels included; those of pods do not count."""
         self.last_used = 0.0
         """When such a request last began or ended, in the event loop's time."""
         self.audit: Callable[[User, Question], None] = lambda user, question: None
-        """Called for everything that a request needs to be allowed, before it is decided."""
+        """Called with every permission that a request needs, before it is checked."""
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return self._port
 
     @property
     def url(self) -> str:
-        """What goes into a kubeconfig as ``server``."""
+        """The ``server`` of a kubeconfig."""
         return f"https://127.0.0.1:{self._port}"
 
     @property
     def ca(self) -> Path:
-        """The certificate with which clients know this server."""
+        """The certificate authority by which clients verify this server."""
         return self._directory / "ca.crt"
 
     @property
     def connections(self) -> int:
-        """Clients that are connected now."""
+        """The number of connected clients."""
         return 0 if self._connections is None else len(self._connections.connections)
 
     def add_token(self, name: str, rules: Sequence[Rule] | None = None, groups: Sequence[str] = ()) -> str:
-        """A token for a user called `name`; the same one each time for the same name and rules.
+        """Return a token for a user called `name`; the same one each time for the same name and rules.
 
         Args:
           rules: What its bearer may do, in RBAC's terms; None for everything.
@@ -110,7 +110,7 @@ class ApiServer:
         return self._users.add(name, rules, groups)
 
     async def start(self) -> None:
-        """Begins to listen.
+        """Start to listen.
 
         Raises:
           LocalClusterError: The port is taken.
@@ -120,7 +120,7 @@ class ApiServer:
             self._handle,
             handler_cancellation=True,
             access_log=None,
-            # As the real API server, which reads a compressed body as it comes and finds that it is no JSON.
+            # Like the real API server, which does not decompress a body, and then finds that it is not JSON.
             auto_decompress=False,
             keepalive_timeout=3600.0,
         )
@@ -130,13 +130,13 @@ class ApiServer:
         except OSError as error:
             raise LocalClusterError(
                 f"The local cluster's API cannot listen on 127.0.0.1:{self._port}: {error}.",
-                hint="Stop what listens there, or remove the local cluster and start it anew.",
+                hint="Stop the process that listens there, or end the local cluster and start it again.",
             ) from error
         self._port = self._listener.port
         self._expiring = asyncio.create_task(keep_expiring(self._store))
 
     async def stop(self) -> None:
-        """Stops listening and drops every connection at once, whatever it is doing."""
+        """Stop listening and drop every connection at once, whatever it is doing."""
         if self._listener is None or self._connections is None:
             return
         await self._listener.close()
@@ -171,7 +171,7 @@ class ApiServer:
         except StatusError as error:
             response = bodies.refusal(error)
             if error.status == 401:
-                # Kept open, such connections would use up what there is for clients that have a token.
+                # Kept open, such connections would use up the descriptors that clients with a token need.
                 response.force_close()
             return response
         except (ConnectionError, asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""Server-side apply: each manager owns the fields that it last applied, and nobody overrules another unasked.
+"""Server-side apply: each manager owns the fields that it last applied, and only ``force`` takes them from another.
 
 Ownership is kept where real servers keep it, in ``metadata.managedFields``, and only for managers that apply: writers
 that replace or patch own nothing and are not in anyone's way.
@@ -24,7 +24,7 @@ _OWN = {("f:apiVersion",), ("f:kind",), ("f:metadata", "f:name"), ("f:metadata",
 def apply_configuration(
     resource: ResourceType, old: Object | None, wanted: Object, manager: str, *, force: bool, subresource: str = ""
 ) -> Object:
-    """What `old` becomes when `manager` applies `wanted`.
+    """Return `old` with `wanted` applied by `manager`.
 
     Raises:
       StatusError: 409, another manager owns a field that is to get another value, and `force` is not set.
@@ -127,7 +127,7 @@ def _at(value: Any, path: Path) -> Any:
 
 
 def _drop(obj: Any, path: Path) -> None:
-    """Removes a field, and what becomes empty by it."""
+    """Remove a field, and the parents that become empty."""
     parent = _at(obj, path[:-1])
     step = path[-1]
     if _names_element(path):
@@ -143,7 +143,7 @@ def _drop(obj: Any, path: Path) -> None:
 
 
 def _names_element(path: Path) -> bool:
-    """Whether a field is the one that tells a list's elements apart: it goes with its element, and last."""
+    """Whether a field is the merge key of a list's element: it is removed last, together with the element."""
     return len(path) > 1 and path[-2].startswith("k:") and path[-1][2:] in json.loads(path[-2][2:])
 
 
@@ -177,5 +177,5 @@ def _conflict(conflicts: list[tuple[str, Path]]) -> StatusError:
         for manager, path in conflicts
     ]
     count = f"{len(causes)} conflict{'s' if len(causes) > 1 else ''}"
-    told = "; ".join(f"{each['message']}: {each['field']}" for each in causes)
-    return StatusError(f"Apply failed with {count}: {told}", status=409, reason="Conflict", details={"causes": causes})
+    text = "; ".join(f"{each['message']}: {each['field']}" for each in causes)
+    return StatusError(f"Apply failed with {count}: {text}", status=409, reason="Conflict", details={"causes": causes})

@@ -1,4 +1,4 @@
-"""Bodies in and out: JSON or YAML read within limits, and answers in the form that the client accepts."""
+"""Request and response bodies: JSON or YAML within limits, and answers in the form that the client accepts."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.status import StatusError, bad_request, body_too_large, unsupported_media
 
 LIMIT = 3 * 1024 * 1024
-"""Bytes that a request's body may have."""
+"""Size limit of a request's body in bytes."""
 
 _DEEPEST = 100
-"""Levels of nesting that an object may have: no real one comes near, and everything here recurses."""
+"""Limit of an object's nesting, since the code here recurses; real objects stay far below it."""
 
 _JSON = ("application/json", "text/json", "")
 _YAML = ("application/yaml", "application/x-yaml", "text/yaml")
@@ -27,14 +27,14 @@ _YAML = ("application/yaml", "application/x-yaml", "text/yaml")
 
 @dataclass(frozen=True)
 class Form:
-    """How a client wants an answer: ``Table``, ``PartialObjectMetadata`` or plain (empty)."""
+    """The form in which a client wants an answer: ``Table``, ``PartialObjectMetadata`` or plain (empty)."""
 
     shape: str = ""
     yaml: bool = False
 
 
 def accepted_form(header: str) -> Form:
-    """Reads an ``Accept`` header.
+    """Read an ``Accept`` header.
 
     Raises:
       StatusError: 406, the client takes nothing that this server can give.
@@ -58,7 +58,7 @@ def accepted_form(header: str) -> Form:
 
 
 async def read_bytes(request: web.BaseRequest) -> bytes:
-    """The whole body.
+    """Read the whole body.
 
     Raises:
       StatusError: 400, it is not sent as HTTP has it; 413, it is larger than :data:`LIMIT`.
@@ -78,7 +78,7 @@ async def read_bytes(request: web.BaseRequest) -> bytes:
 
 
 async def read_object(request: web.BaseRequest, *, optional: bool = False) -> Object:
-    """The body as one object; an empty body is ``{}`` where it is `optional`.
+    """Read the body as one object; an empty body is ``{}`` where it is `optional`.
 
     Raises:
       StatusError: 400, 413 or 415.
@@ -100,7 +100,7 @@ async def read_object(request: web.BaseRequest, *, optional: bool = False) -> Ob
 
 
 async def read_patch(request: web.BaseRequest) -> tuple[PatchKind, Any]:
-    """The body as a patch.
+    """Read the body as a patch.
 
     Raises:
       StatusError: 400, 413 or 415.
@@ -114,7 +114,7 @@ async def read_patch(request: web.BaseRequest) -> tuple[PatchKind, Any]:
 
 
 def parse_json(data: bytes) -> Any:
-    """Reads JSON, strictly.
+    """Read JSON, strictly.
 
     Raises:
       StatusError: 400.
@@ -132,7 +132,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def parse_yaml(data: bytes) -> Any:
-    """Reads YAML without aliases, which could make a small text stand for a huge object.
+    """Read YAML without aliases, by which a small text could expand to a huge object.
 
     Raises:
       StatusError: 400.
@@ -149,7 +149,7 @@ def parse_yaml(data: bytes) -> Any:
 
 
 def encode(obj: Any) -> bytes:
-    """JSON as it is sent."""
+    """Encode an object as compact JSON."""
     return json.dumps(obj, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
 
 
@@ -165,7 +165,7 @@ def answer(data: bytes | Object, *, status: int = 200, form: Form | None = None)
 
 
 def refusal(error: StatusError) -> web.Response:
-    """A response that carries a refusal."""
+    """A response that carries an error as a ``Status``."""
     response = answer(error.to_object(), status=error.status)
     seconds = error.details.get("retryAfterSeconds")
     if seconds:
@@ -174,7 +174,7 @@ def refusal(error: StatusError) -> web.Response:
 
 
 def _from_yaml(value: Any) -> str:
-    """YAML reads what looks like a time as one; objects carry times as text."""
+    """YAML reads text that looks like a time as one; Kubernetes objects carry times as text."""
     return str(value.isoformat()) if isinstance(value, datetime.date) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""What a new cluster begins with: its namespaces and the JobSet definition."""
+"""Objects of a new store: the namespaces and the JobSet definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubernetes' channel protocols over WebSocket: every message begins with the number of the stream that it is for."""
+"""Kubernetes' channel protocols over WebSocket: the first byte of a message is its channel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGEST_MESSAGE = 16 * 1024 * 1024
 
 
 class Channels:
-    """The serving end of one WebSocket; every message, sent or received, counts as use of the connection."""
+    """Server side of one WebSocket; every message, in either direction, resets the idle timer."""
 
     def __init__(self, socket: web.WebSocketResponse, idle: IdleTimer) -> None:
         self.socket = socket
@@ -40,22 +40,22 @@ class Channels:
         return None
 
     async def send(self, data: bytes) -> None:
-        """Sends one message."""
+        """Send one message."""
         self._idle.touch()
         await self.socket.send_bytes(data)
 
     async def send_json(self, channel: int, encoded: bytes) -> None:
-        """Sends an encoded object on one channel."""
+        """Send an encoded object on one channel."""
         await self.send(bytes([channel]) + encoded)
 
     async def send_stream(self, channel: int, reader: asyncio.StreamReader) -> None:
-        """Sends everything that `reader` gives on one channel."""
+        """Send everything that `reader` yields on one channel."""
         prefix = bytes([channel])
         while data := await reader.read(CHUNK):
             await self.send(prefix + data)
 
     async def close(self, **reason: Any) -> None:
-        """Closes the connection properly."""
+        """Close the connection with a closing handshake."""
         await self.socket.close(**reason)
 
 
@@ -63,7 +63,7 @@ class Channels:
 async def open_channels(
     request: web.BaseRequest, protocols: Sequence[str], *, idle_seconds: float
 ) -> AsyncIterator[Channels]:
-    """Upgrades a request to a WebSocket that speaks one of `protocols`, and is cut after `idle_seconds` without use.
+    """Upgrade a request to a WebSocket that speaks one of `protocols`, cut after `idle_seconds` without a message.
 
     Raises:
       StatusError: 403, the client offers none of them.

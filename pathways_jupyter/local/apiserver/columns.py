@@ -1,4 +1,4 @@
-"""The columns of the built-in kinds, as ``kubectl get`` has always shown them."""
+"""Columns of the built-in kinds, as ``kubectl get`` shows them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def age(stamp: Any) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time in its two most telling units."""
+    """A duration in its two most significant units."""
     whole = max(0, int(seconds))
     if whole < 2 * _MINUTE:
         return f"{whole}s"
@@ -104,7 +104,7 @@ def _pod(pod: Object) -> list[Any]:
 def _node(node: Object) -> list[Any]:
     conditions = {each.get("type"): each.get("status") for each in _status(node).get("conditions") or ()}
     ready = {"True": "Ready", "False": "NotReady"}.get(conditions.get("Ready", ""), "Unknown")
-    told = [ready, *(["SchedulingDisabled"] if _spec(node).get("unschedulable") else [])]
+    state = [ready, *(["SchedulingDisabled"] if _spec(node).get("unschedulable") else [])]
     prefix = "node-role.kubernetes.io/"
     labels = node["metadata"].get("labels") or {}
     roles = sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))
@@ -112,7 +112,7 @@ def _node(node: Object) -> list[Any]:
     addresses = {each.get("type"): each.get("address") for each in _status(node).get("addresses") or ()}
     return [
         _name(node),
-        ",".join(told),
+        ",".join(state),
         ",".join(roles) or "<none>",
         _age(node),
         info.get("kubeletVersion", ""),

@@ -1,4 +1,4 @@
-"""Custom resources against the schema of their definition: pruning, defaults and validation."""
+"""Schemas of custom resources: pruning, defaults and validation."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def check_custom(resource: ResourceType, obj: Object, unknown: list[str]) -> Obj
 
 
 def schema_causes(schema: Any, path: str) -> list[tuple[str, str]]:
-    """What makes a definition's schema unusable."""
+    """The faults that make a definition's schema unusable."""
     if not isinstance(schema, dict):
         return [(path, "Invalid value: a schema must be an object")]
     causes = [
@@ -78,7 +78,7 @@ def schema_causes(schema: Any, path: str) -> list[tuple[str, str]]:
 
 
 def fill_defaults(schema: Schema, value: Any) -> Any:
-    """`value` with the schema's defaults where it says nothing."""
+    """`value` with the schema's defaults for absent fields."""
     if isinstance(value, dict):
         properties = schema.get("properties") or {}
         more = schema.get("additionalProperties")

@@ -1,4 +1,4 @@
-"""What clients ask before they ask for objects: which groups, versions and resources there are."""
+"""Discovery documents: the groups, versions and resources that are served."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REVIEWS = (
     ("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews"),
     ("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews"),
 )
-"""Kinds that are asked, not stored: group, version, kind, plural."""
+"""Kinds that can be posted but are not stored: group, version, kind, plural."""
 
 
 def discover(registry: Registry, path: str, accept: str) -> Object | None:

@@ -1,7 +1,7 @@
-"""Who gets a new connection: the HTTP server, or whoever serves the upgrade that its first request asks for.
+"""Routing of new connections: to the HTTP server, or to the handler of the upgrade that the first request asks for.
 
-HTTP libraries know no upgrade but WebSocket's, and theirs is slow for tunnels; so the choice is made before they see
-the first byte.
+The HTTP library supports no upgrade except WebSocket's, and its WebSocket is slow for tunnels; so the choice is made
+before the library sees the first byte.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class Head:
 
     @property
     def upgrade(self) -> str:
-        """The protocol that it asks for, in lower case; empty for none."""
+        """The requested protocol in lower case; empty for none."""
         return self.headers.get("Upgrade", "").lower()
 
 
 UpgradeHandler = Callable[[Head, asyncio.Transport, bytes], Awaitable[None]]
-"""Gets a request, its connection, which is paused, and what came after the head."""
+"""Gets a request, its connection (with reading paused), and the bytes that followed the head."""
 
 
 class Door(asyncio.Protocol):
-    """Holds a new connection until its first request's head is there, then hands it on.
+    """Reads the head of a new connection's first request, then hands the connection to its handler.
 
     Args:
-      server: Takes what is plain HTTP.
+      server: Takes plain HTTP.
       takes: Whether a request is for `on_upgrade`.
       on_upgrade: Takes over the connection of such a request.
       knows: Whether a request carries a valid token.
@@ -73,17 +73,17 @@ class Door(asyncio.Protocol):
         self._head = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begins to wait for the head of the first request."""
+        """Start to wait for the head of the first request."""
         # uvloop's transports behave as asyncio's, but are not of its types.
         self._transport = cast("asyncio.Transport", transport)
         self._newcomer.drop = self._transport.abort
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The client went before it said anything of use."""
+        """The client disconnected before it sent a complete head."""
         self._newcomer.leave()
 
     def data_received(self, data: bytes) -> None:
-        """Decides as soon as the head is complete, or cannot be one at all."""
+        """Hand the connection on as soon as the head is complete, or cannot be a valid one."""
         self._head += data
         end = self._head.find(b"\r\n\r\n")
         if not self._head.startswith(_METHODS) and not any(each.startswith(self._head) for each in _METHODS):
@@ -108,6 +108,7 @@ class Door(asyncio.Protocol):
 
     def _upgrade(self, head: Head, rest: bytes) -> None:
         transport = self._connected()
+        # Reading resumes when the handler takes over: no byte may reach this protocol in between.
         transport.pause_reading()
         task = asyncio.ensure_future(self._on_upgrade(head, transport, rest))
         task.add_done_callback(lambda _: transport.close())
@@ -118,11 +119,11 @@ class Door(asyncio.Protocol):
 
 
 class UpgradedConnection:
-    """A connection that was taken over; every byte, sent or received, counts as use of it.
+    """An upgraded connection; every byte, in either direction, resets the idle timer.
 
     Args:
       transport: The connection, which is paused.
-      rest: What came already.
+      rest: Bytes that have been received already.
       idle: Cuts the connection when it is not used.
     """
 
@@ -139,20 +140,20 @@ class UpgradedConnection:
         self._writer = asyncio.StreamWriter(transport, protocol, self._reader, loop)
 
     async def receive(self) -> bytes:
-        """What the client sent; empty once it is gone."""
+        """Receive from the client; empty once it is gone."""
         data = await self._reader.read(CHUNK)
         self._idle.touch()
         return data
 
     async def send(self, data: bytes) -> None:
-        """Sends `data`, and waits while the client does not take it."""
+        """Send `data`, and wait until the client has taken enough of it."""
         self._idle.touch()
         self._writer.write(data)
         await self._writer.drain()
 
 
 def accept_upgrade(protocol: str) -> bytes:
-    """The answer that turns a connection over to SPDY."""
+    """The response that switches a connection to SPDY."""
     return (
         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
         f"X-Stream-Protocol-Version: {protocol}\r\n\r\n"
@@ -160,7 +161,7 @@ def accept_upgrade(protocol: str) -> bytes:
 
 
 def refuse_upgrade(error: StatusError) -> bytes:
-    """The answer to one that is not to be had."""
+    """The response that refuses an upgrade."""
     body = encode(error.to_object())
     head = (
         f"HTTP/1.1 {error.status} {error.reason}\r\nContent-Type: application/json\r\n"

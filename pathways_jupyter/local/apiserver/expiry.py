@@ -1,4 +1,4 @@
-"""Events are forgotten after a while; nothing else would ever remove them."""
+"""Expiry of Events, which nothing else would ever remove."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathways_jupyter.local.apiserver.resources import EVENTS, Object
 from pathways_jupyter.local.apiserver.store import Store
 
 KEPT_SECONDS = 3600.0
-"""How long a real API server keeps them, too."""
+"""As long as a real API server keeps them."""
 _SWEEP_SECONDS = 60.0
 
 
 def expire_events(store: Store, now: float) -> int:
-    """Removes the events that were last seen more than :data:`KEPT_SECONDS` before `now`; gives how many."""
+    """Remove the events that were last seen more than :data:`KEPT_SECONDS` before `now`; return their number."""
     old = [event for event in store.list(EVENTS) if _last_seen(event, now) < now - KEPT_SECONDS]
     for event in old:
         store.delete(EVENTS, event["metadata"]["namespace"], event["metadata"]["name"], grace=0)
@@ -23,7 +23,7 @@ def expire_events(store: Store, now: float) -> int:
 
 
 async def keep_expiring(store: Store) -> None:
-    """Does so now and then, until cancelled."""
+    """Call :func:`expire_events` periodically, until cancelled."""
     while True:
         await asyncio.sleep(_SWEEP_SECONDS)
         expire_events(store, time.time())

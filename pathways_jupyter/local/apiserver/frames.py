@@ -1,4 +1,4 @@
-"""The server's half of RFC 6455 for tunnels: what arrives is handed on in the pieces in which it came.
+"""Server side of WebSocket framing (RFC 6455) for tunnels; passes data on in pieces, without assembling messages.
 
 A library that assembles messages holds each until its last byte is there, and copies it on the way; a tunnel wants
 neither. Everything that is not a tunnel uses the library.
@@ -19,7 +19,7 @@ _SMALL = 1024
 
 
 class Opcode(IntEnum):
-    """Kinds of frames."""
+    """Opcodes of frames."""
 
     CONTINUATION = 0
     TEXT = 1
@@ -34,12 +34,12 @@ class FrameError(Exception):
 
 
 def accept_key(key: str) -> str:
-    """What proves to a client that its handshake was understood."""
+    """The ``Sec-WebSocket-Accept`` value of a client's key."""
     return base64.b64encode(hashlib.sha1(key.encode("latin-1") + _GUID, usedforsecurity=False).digest()).decode()
 
 
 def frame_head(opcode: Opcode, size: int) -> bytes:
-    """What goes before `size` bytes of payload."""
+    """The head of an unmasked frame with `size` bytes of payload."""
     if size < 126:
         return bytes((0x80 | opcode, size))
     if size < 1 << 16:
@@ -48,7 +48,7 @@ def frame_head(opcode: Opcode, size: int) -> bytes:
 
 
 class FrameReader:
-    """Takes bytes, gives pieces of messages.
+    """Parses bytes into pieces of messages.
 
     Args:
       on_piece: Gets a piece of a message, and whether it is the message's first.
@@ -67,7 +67,7 @@ class FrameReader:
         self._open = False
 
     def feed(self, data: bytes) -> None:
-        """Takes what arrived.
+        """Parse received bytes.
 
         Raises:
           FrameError: It is no sequence of frames as a client sends them.
@@ -90,7 +90,7 @@ class FrameReader:
             self._fresh = False
 
     def _begin(self, view: memoryview) -> int:
-        """Reads a frame's head, and a control frame whole; gives the bytes it took, 0 when more are needed."""
+        """Read a frame's head, or a whole control frame; return the bytes consumed, 0 when more are needed."""
         if len(view) < 2:
             return 0
         first, second = view[0], view[1]
@@ -118,7 +118,7 @@ class FrameReader:
         self._left, self._mask, self._open = size, mask, not final
         self._fresh = self._fresh if opcode is Opcode.CONTINUATION else True
         if size == 0 and final and self._fresh:
-            # A message without content, which is one nevertheless.
+            # An empty message has to be reported too.
             self._on_piece(view[:0], True)
             self._fresh = False
         return head
@@ -145,7 +145,7 @@ def _xor(data: memoryview, mask: bytes) -> memoryview:
     if len(data) < _SMALL:
         whole = int.from_bytes(data, "little") ^ int.from_bytes(key, "little")
         return memoryview(whole.to_bytes(len(data), "little"))
-    # This package's own tunnels send a zero mask; other clients' bulk is worth loading numpy for.
+    # This project's own tunnels send a zero mask. Other clients' bulk data is worth importing numpy for.
     import numpy as np
 
     return np.bitwise_xor(np.frombuffer(data, np.uint8), np.frombuffer(key, np.uint8)).data

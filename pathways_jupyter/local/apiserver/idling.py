@@ -1,7 +1,7 @@
-"""The kubelet's idle timeout of streams, which cuts a port-forward or an exec that nothing passes through.
+"""The kubelet's idle timeout of streams, which cuts a port-forward or an exec without traffic.
 
-A kubelet counts messages, in either direction, also empty ones. It does not count WebSocket pings: the library that
-answers them there never reports them. A client that wants to keep a quiet connection must send messages.
+A kubelet counts messages in either direction, empty ones included. It does not count WebSocket pings: its library
+answers them without reporting them. A client that wants to keep a quiet connection open must send messages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ STREAM_IDLE_SECONDS = 4 * 3600.0
 
 
 class IdleTimer:
-    """Cuts a connection once nothing was noted for `seconds`; :meth:`stop` it when the connection ends."""
+    """Cuts a connection after `seconds` without a :meth:`touch`; :meth:`stop` it when the connection ends."""
 
     def __init__(self, transport: asyncio.BaseTransport | None, seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -24,11 +24,11 @@ class IdleTimer:
         self._timer = self._loop.call_later(seconds, self._check)
 
     def touch(self) -> None:
-        """Note a message. Called for every piece of a tunnel's data, so it leaves the timer alone."""
+        """Note a message. Called for every piece of a tunnel's data, so it does not reschedule the timer."""
         self._touched = self._loop.time()
 
     def stop(self) -> None:
-        """Cut no more."""
+        """Cancel the timer."""
         self._timer.cancel()
 
     def _check(self) -> None:

@@ -1,4 +1,4 @@
-"""``kubectl --as``: a request on behalf of another user, by one who may impersonate that user."""
+"""``kubectl --as``: requests on behalf of another user, by a user who may impersonate that user."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANONYMOUS = "system:anonymous"
 
 
 def acting_user(headers: MultiMapping[str], user: User, users: Users, store: Store) -> User:
-    """The user as whom a request is served: `user`, who sent it, or the one that its headers name.
+    """The effective user of a request: its sender `user`, or the user that its headers impersonate.
 
     Raises:
       StatusError: 400, the headers name no user; 403, `user` may not impersonate what they name.
@@ -39,7 +39,7 @@ def acting_user(headers: MultiMapping[str], user: User, users: Users, store: Sto
 
 
 def _assumed(name: str, groups: list[str], uid: str, extra: dict[str, list[str]], users: Users) -> User:
-    """The user that was asked for; rules that came with its tokens are its own, as if a role gave them."""
+    """The impersonated user, with the rules of its tokens, as if a role granted them."""
     if name.startswith(SERVICE_ACCOUNT_PREFIX) and not groups:
         namespace = name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")[0]
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
@@ -50,7 +50,7 @@ def _assumed(name: str, groups: list[str], uid: str, extra: dict[str, list[str]]
 
 
 def _questions(name: str, groups: list[str], uid: str, extra: dict[str, list[str]]) -> Iterator[Question]:
-    """What the sender must be allowed."""
+    """The permissions that the sender needs."""
     namespace, _, account = name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
     if name.startswith(SERVICE_ACCOUNT_PREFIX) and account:
         yield Question("impersonate", "", "serviceaccounts", namespace, account)

@@ -1,4 +1,4 @@
-"""The store's memory on disk: one file of JSON lines, appended to on every change and now and then rewritten.
+"""The store on disk: a file of JSON lines, appended to on every change and compacted now and then.
 
 A line is in the kernel's hands before the change is answered, so it outlives the process (not the machine). A last
 line that was cut short by a kill is dropped when the file is read.
@@ -23,7 +23,7 @@ Place = tuple[tuple[str, str], str, str]
 
 @dataclass(frozen=True)
 class Entry:
-    """One line: an object's new state, or its last one where it was deleted."""
+    """One line: an object's new state, or its last one if it was deleted."""
 
     revision: int
     place: Place
@@ -40,7 +40,7 @@ class Journal:
         self.lines = 0
 
     def read(self) -> tuple[int, list[Entry]]:
-        """Opens the file for appending and reads what is in it.
+        """Open the file for appending and read its entries.
 
         Returns:
           The revision at which the file begins, i.e. before which nothing is remembered, and its entries in order.
@@ -59,7 +59,7 @@ class Journal:
                 except (ValueError, KeyError, TypeError) as error:
                     raise LocalClusterError(
                         f"{self._path}, line {number} cannot be read: {error}.",
-                        hint="Remove the local cluster's directory and start it anew.",
+                        hint="End the local cluster and start it again.",
                     ) from error
                 good += len(line) + 1
             if good < len(data):
@@ -69,12 +69,12 @@ class Journal:
         return base, entries
 
     def append(self, revision: int, place: Place, record: Record, *, deleted: bool) -> None:
-        """Writes one change."""
+        """Append one change."""
         _write_all(self._file, _line(revision, place, record, deleted))
         self.lines += 1
 
     def rewrite(self, revision: int, places: Iterable[tuple[Place, Record]]) -> None:
-        """Replaces the file by one that holds only what lives at `revision`."""
+        """Replace the file by one with only the objects that exist at `revision`."""
         draft = self._path.with_suffix(".draft")
         file = os.open(draft, os.O_WRONLY | os.O_TRUNC | os.O_CREAT | os.O_CLOEXEC, 0o600)
         lines = [json.dumps({"base": revision}).encode() + b"\n"]
@@ -87,7 +87,7 @@ class Journal:
         self._file, self.lines = file, len(lines) - 1
 
     def close(self) -> None:
-        """Closes the file; what was appended stays."""
+        """Close the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

@@ -1,4 +1,4 @@
-"""The little of JSONPath that printer columns of custom resource definitions use."""
+"""The subset of JSONPath that printer columns of custom resource definitions use."""
 
 from __future__ import annotations
 

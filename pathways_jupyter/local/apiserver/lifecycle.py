@@ -1,4 +1,4 @@
-"""How an object changes from one state to the next, and how it goes: what the caller may set and what stays."""
+"""Updates and deletion of an object's state: which fields a caller may set, and which are kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan
 
 
 def revised(resource: ResourceType, new: Object, old: Object, subresource: str) -> Object:
-    """What becomes of `old` when a caller sends `new`, which is altered.
+    """Return the next state of `old` when a caller sends `new`; alters `new`.
 
     Raises:
       StatusError: 422, it changes what must not change.
@@ -24,7 +24,7 @@ def revised(resource: ResourceType, new: Object, old: Object, subresource: str) 
             new["metadata"]["managedFields"] = managers
         return new
     if subresource == "binding":
-        # The only way to a node: who changes the spec cannot, and it is not a change of the spec either.
+        # The only way to set the node: an update of the spec cannot, and a binding does not count as one.
         node = new["spec"]["nodeName"]
         new = clone(old)
         new["spec"]["nodeName"] = node
@@ -50,7 +50,7 @@ def revised(resource: ResourceType, new: Object, old: Object, subresource: str) 
 
 
 def mark_deleted(resource: ResourceType, obj: Object, grace: int | None, propagation: str, *, dependents: bool) -> None:
-    """Marks an object for deletion, in place: by when, and what is to become of its dependents.
+    """Mark an object for deletion, in place: its deadline, and the finalizer that handles its dependents.
 
     Args:
       grace: Seconds that its processes get; None for what the object says. A later call can only shorten it.
@@ -78,5 +78,5 @@ def mark_deleted(resource: ResourceType, obj: Object, grace: int | None, propaga
 
 
 def is_graceful(obj: Object) -> bool:
-    """Whether a deleted object waits for its processes to end."""
+    """Whether a deleted object still waits for its processes to end."""
     return bool(obj["metadata"].get("deletionGracePeriodSeconds"))

@@ -1,4 +1,4 @@
-"""Accepts the API's connections, and drops those that do not prove in time that they have a token."""
+"""Accepts the API's connections, and drops those that do not present a token in time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathways_jupyter.local.newcomers import Newcomer, Newcomers
 
 PROOF_SECONDS = 32.0
-"""How long a client may take for its TLS handshake and the head of its first request together; a real API server gives
-as long for a head."""
+"""Longest time for the TLS handshake and the head of the first request together; a real API server allows as much for a
+head."""
 MOST_NEWCOMERS = 256
 
 _ACCEPT_RETRY_SECONDS = 0.05
@@ -23,8 +23,8 @@ _log = logging.getLogger(__name__)
 class Listener:
     """Accepts TLS connections on a port of 127.0.0.1.
 
-    `asyncio`'s own server does not say anything of a connection before its handshake is complete, so one that never
-    completes it could not be counted.
+    `asyncio`'s own server does not report a connection before its handshake is complete, so one that never completes it
+    could not be counted.
 
     Args:
       welcome: Makes the protocol of a connection whose handshake is complete.
@@ -50,7 +50,7 @@ class Listener:
         self._accepting = asyncio.create_task(self._accept())
 
     async def close(self) -> None:
-        """Stop listening, and drop the connections that have not proved themselves."""
+        """Stop listening, and drop the connections that have not authenticated."""
         self._accepting.cancel()
         self._newcomers.drop_all()
         await asyncio.gather(self._accepting, *self._handshakes, return_exceptions=True)
@@ -62,16 +62,16 @@ class Listener:
             try:
                 connection, _ = await loop.sock_accept(self._socket)
             except OSError as error:
-                # No file descriptor is left, most likely. Those without a token are the first who must make room.
+                # Most likely no file descriptor is left: free those of connections without a token.
                 _log.warning("A connection cannot be accepted: %s", error)
                 self._newcomers.drop_all()
                 await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
-            task = asyncio.create_task(self._shake_hands(connection))
+            task = asyncio.create_task(self._handshake(connection))
             self._handshakes.add(task)
             task.add_done_callback(self._handshakes.discard)
 
-    async def _shake_hands(self, connection: socket.socket) -> None:
+    async def _handshake(self, connection: socket.socket) -> None:
         task = asyncio.current_task()
         assert task is not None
         newcomer = self._newcomers.add(task.cancel)

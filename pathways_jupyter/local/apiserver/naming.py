@@ -1,4 +1,4 @@
-"""Which names objects may have, and the random ends of generated ones."""
+"""Validation of names and labels, and generated names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
 def name_of(resource: ResourceType, metadata: Mapping[str, Any]) -> str:
-    """The name that a new object asks for, generated where it only gives a beginning.
+    """The name of a new object, generated if it has only a ``generateName``.
 
     Raises:
       StatusError: 422, there is none or it may not be used.
@@ -40,7 +40,7 @@ def name_of(resource: ResourceType, metadata: Mapping[str, Any]) -> str:
 
 
 def check_labels(resource: ResourceType, metadata: Mapping[str, Any]) -> None:
-    """Checks labels and annotations.
+    """Validate labels and annotations.
 
     Raises:
       StatusError: 422, one has a key or a value that it may not have.

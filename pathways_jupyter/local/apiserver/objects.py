@@ -1,4 +1,4 @@
-"""The verbs on objects, as HTTP carries them: read the request, ask the store, shape the answer."""
+"""HTTP handlers of the verbs on objects: read the request, call the store, form the answer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _PROPAGATIONS = ("", "Orphan", "Background", "Foreground")
 
 @dataclass(frozen=True)
 class Deletion:
-    """What a client says about a deletion, in the query or in the body."""
+    """Delete options of a request, from the query or the body."""
 
     grace: int | None = None
     propagation: str = ""
@@ -63,7 +63,7 @@ class Objects:
         self._store = store
 
     async def serve(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
-        """Answers one request.
+        """Answer one request.
 
         Raises:
           StatusError: It cannot be done.
@@ -138,7 +138,7 @@ class Objects:
     async def _create(self, request: web.BaseRequest, route: Route, form: Form) -> web.Response:
         checked = self._checked(request, route, await bodies.read_object(request))
         if checked.object["metadata"].get("resourceVersion"):
-            # What a real API server answers too, with this code and without a reason.
+            # A real API server gives this code and no reason, too.
             raise StatusError("resourceVersion should not be set on objects to be created", status=500, reason="")
         _keep_managers(checked.object, None)
         obj = self._store.create(route.resource, checked.object, namespace=route.namespace, dry_run=is_dry_run(request))
@@ -235,7 +235,7 @@ class Objects:
         )
 
     def _checked(self, request: web.BaseRequest, route: Route, obj: Object) -> Checked:
-        """`obj`, which a client sent, once its shape and its place are known to be right."""
+        """Validate `obj`, which a client sent: its shape, and that its name and namespace fit the path."""
         resource = route.resource
         if resource.custom and not obj.get("kind"):
             raise status.bad_request("Object 'Kind' is missing in the body of the request")
@@ -258,7 +258,7 @@ class Objects:
 
 
 def selection(request: web.BaseRequest, resource: ResourceType) -> Test | None:
-    """The test that a request's selectors ask for, or None.
+    """The test of a request's selectors, or None.
 
     Raises:
       StatusError: 400.
@@ -268,7 +268,7 @@ def selection(request: web.BaseRequest, resource: ResourceType) -> Test | None:
 
 
 def is_dry_run(request: web.BaseRequest) -> bool:
-    """Whether nothing is to be changed.
+    """Whether the request is a dry run.
 
     Raises:
       StatusError: 400, the query asks for a kind of dry run that does not exist.
@@ -280,7 +280,7 @@ def is_dry_run(request: web.BaseRequest) -> bool:
 
 
 async def read_deletion(request: web.BaseRequest) -> Deletion:
-    """What a client says about a deletion; the query wins over the body.
+    """Read the delete options; the query takes precedence over the body.
 
     Raises:
       StatusError: 400.
@@ -305,12 +305,12 @@ async def read_deletion(request: web.BaseRequest) -> Deletion:
 
 
 def versioned(resource: ResourceType, obj: Object) -> Object:
-    """`obj` as this version of its type serves it."""
+    """`obj` as served in this version of its type."""
     return obj if obj["apiVersion"] == resource.api_version else {**obj, "apiVersion": resource.api_version}
 
 
 def _keep_managers(obj: Object, old: Object | None) -> None:
-    """Who owns which fields is not for clients to write."""
+    """Remove managed fields, which only the server may write."""
     obj["metadata"].pop("managedFields", None)
     if old is not None and "managedFields" in old["metadata"]:
         obj["metadata"]["managedFields"] = old["metadata"]["managedFields"]
@@ -323,7 +323,7 @@ def _warned(response: web.Response, checked: Checked) -> web.Response:
 
 
 def _page(records: Sequence[Record], limit: int | None, token: str, metadata: dict[str, Any]) -> Sequence[Record]:
-    """One page of a list: every page carries the first one's revision, so that a watch from it misses nothing."""
+    """One page of a list: every page carries the revision of the first, so that a watch from there misses nothing."""
     if token:
         try:
             after = json.loads(base64.urlsafe_b64decode(token))

@@ -1,6 +1,6 @@
 """OpenAPI documents, made from the field tables: what ``kubectl explain`` and ``kubectl apply`` read.
 
-They say names and types, not what fields mean: that is told better, and longer, in Kubernetes' own documentation.
+They contain names and types, but no descriptions of fields: those are in Kubernetes' documentation.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _places(registry: Registry) -> dict[str, list[ResourceType]]:
 
 
 def _address(registry: Registry, place: str) -> Object:
-    """Where a document is; the hash lets clients keep it until it changes."""
+    """The path of a document; by the hash, clients can cache it until it changes."""
     schemas = [[each.qualified, each.schema] for each in _places(registry)[place]]
     mark = hashlib.sha256(encode(schemas)).hexdigest()[:32].upper()
     return {"serverRelativeURL": f"/openapi/v3/{place}?hash={mark}"}

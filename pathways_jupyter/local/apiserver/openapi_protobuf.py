@@ -13,7 +13,7 @@ from typing import Any
 from pathways_jupyter.local.apiserver.resources import Object
 
 CONTENT_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-"""As it is answered: what clients ask for has an ``@`` in it, which Go's own parser of media types refuses."""
+"""The content type of answers. The one that clients request has an ``@`` in it, which Go's own parser refuses."""
 _NAMES = ("proto-openapi.spec.v2@v1.0+protobuf", "proto-openapi.spec.v2.v1.0+protobuf")
 
 _SCHEMA_TEXTS = {"$ref": 1, "format": 2, "title": 3, "description": 4, "pattern": 13}

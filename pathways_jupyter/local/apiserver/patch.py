@@ -10,7 +10,7 @@ from pathways_jupyter.local.apiserver.status import StatusError, bad_request
 
 
 class PatchKind(StrEnum):
-    """Patches by the content type that carries them."""
+    """Kinds of patches, by content type."""
 
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
@@ -44,7 +44,7 @@ PLAIN_SETS = frozenset({"finalizers"})
 
 
 def apply_patch(target: Any, patch: Any, kind: PatchKind) -> Any:
-    """The result of patching `target`, which is left as it is.
+    """Return `target` patched; `target` itself is not changed.
 
     Raises:
       StatusError: 400 or 422, the patch is malformed or does not fit.
@@ -79,7 +79,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: Any, operations: Any) -> Any:
-    """RFC 6902: a list of operations, all of which succeed or none is done."""
+    """RFC 6902: a list of operations, applied all or none."""
     if not isinstance(operations, list):
         raise bad_request("a JSON patch must be a list of operations")
     document = clone(target)
@@ -91,7 +91,7 @@ def json_patch(target: Any, operations: Any) -> Any:
 
 
 def strategic_patch(target: Any, patch: Any, field: str = "") -> Any:
-    """Merges like a merge patch, but lists of named elements merge by name and obey ``$patch`` directives."""
+    """Merge like a merge patch, but lists of named elements merge by name and follow ``$patch`` directives."""
     if isinstance(patch, list):
         return _strategic_list(target if isinstance(target, list) else [], patch, field)
     if not isinstance(patch, dict):
@@ -117,7 +117,7 @@ def strategic_patch(target: Any, patch: Any, field: str = "") -> Any:
 
 
 def merge_key(field: str, *lists: list[Any]) -> str | None:
-    """The key by which elements of the list `field` are told apart, or None for a list that is one value."""
+    """The merge key of the list `field`, or None for a list that is replaced as a whole."""
     elements = [each for elements in lists for each in elements]
     if not elements or not all(isinstance(each, dict) for each in elements):
         return None

@@ -1,4 +1,4 @@
-"""A certificate authority of the cluster's own: clients send a bearer token only where TLS protects it."""
+"""The cluster's certificate authority: clients send a bearer token only over TLS."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _YEARS = 10
 
 @dataclass(frozen=True)
 class Certificates:
-    """Where the files are."""
+    """Paths of the certificate files."""
 
     authority: Path
     certificate: Path
     key: Path
 
     def server_context(self) -> ssl.SSLContext:
-        """What the server offers to its clients."""
+        """The server's TLS context."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate, self.key)
         context.set_alpn_protocols(["http/1.1"])
@@ -31,7 +31,7 @@ class Certificates:
 
 
 def certificates(directory: Path) -> Certificates:
-    """The cluster's certificates, made at the first call: an authority, and a certificate for loopback addresses."""
+    """The cluster's certificates, created at the first call: an authority, and a certificate for loopback addresses."""
     files = Certificates(directory / "ca.crt", directory / "server.crt", directory / "server.key")
     if not all(path.exists() for path in (files.authority, files.certificate, files.key)):
         _make(files)

@@ -1,4 +1,4 @@
-"""What can be done with a pod beyond its object: logs, programs, ports, eviction, binding."""
+"""Subresources of pods: logs, exec, attach, port-forward, eviction, binding."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.tunnel import open_tunnel
 
 _REFUSAL_SECONDS = 0.05
-"""How long a log that is to be followed may take to refuse; one that is empty yet says nothing at all."""
+"""Longest wait for the error of a followed log, since a log that is still empty yields nothing at all."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A container that a request is about."""
+    """The container of a request."""
 
     pod: Object
     container: str
@@ -45,7 +45,7 @@ class Target:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What the pod's status says of the container."""
+        """The container's entry in the pod's status."""
         found = self.pod.get("status") or {}
         for field in ("containerStatuses", "initContainerStatuses"):
             for each in found.get(field) or ():
@@ -67,7 +67,7 @@ class Pods:
         self._idle_seconds = idle_seconds
 
     async def serve(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
-        """Answers one request.
+        """Answer one request.
 
         Raises:
           StatusError: It cannot be done.
@@ -90,7 +90,7 @@ class Pods:
         return await serve(request, self._runtime, target.uid, target.container, idle_seconds=self._idle_seconds)
 
     async def _take_over(self, request: web.BaseRequest, pod: Object) -> web.StreamResponse:
-        """Makes a tunnel of a connection that has served other requests before, and so is HTTP's already."""
+        """Turn a connection that has served other requests, and so belongs to the HTTP server, into a tunnel."""
         transport = request.transport
         if transport is None:
             raise ConnectionResetError
@@ -100,7 +100,7 @@ class Pods:
         )
         transport.pause_reading()
         await tunnel.run()
-        # The connection is closed by now: this is for the HTTP server, and goes nowhere.
+        # The HTTP server wants a response, although the connection is closed by now.
         return web.Response()
 
     @staticmethod
@@ -112,7 +112,7 @@ class Pods:
         return head.upgrade == "websocket" and head.path.endswith("/portforward") and tunnel
 
     async def serve_upgrade(self, head: Head, route: Route, transport: asyncio.Transport, rest: bytes) -> None:
-        """Serves a request on the connection that it came on, which is paused.
+        """Serve a request on its own connection, whose reading is paused.
 
         Args:
           rest: What came after the request's head.
@@ -151,7 +151,7 @@ class Pods:
             idle.stop()
 
     def pod(self, route: Route) -> Object:
-        """The pod that a request is about.
+        """The pod of a request.
 
         Raises:
           StatusError: 404.
@@ -159,7 +159,7 @@ class Pods:
         return self._store.record(PODS, route.namespace, route.name).object
 
     def target(self, query: Mapping[str, str], pod: Object) -> Target:
-        """The container that a request is about: the named one, the annotated default, or the only one.
+        """The container of a request: the named one, the annotated default, or the only one.
 
         Raises:
           StatusError: 400, there is no such container, or several to choose from.
@@ -242,7 +242,7 @@ class Pods:
 
 
 async def _begin(stream: AsyncGenerator[bytes, None], target: Target, *, wait: bool) -> asyncio.Task[bytes]:
-    """Asks for the first piece before the answer begins, so that a refusal can still be told as one."""
+    """Get the first piece before the response starts, so that an error can still become an error response."""
     first = asyncio.ensure_future(_next(stream))
     try:
         await asyncio.wait({first}, timeout=None if wait else _REFUSAL_SECONDS)
@@ -255,7 +255,7 @@ async def _begin(stream: AsyncGenerator[bytes, None], target: Target, *, wait: b
 
 
 def _no_log(target: Target, error: Exception) -> status.StatusError:
-    """400, in the words of the real kubelet where it is the runtime that knows them."""
+    """400, with the runtime's message, which is worded as a real kubelet's."""
     if isinstance(error, LookupError) and error.args and isinstance(error.args[0], str):
         return status.bad_request(error.args[0])
     name = target.pod["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""A pod in a word, as ``kubectl get pods`` shows it."""
+"""Summary of a pod's state, as ``kubectl get pods`` shows it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathways_jupyter.local.apiserver.resources import Object
 
 
 def pod_ready(pod: Object) -> str:
-    """``1/2``: containers that are ready, of those that run beside each other."""
+    """``1/2``: ready containers, of those that run at the same time."""
     sidecars = {
         each["name"] for each in pod["spec"].get("initContainers") or () if each.get("restartPolicy") == "Always"
     }
@@ -22,13 +22,13 @@ def pod_ready(pod: Object) -> str:
 
 
 def pod_restarts(pod: Object) -> str:
-    """How often its containers were started again."""
+    """The number of its containers' restarts."""
     statuses = [*_statuses(pod, "containerStatuses"), *_statuses(pod, "initContainerStatuses")]
     return str(sum(int(each.get("restartCount") or 0) for each in statuses))
 
 
 def pod_status(pod: Object) -> str:
-    """The word for its state: the phase, or what keeps it from running."""
+    """Its STATUS column: the phase, or the reason why it does not run."""
     status = pod.get("status") or {}
     word = str(status.get("reason") or status.get("phase") or "Unknown")
     word = _initializing(pod) or _running(_statuses(pod, "containerStatuses"), status, word)
@@ -42,7 +42,7 @@ def _statuses(pod: Object, field: str) -> Sequence[dict[str, Any]]:
 
 
 def _initializing(pod: Object) -> str:
-    """What init container the pod is at; empty once all have done their part."""
+    """The state of the current init container; empty once all are done."""
     specs = {each["name"]: each for each in pod["spec"].get("initContainers") or ()}
     for index, each in enumerate(_statuses(pod, "initContainerStatuses")):
         state = each.get("state") or {}

@@ -1,4 +1,4 @@
-"""Tables: what ``kubectl get`` shows is made by the server, so that every client shows the same."""
+"""Tables for ``kubectl get``: formed by the server, so that every client shows the same."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def as_table(resource: ResourceType, objects: Sequence[Object], revision: str, i
 
 
 def as_metadata(obj: Object) -> Object:
-    """Only what every object has."""
+    """`obj` reduced to its metadata, as a ``PartialObjectMetadata``."""
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 

@@ -1,6 +1,6 @@
 """Reads objects in Kubernetes' protobuf encoding, which typed Go clients (half of kubectl's commands) send.
 
-Answers stay JSON: those clients accept it, and the content type tells them.
+Answers are always JSON, which those clients accept; they go by the content type.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Field = tuple[int, int | bytes]
 
 
 class _Malformed(Exception):
-    """These bytes are not protobuf, or not of the kind that they say."""
+    """The bytes are not protobuf, or not of the kind that they claim."""
 
 
 def read_protobuf(data: bytes) -> Object:

@@ -1,4 +1,4 @@
-"""Rules that roles and their bindings give to users, beside those that their tokens were made with."""
+"""RBAC rules that roles and bindings grant to users, in addition to those of their tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 
 
 def with_bound_rules(store: Store, user: User) -> User:
-    """`user` with every rule that a binding in the cluster gives it."""
+    """`user` with every rule that a binding in the cluster grants."""
     bound = tuple(_bound_rules(store, user))
     return dataclasses.replace(user, rules=(*user.rules, *bound)) if bound else user
 

@@ -20,14 +20,14 @@ from pathways_jupyter.local.apiserver.status import StatusError, bad_request
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STDIN, _STDOUT, _STDERR, _STATUS, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _LAST_OUTPUT_SECONDS = 2.0
-"""How long output may still come after the program's end, from children that it left behind."""
+"""Longest wait for output after the program's end, which its children may hold open."""
 
 SUCCESS = {"metadata": {}, "status": "Success"}
 
 
 @dataclass(frozen=True)
 class Command:
-    """What is to be run, and which streams the client wants."""
+    """A command to run, and the streams that the client wants."""
 
     words: list[str]
     tty: bool
@@ -42,7 +42,7 @@ class Command:
 async def exec_over_websocket(
     request: web.BaseRequest, runtime: PodRuntime, uid: str, container: str, *, idle_seconds: float
 ) -> web.StreamResponse:
-    """Runs a command in a container, wired to a WebSocket.
+    """Run a command in a container, with its streams on a WebSocket.
 
     Raises:
       StatusError: 400 (no command, no streams), 403 (protocol), 404 (the container does not run).
@@ -71,7 +71,7 @@ async def exec_over_websocket(
 async def attach_over_websocket(
     request: web.BaseRequest, runtime: PodRuntime, uid: str, container: str, *, idle_seconds: float
 ) -> web.StreamResponse:
-    """Shows what a container prints from now on; containers here have no standard input to attach to.
+    """Send the container's output from now on; containers here have no standard input to attach to.
 
     Raises:
       StatusError: 403, a protocol that is not spoken here.
@@ -90,7 +90,7 @@ async def attach_over_websocket(
 
 
 def read_command(query: MultiMapping[str]) -> Command:
-    """What an exec request asks for.
+    """Read the command and streams of an exec request.
 
     Raises:
       StatusError: 400, it names no command or no stream.
@@ -138,7 +138,7 @@ def exit_status(code: int) -> dict[str, Any]:
 
 
 def resize(process: ExecProcess, message: bytes) -> None:
-    """Obeys a resize message; one that makes no sense changes nothing."""
+    """Apply a resize message; ignore a malformed one."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
         size = json.loads(message)
         width, height = int(size["Width"]), int(size["Height"])
@@ -147,7 +147,7 @@ def resize(process: ExecProcess, message: bytes) -> None:
 
 
 async def drain_outputs(outputs: list[asyncio.Task[None]], process: ExecProcess) -> int:
-    """Waits for a program's end and for the last of its output; gives its exit code."""
+    """Wait for a program's end and for the last of its output; return its exit code."""
     code = await process.wait()
     if outputs:
         await asyncio.wait(outputs, timeout=_LAST_OUTPUT_SECONDS)
@@ -155,7 +155,7 @@ async def drain_outputs(outputs: list[asyncio.Task[None]], process: ExecProcess)
 
 
 async def discard(reader: asyncio.StreamReader) -> None:
-    """Reads what nobody wants, so that the program does not block on it."""
+    """Read output that the client did not ask for, so that the program does not block on it."""
     while await reader.read(65536):
         pass
 

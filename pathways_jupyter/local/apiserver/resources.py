@@ -1,4 +1,4 @@
-"""What kinds of objects there are; custom resource definitions add to it while the cluster runs."""
+"""Registry of resource types; custom resource definitions add to it while the cluster runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """One column of what ``kubectl get`` prints, as a custom resource definition declares it."""
+    """A printer column, as a custom resource definition declares it."""
 
     name: str
     path: str
@@ -23,7 +23,7 @@ class Column:
 
 @dataclass(frozen=True)
 class ResourceType:
-    """One kind of object: where it is served, and what it can do."""
+    """One resource type: its place in the API, and what it supports."""
 
     group: str
     version: str
@@ -34,11 +34,11 @@ class ResourceType:
     categories: tuple[str, ...] = ()
     has_status: bool = False
     subresources: tuple[str, ...] = ()
-    """Beyond ``status``."""
+    """Subresources other than ``status``."""
     default_propagation: str = "Background"
-    """What a delete that names no propagation policy does with dependents."""
+    """Propagation policy of a delete that names none."""
     generations: bool = False
-    """Whether objects count the changes of what was asked of them; custom resources always do."""
+    """Whether ``metadata.generation`` counts changes of the spec; custom resources always have it."""
     versioned_updates: bool = False
     """Whether a PUT must name the resourceVersion that it replaces."""
     custom: bool = False
@@ -49,12 +49,12 @@ class ResourceType:
 
     @property
     def api_version(self) -> str:
-        """What objects of this type carry as ``apiVersion``."""
+        """The ``apiVersion`` of objects of this type."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def key(self) -> tuple[str, str]:
-        """Where objects are stored: every version of a type shares one place."""
+        """The storage key, which all versions of a type share."""
         return (self.group, self.plural)
 
     @property
@@ -101,7 +101,7 @@ LEASES = ResourceType("coordination.k8s.io", "v1", "Lease", "leases", versioned_
 NETWORK_POLICIES = ResourceType(
     "networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", short_names=("netpol",), generations=True
 )
-"""Kept and shown, and not enforced: pods here have no network of their own."""
+"""Stored but not enforced: pods here have no network of their own."""
 ROLES = ResourceType("rbac.authorization.k8s.io", "v1", "Role", "roles")
 ROLE_BINDINGS = ResourceType("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
 CLUSTER_ROLES = ResourceType("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False)
@@ -143,7 +143,7 @@ BUILTIN: tuple[ResourceType, ...] = (
 
 
 class Registry:
-    """The types that are served now."""
+    """The types that are currently served."""
 
     def __init__(self) -> None:
         self._types = {(each.group, each.version, each.plural): each for each in BUILTIN}
@@ -152,7 +152,7 @@ class Registry:
         return iter(self._types.values())
 
     def find(self, group: str, version: str, plural: str) -> ResourceType | None:
-        """The type served at this place, or None."""
+        """The type served under this group, version and plural, or None."""
         return self._types.get((group, version, plural))
 
     def of_kind(self, api_version: str, kind: str) -> ResourceType | None:
@@ -170,13 +170,13 @@ class Registry:
         return None
 
     def define(self, definition: Object) -> None:
-        """Serves what a ``CustomResourceDefinition`` describes, in place of what it described before."""
+        """Serve what a ``CustomResourceDefinition`` describes, instead of what it described before."""
         self.forget(definition)
         for each in types_of(definition):
             self._types[(each.group, each.version, each.plural)] = each
 
     def forget(self, definition: Object) -> None:
-        """Stops serving what a ``CustomResourceDefinition`` describes."""
+        """Stop serving what a ``CustomResourceDefinition`` describes."""
         key = (definition["spec"]["group"], definition["spec"]["names"]["plural"])
         for place in [place for place, each in self._types.items() if each.custom and each.key == key]:
             del self._types[place]
@@ -221,4 +221,4 @@ def types_of(definition: Object) -> list[ResourceType]:
 JOBSETS = ResourceType(
     "jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", has_status=True, custom=True, generations=True
 )
-"""How the store's users name JobSets; what is served follows the custom resource definition."""
+"""JobSets for the store's callers; what is served follows the custom resource definition."""

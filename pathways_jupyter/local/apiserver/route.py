@@ -1,4 +1,4 @@
-"""What a request asks for: its verb and its place, read from method, path and query."""
+"""Route of a request: verb, resource, namespace and name, read from method, path and query."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathways_jupyter.local.apiserver.status import StatusError, bad_request, me
 _ONE = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _MANY = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 CONNECTS = frozenset({"exec", "attach", "portforward"})
-"""Subresources that are a connection, not an answer."""
+"""Subresources whose answer is a connection."""
 _SUBRESOURCE_VERBS: Mapping[str, frozenset[str]] = {
     "status": frozenset({"get", "update", "patch"}),
     "finalize": frozenset({"update"}),
@@ -35,12 +35,12 @@ class Route:
 
     @property
     def target(self) -> str:
-        """``pods/log``, as rules name it."""
+        """``pods/log``, as in RBAC rules."""
         return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
 
 
 def find_route(registry: Registry, method: str, path: str, query: Mapping[str, str]) -> Route | None:
-    """The objects that a request asks for, or None when its path is not one of objects.
+    """The route of a request, or None when its path is not one of objects.
 
     Raises:
       StatusError: 404, no such resource; 405, the resource has no such verb.
@@ -67,7 +67,7 @@ def find_route(registry: Registry, method: str, path: str, query: Mapping[str, s
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
-    """Whether the query says yes to `name`."""
+    """Whether the query sets `name` to true."""
     return query.get(name, "") in _TRUE
 
 

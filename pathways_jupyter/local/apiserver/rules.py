@@ -1,4 +1,4 @@
-"""What built-in kinds must not say: the checks of a real API server that a manifest is likely to meet.
+"""Validation of built-in kinds: the checks of a real API server that a manifest is likely to hit.
 
 Each gives pairs of a field's path and what is wrong with it, in the words of the real one.
 """
@@ -24,13 +24,13 @@ _SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
 def unsupported(value: Any, supported: Sequence[str]) -> str:
-    """What is said of a value that is none of those that there are."""
+    """The message for a value that is not among the supported ones."""
     listed = ", ".join(f'"{each}"' for each in supported)
     return f'Unsupported value: "{value}": supported values: {listed}'
 
 
 def pod_spec_causes(spec: Object, path: str) -> list[Cause]:
-    """What is wrong with a pod's spec."""
+    """Faults of a pod's spec."""
     if not isinstance(spec.get("containers"), list) or not spec["containers"]:
         return [(f"{path}.containers", "Required value")]
     causes: list[Cause] = []
@@ -45,7 +45,7 @@ def pod_spec_causes(spec: Object, path: str) -> list[Cause]:
 
 
 def service_causes(service: Object) -> list[Cause]:
-    """What is wrong with a Service."""
+    """Faults of a Service."""
     spec = service["spec"]
     causes = list(_choice(spec, "type", _SERVICE_TYPES, "spec"))
     ports = spec.get("ports") or ()
@@ -57,7 +57,7 @@ def service_causes(service: Object) -> list[Cause]:
 
 
 def lease_causes(lease: Object) -> list[Cause]:
-    """What is wrong with a Lease."""
+    """Faults of a Lease."""
     spec = lease.get("spec") or {}
     seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
     causes = []
@@ -69,7 +69,7 @@ def lease_causes(lease: Object) -> list[Cause]:
 
 
 def event_causes(event: Object) -> list[Cause]:
-    """What is wrong with an Event."""
+    """Faults of an Event."""
     about = event["involvedObject"].get("namespace") or "default"
     if about == event["metadata"]["namespace"]:
         return []
@@ -113,14 +113,14 @@ def _port(port: Any, path: str) -> Iterator[Cause]:
 
 
 def _amount(quantity: Any) -> Fraction:
-    """A quantity, whose shape was checked before, as a number."""
+    """A quantity as a number; its syntax has been checked before."""
     match = _QUANTITY.fullmatch(str(quantity))
     if match is None:
         return Fraction(0)
     number, exponent, suffix = match.groups()
     if suffix in _BINARY:
         return Fraction(number) * (1 << _BINARY[suffix])
-    # An exponent of any size would be a number of any size.
+    # An unbounded exponent would be a number of unbounded size.
     power = max(-99, min(int(exponent or _FACTORS.get(suffix or "", 0)), 99))
     scale = Fraction(int(10**power)) if power >= 0 else Fraction(1, int(10**-power))
     return Fraction(number) * scale

@@ -1,4 +1,4 @@
-"""What the API server asks of whoever runs the pods: their logs, a program beside them, a connection into them."""
+"""Interface between the API server and the kubelet: logs of pods, programs and connections in them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ class ProcessInput(Protocol):
     """The writing end of a program's standard input; an ``asyncio.StreamWriter`` is one."""
 
     def write(self, data: bytes) -> None:
-        """Buffers `data`."""
+        """Buffer `data`."""
 
     async def drain(self) -> None:
-        """Waits until the program has taken enough of it."""
+        """Wait until the program has taken enough of it."""
 
     def close(self) -> None:
-        """Tells the program that no more will come."""
+        """Close standard input: the program reads end of file."""
 
 
 class ExecProcess(Protocol):
-    """A program that runs beside a container's own."""
+    """A program that exec has started in a container."""
 
     @property
     def stdin(self) -> ProcessInput | None:
@@ -29,24 +29,24 @@ class ExecProcess(Protocol):
 
     @property
     def stdout(self) -> asyncio.StreamReader:
-        """What it prints; with a terminal, its standard error too."""
+        """Its output; with a terminal, its standard error too."""
 
     @property
     def stderr(self) -> asyncio.StreamReader | None:
         """None when it has a terminal."""
 
     async def wait(self) -> int:
-        """Waits for its end, and gives its exit code; a signal N counts as 128 + N."""
+        """Wait for its end, and return its exit code, 128 + N for signal N."""
 
     def resize(self, width: int, height: int) -> None:
-        """Tells its terminal, where it has one, how many columns and rows the viewer has."""
+        """Set the columns and rows of its terminal; no-op without one."""
 
     def kill(self) -> None:
-        """Ends it at once; does nothing when it has ended."""
+        """End it at once; no-op when it has ended."""
 
 
 class PodRuntime(Protocol):
-    """Whoever runs the pods. Pods are named by uid: a name may be used again."""
+    """Runs the pods. Pods are identified by uid, since names are reused."""
 
     def logs(
         self,
@@ -62,18 +62,18 @@ class PodRuntime(Protocol):
         """A container's output, in pieces that need not be lines.
 
         Args:
-          follow: Go on until the container ends.
-          tail: Begin that many lines before the end; None for all of it.
+          follow: Continue until the container ends.
+          tail: Start that many lines before the end; None for all of it.
           previous: The output of the instance before this one.
-          since: Begin with what was written at this time (seconds since the epoch) or later.
-          timestamps: Begin every line with the RFC 3339 time at which it was written.
+          since: Start with what was written at this time (seconds since the epoch) or later.
+          timestamps: Prefix every line with the RFC 3339 time at which it was written.
 
         Raises:
           LookupError: There is no such pod, container or previous instance.
         """
 
     async def exec(self, uid: str, container: str, command: list[str], *, stdin: bool, tty: bool) -> ExecProcess:
-        """Starts `command` beside the container's own program.
+        """Start `command` beside the container's own program.
 
         Raises:
           LookupError: There is no such pod or container, or it does not run.
@@ -81,7 +81,7 @@ class PodRuntime(Protocol):
         """
 
     async def connect(self, uid: str, port: int, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
-        """Opens a connection to a port inside the pod, and gives it to what `protocol` makes.
+        """Open a connection to a port inside the pod, for a protocol that `protocol` creates.
 
         Raises:
           LookupError: There is no such pod, or it does not run.

@@ -1,4 +1,4 @@
-"""Whether what a client sent has the shape of its kind: right types, no unknown fields, custom resources' own rules.
+"""Schema validation of what a client sent: types, unknown fields, and the rules of custom resources.
 
 Everything past this point may count on the shapes; without it a malformed object would surface as a server error.
 """
@@ -20,16 +20,16 @@ from pathways_jupyter.local.apiserver.status import bad_request, invalid
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
 _MICRO_TIMES = {"acquireTime", "renewTime", "eventTime", "lastObservedTime"}
-"""Fields of the one type of time whose text must have exactly six digits after the point."""
+"""Fields of type MicroTime, whose text must have exactly six digits after the point."""
 _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?")
 _LARGEST = 2**63
 _UNCHECKED = ("status", "involvedObject")
-"""Parts in which a real API server does not insist on required fields either."""
+"""Parts in which a real API server does not require required fields either."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """An object of the right shape, without the fields that its kind does not have."""
+    """A valid object, without the fields that its kind does not have."""
 
     object: Object
     warnings: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ def fields(kind: str) -> Mapping[str, tuple[str, bool]]:
 
 
 def check_object(resource: ResourceType, obj: Object, validation: str) -> Checked:
-    """Checks what a client sent.
+    """Check what a client sent.
 
     Args:
       validation: What to do about unknown fields: ``Strict`` refuses, ``Warn`` warns, ``Ignore`` drops them silently.
@@ -147,7 +147,7 @@ def _plain(value: Any, kind: str, path: str) -> Any:
 
 
 def walk(kind: str) -> Iterator[str]:
-    """Every built-in kind that `kind` is made of, itself first."""
+    """Every built-in kind that `kind` consists of, itself first."""
     seen, waiting = {kind}, [kind]
     while waiting:
         each = waiting.pop()

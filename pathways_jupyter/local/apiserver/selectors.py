@@ -50,7 +50,7 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
 
 
 def label_test(text: str) -> Test:
-    """Compiles a label selector such as ``app=web,tier in (a,b),!canary``.
+    """Compile a label selector such as ``app=web,tier in (a,b),!canary``.
 
     Raises:
       StatusError: 400, the text is not a selector.
@@ -91,7 +91,7 @@ def matches_selector(selector: Mapping[str, Any], labels: Mapping[str, str]) -> 
 
 
 def field_test(text: str, resource: ResourceType) -> Test:
-    """Compiles a field selector such as ``status.phase=Running,metadata.name!=x``.
+    """Compile a field selector such as ``status.phase=Running,metadata.name!=x``.
 
     Raises:
       StatusError: 400, the text is not a selector or names a field that `resource` cannot select by.

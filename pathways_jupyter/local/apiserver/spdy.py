@@ -1,7 +1,7 @@
-"""SPDY/3.1 framing, as far as Kubernetes streams use it: kubectl still forwards ports and runs programs over it.
+"""The part of SPDY/3.1 framing that Kubernetes streams use: kubectl still uses it for port-forward and exec.
 
-No flow control: neither end of a Kubernetes connection uses SPDY's windows. A reader that is slow holds up the
-connection, which is the backpressure.
+No flow control: neither end of a Kubernetes connection uses SPDY's windows. A slow reader stalls the whole connection,
+which is the back-pressure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DICTIONARY = (
     b"".join(struct.pack(">I", len(word)) + word.replace("~", " ").encode() for word in _WORDS.split())
     + _CODES.encode()
 )
-"""What both ends prime their header compression with; the protocol defines it byte by byte."""
+"""The dictionary of header compression, defined by the protocol."""
 
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY, _HEADERS = 1, 2, 3, 6, 7, 8
 _FIN = 1
@@ -50,8 +50,8 @@ class SpdyError(Exception):
 class SpdyStream:
     """One stream of a connection.
 
-    `sink` gets what the peer sends; set it before giving up control after the stream was opened. An empty piece means
-    that the peer will send no more.
+    `sink` receives what the peer sends. Set it in `on_stream`, before any await. An empty piece means that the peer has
+    closed its side.
     """
 
     def __init__(self, connection: SpdyConnection, number: int, headers: Mapping[str, str]) -> None:
@@ -62,28 +62,28 @@ class SpdyStream:
         self._closed = False
 
     async def write(self, data: bytes) -> None:
-        """Sends `data`."""
+        """Send `data`."""
         if not self._closed:
             await self._connection.send_data(self.number, data, 0)
 
     async def close(self) -> None:
-        """Tells the peer that no more will come."""
+        """Close this side of the stream."""
         if not self._closed:
             self._closed = True
             await self._connection.send_data(self.number, b"", _FIN)
 
     async def reset(self) -> None:
-        """Ends the stream in both directions at once."""
+        """End the stream in both directions at once."""
         self._closed = True
         await self._connection.send_control(_RST_STREAM, 0, struct.pack(">II", self.number, _CANCEL))
 
 
 class SpdyConnection:
-    """The serving end of a connection.
+    """Server side of a connection.
 
     Args:
-      send: Sends bytes to the peer, and waits while it does not take them.
-      on_stream: Is told of every stream that the peer opens; False refuses it.
+      send: Sends bytes to the peer, and waits until it has taken enough of them.
+      on_stream: Called for every stream that the peer opens; False refuses it.
     """
 
     def __init__(self, send: Callable[[bytes], Awaitable[None]], on_stream: Callable[[SpdyStream], bool]) -> None:
@@ -96,7 +96,7 @@ class SpdyConnection:
         self._sending = asyncio.Lock()
 
     async def feed(self, data: bytes | memoryview) -> None:
-        """Takes what the peer sent, and waits while one of the streams does not take its part.
+        """Handle what the peer sent, and wait while a stream's sink does not take its part.
 
         Raises:
           SpdyError: It is not SPDY.
@@ -109,17 +109,17 @@ class SpdyConnection:
                 await self._data(head, flags, payload)
 
     async def send_data(self, number: int, data: bytes, flags: int) -> None:
-        """Sends a data frame."""
+        """Send a data frame."""
         async with self._sending:
             await self._send(struct.pack(">II", number, flags << 24 | len(data)) + data)
 
     async def send_control(self, kind: int, flags: int, payload: bytes) -> None:
-        """Sends a control frame."""
+        """Send a control frame."""
         async with self._sending:
             await self._send(_control_frame(kind, flags, payload))
 
     def _frames(self) -> Iterator[tuple[int, int, bytes]]:
-        """Complete frames: the first word, the flags and the payload of each."""
+        """Yield complete frames: the first word, the flags and the payload of each."""
         start = 0
         try:
             while len(self._buffer) - start >= 8:

@@ -1,4 +1,4 @@
-"""Exec over SPDY, one stream for each of the program's: what kubectl falls back to where WebSockets do not pass."""
+"""Exec over SPDY, with one SPDY stream per standard stream; kubectl's fallback where WebSockets do not pass."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROTOCOL = "v4.channel.k8s.io"
 async def exec_over_spdy(
     connection: UpgradedConnection, runtime: PodRuntime, uid: str, container: str, command: Command
 ) -> None:
-    """Runs a command in a container, wired to a connection that was upgraded to SPDY."""
+    """Run a command in a container, with its streams on a connection that was upgraded to SPDY."""
     session = _Session(command, connection.send)
     running = asyncio.create_task(session.run(runtime, uid, container))
     try:
@@ -46,7 +46,7 @@ async def _feed(connection: UpgradedConnection, session: _Session) -> None:
 
 
 class _Session:
-    """One program and the streams that the client opened for it."""
+    """One program, and the streams that the client has opened for it."""
 
     def __init__(self, command: Command, send: Callable[[bytes], Awaitable[None]]) -> None:
         self.connection = SpdyConnection(send, self._on_stream)
@@ -56,7 +56,8 @@ class _Session:
         self._process: asyncio.Future[ExecProcess | None] = asyncio.get_running_loop().create_future()
 
     async def run(self, runtime: PodRuntime, uid: str, container: str) -> None:
-        """Waits for the streams, then runs the program to its end."""
+        """Wait for the streams, then run the program to its end."""
+        # The client opens its streams one by one; the program must not start before all are there.
         await self._complete.wait()
         command, errors = self._command, self._streams["error"]
         try:
@@ -64,10 +65,10 @@ class _Session:
         except (OSError, LookupError) as error:
             self._process.set_result(None)
             if isinstance(error, OSError):
-                told = unstartable(command.words, error)
+                failure = unstartable(command.words, error)
             else:
-                told = container_not_found(container).to_object()
-            await errors.write(encode(told))
+                failure = container_not_found(container).to_object()
+            await errors.write(encode(failure))
         else:
             self._process.set_result(process)
             try:
@@ -117,4 +118,4 @@ async def _copy(source: asyncio.StreamReader, stream: SpdyStream) -> None:
 
 
 async def _ignore(piece: bytes) -> None:
-    """For streams that only the server writes to."""
+    """Sink of streams that only the server writes to."""

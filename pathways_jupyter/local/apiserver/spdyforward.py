@@ -1,4 +1,4 @@
-"""Port-forward over SPDY: for every connection a pair of streams, one for its data and one for what went wrong."""
+"""Port-forward over SPDY: a pair of streams per connection, one for data and one for its error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathways_jupyter.local.apiserver.tunnel import refusal_text
 PROTOCOL = "portforward.k8s.io"
 TUNNEL_PROTOCOL = "SPDY/3.1+portforward.k8s.io"
 _WRITE_BUFFER = 4 * 1024 * 1024
-"""Bytes that one connection may hold back before it holds up the others."""
+"""Bytes that one connection may buffer before it stalls the others."""
 
 
 class SpdyForwarder:
@@ -36,7 +36,7 @@ class SpdyForwarder:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def feed(self, data: bytes | memoryview) -> None:
-        """Takes what the client sent.
+        """Handle what the client sent.
 
         Raises:
           SpdyError: It is not SPDY.
@@ -44,7 +44,7 @@ class SpdyForwarder:
         await self._connection.feed(data)
 
     async def close(self) -> None:
-        """Ends every connection."""
+        """End every connection."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -91,7 +91,7 @@ class SpdyForwarder:
 
 
 class _Forwarded:
-    """One connection: its two streams, and the way into the pod once there is one."""
+    """One connection: its two streams, and its connection into the pod once there is one."""
 
     def __init__(self, data: SpdyStream, error: SpdyStream) -> None:
         self.data = data
@@ -99,7 +99,7 @@ class _Forwarded:
         self.writer: asyncio.Future[asyncio.StreamWriter | None] = asyncio.get_running_loop().create_future()
 
     async def take(self, piece: bytes) -> None:
-        """Passes on what the client sent."""
+        """Pass on what the client sent."""
         writer = await self.writer
         if writer is None or writer.is_closing():
             return
@@ -112,13 +112,13 @@ class _Forwarded:
 
 
 async def _ignore(piece: bytes) -> None:
-    """For the stream that only the server writes to."""
+    """Sink of the stream that only the server writes to."""
 
 
 async def forward_over_websocket(
     request: web.BaseRequest, runtime: PodRuntime, pod: Object, *, idle_seconds: float
 ) -> web.StreamResponse:
-    """Serves SPDY whose bytes travel in a WebSocket's messages: what kubectl does today.
+    """Serve SPDY inside a WebSocket's messages, as current kubectl sends it.
 
     Raises:
       StatusError: 403, a protocol that is not spoken here.
@@ -136,7 +136,7 @@ async def forward_over_websocket(
 
 
 async def forward_over_spdy(connection: UpgradedConnection, runtime: PodRuntime, pod: Object) -> None:
-    """Serves SPDY on a connection that was upgraded to it: what older clients do."""
+    """Serve SPDY on a connection that was upgraded to it, as older clients do."""
     forwarder = SpdyForwarder(runtime, pod, connection.send)
     try:
         while data := await connection.receive():

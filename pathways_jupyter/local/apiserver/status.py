@@ -1,4 +1,4 @@
-"""Refusals in the words of a real API server, so that a client's own messages and retries fit.
+"""Errors with the wording of a real API server, so that clients' messages and retries fit.
 
 Raised by the store as well as by the HTTP layer: the store knows why, the HTTP layer only how to say it.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StatusError(ApiError):
-    """A refusal that travels as a ``Status`` object.
+    """An error that the client receives as a ``Status`` object.
 
     Args:
       message: What a client shows.
@@ -48,12 +48,12 @@ def bad_request(message: str) -> StatusError:
 
 
 def unauthorized() -> StatusError:
-    """401: no token, or one that nobody issued."""
+    """401: no token, or an unknown one."""
     return StatusError("Unauthorized", status=401, reason="Unauthorized")
 
 
 def forbidden(message: str, resource: ResourceType | None = None, name: str = "") -> StatusError:
-    """403: the caller may not do this."""
+    """403: the user may not do this."""
     return StatusError(message, status=403, reason="Forbidden", details=_details(resource, name))
 
 
@@ -103,7 +103,7 @@ def gone(since: int, oldest: int) -> StatusError:
 
 
 def too_large(since: int, current: int) -> StatusError:
-    """504: the caller names a revision of the future."""
+    """504: the resourceVersion is larger than the current one."""
     return StatusError(
         f"Too large resource version: {since}, current: {current}",
         status=504,
@@ -136,8 +136,8 @@ def invalid(resource: ResourceType, name: str, causes: Sequence[tuple[str, str]]
     Args:
       causes: Pairs of a field's path and what is wrong with it.
     """
-    told = [f"{field}: {why}" for field, why in causes]
-    text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    messages = [f"{field}: {why}" for field, why in causes]
+    text = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     return StatusError(
         f'{kind} "{name}" is invalid: {text}',

@@ -1,4 +1,4 @@
-"""The cluster's state: every object, every change of it, and who waits to hear.
+"""The cluster's state: all objects, their changes, and the watches that receive them.
 
 Synchronous and meant for one event loop: a call is a transaction. Controllers and the kubelet use it directly, clients
 through the HTTP layer. Objects given out by :meth:`Store.list`, :meth:`Store.dependents` and watches are shared and
@@ -26,7 +26,7 @@ class Store:
     """All objects of one cluster.
 
     Args:
-      path: The file that remembers them; None keeps them in memory only.
+      path: The journal file; None keeps everything in memory.
 
     Raises:
       LocalClusterError: The file is damaged.
@@ -48,7 +48,7 @@ class Store:
     # Reading.
 
     def get(self, resource: ResourceType, namespace: str, name: str) -> Object:
-        """A copy of one object; `namespace` is empty for cluster-wide types.
+        """Return a copy of one object; `namespace` is empty for cluster-wide types.
 
         Raises:
           StatusError: 404.
@@ -62,7 +62,7 @@ class Store:
         return None if record is None else clone(record.object)
 
     def record(self, resource: ResourceType, namespace: str, name: str) -> Record:
-        """One object's present state, shared.
+        """One object's current state, shared.
 
         Raises:
           StatusError: 404.
@@ -92,7 +92,7 @@ class Store:
     def watch(
         self, resource: ResourceType, namespace: str = "", since: int | None = None, test: Test | None = None
     ) -> Watch:
-        """Changes from revision `since` on; None begins with an ADDED for everything there is.
+        """Watch changes from revision `since` on; None starts with an ADDED for every existing object.
 
         Raises:
           StatusError: 410 when history does not reach back to `since`, 504 when it lies in the future.
@@ -104,7 +104,7 @@ class Store:
     # Writing.
 
     def create(self, resource: ResourceType, obj: Object, *, namespace: str = "", dry_run: bool = False) -> Object:
-        """Adds an object and gives it back as it was stored.
+        """Add an object and return it as stored.
 
         Raises:
           StatusError: 404 (no such namespace), 409 (the name is taken), 422 (the object breaks a rule).
@@ -126,7 +126,7 @@ class Store:
         return self._put(resource, obj, None, dry_run)
 
     def update(self, resource: ResourceType, obj: Object, *, subresource: str = "", dry_run: bool = False) -> Object:
-        """Replaces an object; with `subresource` ``"status"`` only its status, without it everything else but that.
+        """Replace an object; with `subresource` ``"status"`` only its status, without it everything except the status.
 
         ``"binding"`` sets the node of a pod, which nothing else can change.
 
@@ -164,7 +164,7 @@ class Store:
         *,
         subresource: str = "",
     ) -> Object:
-        """Reads an object, lets `change` alter the copy in place, and writes it back.
+        """Read an object, let `change` alter the copy in place, and write it back.
 
         Raises:
           StatusError: 404 or 422.
@@ -184,7 +184,7 @@ class Store:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Object:
-        """Patches an object.
+        """Patch an object.
 
         Raises:
           StatusError: 400 (malformed patch), 404, 409 (the patch names another resourceVersion), 422.
@@ -210,7 +210,7 @@ class Store:
         revision: str = "",
         dry_run: bool = False,
     ) -> Object:
-        """Deletes an object, or marks it for deletion while a finalizer or a running pod holds it.
+        """Delete an object, or mark it for deletion while a finalizer or a running pod holds it.
 
         Args:
           grace: Seconds that a pod's processes get to end; None for what the pod says. 0 removes it now.
@@ -242,7 +242,7 @@ class Store:
         return self._put(resource, new, old, dry_run)
 
     def close(self) -> None:
-        """Ends every watch and lets go of the file."""
+        """End every watch and close the file."""
         for table in self._tables.values():
             table.close()
         if self._journal is not None:
@@ -257,7 +257,7 @@ class Store:
         return table
 
     def _served(self, resource: ResourceType) -> ResourceType:
-        """The type as it is served now: with the schema of its definition, where it has one."""
+        """The type as currently served: with the schema of its definition, where it has one."""
         return self.resources.find(resource.group, resource.version, resource.plural) or resource
 
     def _name(self, resource: ResourceType, metadata: Object, namespace: str) -> None:
@@ -290,7 +290,7 @@ class Store:
         return result
 
     def _empty_namespace(self, name: str) -> None:
-        """Removes a namespace that is marked for deletion once nothing is in it."""
+        """Remove a namespace that is marked for deletion once it is empty."""
         home = self._table(NAMESPACES).get("", name)
         if home is None or not home.object["metadata"].get("deletionTimestamp"):
             return
@@ -335,11 +335,12 @@ class Store:
         place: Place = (resource.key, metadata.get("namespace", ""), metadata["name"])
         record = Record(obj)
         deleted = kind is ChangeType.DELETED
+        # Written before watchers see it: a restart must not take back a change that a client has seen.
         if self._journal is not None:
             self._journal.append(self.revision, place, record, deleted=deleted)
         table = self._table(resource)
         previous = self._place(table, place, record, deleted)
-        table.tell(Change(kind, record, previous, self.revision))
+        table.publish(Change(kind, record, previous, self.revision))
         if self._journal is not None and self._journal.lines > 5_000 + 3 * sum(map(len, self._tables.values())):
             self._journal.rewrite(self.revision, self._everything())
 
@@ -374,7 +375,7 @@ class Store:
             previous = self._place(table, entry.place, record, entry.deleted)
             if entry.revision > self._base:
                 kind = ChangeType.MODIFIED if previous else ChangeType.ADDED
-                table.tell(Change(ChangeType.DELETED if entry.deleted else kind, record, previous, entry.revision))
+                table.publish(Change(ChangeType.DELETED if entry.deleted else kind, record, previous, entry.revision))
         for definition in self.list(CRDS):
             self.resources.define(definition)
 

@@ -1,4 +1,4 @@
-"""What each kind gets when it is created or changed: the defaults and immutabilities that clients count on."""
+"""Defaults and immutable fields of each kind, applied when objects are created or updated."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _MUTABLE_POD_FIELDS = {"activeDeadlineSeconds", "tolerations", "terminationGrace
 
 
 def now() -> str:
-    """The time as objects carry it."""
+    """The current time as objects carry it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def prepare_create(resource: ResourceType, obj: Object) -> None:
-    """Fills in what a new object of this type gets, in place. Its uid is already there.
+    """Default a new object of this type, in place. It has its uid already.
 
     Raises:
       StatusError: 422, the object breaks a rule of its kind.
@@ -49,7 +49,7 @@ def prepare_create(resource: ResourceType, obj: Object) -> None:
 
 
 def prepare_update(resource: ResourceType, obj: Object, old: Object) -> None:
-    """Fills in and checks a changed object, in place.
+    """Default and validate an updated object, in place.
 
     Raises:
       StatusError: 422, it changes what must not change.
@@ -75,7 +75,7 @@ def _pod(pod: Object) -> None:
 
 
 def default_pod_spec(spec: Object) -> None:
-    """Gives a pod's spec, or a template's, the defaults of the real API."""
+    """Give a pod's spec, or a template's, the defaults of the real API."""
     defaults: Mapping[str, Any] = {
         "restartPolicy": "Always",
         "dnsPolicy": "ClusterFirst",
@@ -100,7 +100,7 @@ def default_pod_spec(spec: Object) -> None:
 
 
 def _default_pod(spec: Object) -> None:
-    """Gives a pod the defaults that a template does not get."""
+    """Give a pod the defaults that a template does not get."""
     spec.setdefault("enableServiceLinks", True)
     for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
         resources = container.get("resources") if isinstance(container, dict) else None
@@ -109,7 +109,7 @@ def _default_pod(spec: Object) -> None:
 
 
 def _admit_pod(spec: Object) -> None:
-    """Gives a new pod what admission does on a real cluster, as far as clients read it."""
+    """Apply a real cluster's admission to a new pod, as far as clients can see it."""
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     spec["serviceAccountName"] = spec["serviceAccount"] = spec.get("serviceAccountName") or "default"
@@ -212,7 +212,7 @@ def _job_update(job: Object, old: Object) -> None:
     spec, before = job.setdefault("spec", {}), old["spec"]
     default_pod_spec(spec.setdefault("template", {}).setdefault("spec", {}))
     changed = [key for key in ("selector", "completionMode", "manualSelector") if spec.get(key) != before.get(key)]
-    # Where a Job that has not begun may run is still open: queueing systems decide that while they hold it suspended.
+    # A Job that has not started may still be moved to other nodes: queueing systems do so while it is suspended.
     scheduling = bool(before.get("suspend")) and not (old.get("status") or {}).get("startTime")
     if _fixed_template(spec, scheduling) != _fixed_template(before, scheduling):
         changed.append("template")
@@ -252,7 +252,7 @@ def _service(service: Object) -> None:
     spec.setdefault("ipFamilies", ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")
     if spec["type"] != "ExternalName":
-        # No traffic goes there: pods of the embedded cluster find each other by name.
+        # Receives no traffic: pods of the embedded cluster resolve each other's names to pod addresses.
         spec.setdefault("clusterIP", _address(service["metadata"]["uid"]))
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
     service["status"] = {"loadBalancer": {}}

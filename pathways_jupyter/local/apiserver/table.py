@@ -1,4 +1,4 @@
-"""All objects of one type, and the recent past that lets a watcher resume where it was cut off."""
+"""All objects of one type, and the recent changes from which an interrupted watch can resume."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathways_jupyter.local.apiserver.status import gone
 from pathways_jupyter.local.apiserver.watch import Change, ChangeType, Record, Watch
 
 HISTORY = 20_000
-"""Changes of one type that are remembered for watchers that resume."""
+"""Changes of one type that are kept for watches that resume."""
 
 
 class Table:
@@ -34,7 +34,7 @@ class Table:
         return self._namespaces.get(namespace, {}).get(name)
 
     def put(self, namespace: str, name: str, record: Record) -> Record | None:
-        """Stores an object's new state and gives its previous one."""
+        """Store an object's new state and return the previous one."""
         home = self._namespaces.setdefault(namespace, {})
         previous = home.get(name)
         home[name] = record
@@ -42,7 +42,7 @@ class Table:
         return previous
 
     def take(self, namespace: str, name: str) -> Record | None:
-        """Removes an object and gives its last state."""
+        """Remove an object and return its last state."""
         home = self._namespaces.get(namespace, {})
         previous = home.pop(name, None)
         if not home:
@@ -82,8 +82,8 @@ class Table:
         self._watches[watch] = namespace
         return watch
 
-    def tell(self, change: Change) -> None:
-        """Remembers a change and tells all watchers."""
+    def publish(self, change: Change) -> None:
+        """Keep a change for later watches and offer it to the current ones."""
         if len(self._history) >= HISTORY:
             self._oldest = self._history.popleft().revision
         self._history.append(change)
@@ -93,7 +93,7 @@ class Table:
                 watch.offer(change)
 
     def close(self) -> None:
-        """Ends every watch."""
+        """End every watch."""
         for watch in list(self._watches):
             watch.close()
 

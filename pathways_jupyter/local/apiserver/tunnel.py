@@ -1,7 +1,7 @@
 """Port-forward over WebSocket (``v4.channel.k8s.io``): one data and one error channel for each port of the request.
 
-This is the path that arrays take, so it is built for throughput: bytes from the client go to the pod in the event
-loop's callback in which they came, and either side that reads slowly makes the other side wait.
+Arrays travel through here, so it is built for throughput: bytes are passed on in the event loop's callback in which
+they arrived, without a task or a queue, and a slow reader on either side pauses reading on the other.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from pathways_jupyter.local.apiserver.status import bad_request, forbidden
 
 PROTOCOL = "v4.channel.k8s.io"
 _HELD_BYTES = 1024 * 1024
-"""Bytes that may wait in each direction before the other side is made to wait."""
-_FAREWELL_SECONDS = 5.0
+"""Bytes that may be buffered in each direction before the sender is paused."""
+_CLOSE_SECONDS = 5.0
 _MOST_PORTS = 120
 """Channels are numbered by one byte, two to a port."""
 
 
 class _Way(asyncio.Protocol):
-    """One connection into the pod: what it says goes to the client in the callback in which it comes.
+    """One connection into the pod; forwards data to the client in the callback in which it arrives.
 
     Args:
-      channel: The client's number for its data.
+      channel: The channel number of its data.
     """
 
     def __init__(self, tunnel: Tunnel, channel: int) -> None:
@@ -40,30 +40,30 @@ class _Way(asyncio.Protocol):
         self._tunnel = tunnel
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begins."""
+        """Take the connection into the pod."""
         # uvloop's transports behave as asyncio's, but are not of its types.
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(_HELD_BYTES)
 
     def data_received(self, data: bytes) -> None:
-        """Passes on what the pod sent."""
+        """Pass on what the pod sent."""
         self._tunnel.send(self.channel, data)
 
     def eof_received(self) -> bool:
-        """The pod will send no more. There is no way to tell a client half of that, so the connection ends."""
+        """Close the connection when the pod half-closes it: the channel protocol has no half-close."""
         self._end()
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Ends."""
+        """Mark the connection as ended."""
         self._end()
 
     def pause_writing(self) -> None:
-        """The pod does not take more at the moment: the client has to wait."""
+        """Pause the client while the pod's buffer is full."""
         self._tunnel.hold(self, True)
 
     def resume_writing(self) -> None:
-        """The pod takes more."""
+        """Resume the client."""
         self._tunnel.hold(self, False)
 
     def _end(self) -> None:
@@ -76,8 +76,8 @@ class Tunnel(asyncio.Protocol):
     """One client's WebSocket and the connections behind it.
 
     Args:
-      transport: The connection, which is paused, and whose next bytes are frames.
-      rest: Those that came already.
+      transport: The connection, whose reading is paused, and whose next bytes are frames.
+      rest: Frames that have been received already.
       idle_seconds: How long it may be without a message, in either direction.
       before: The protocol that had the connection, if any; it is notified of the loss.
     """
@@ -108,19 +108,20 @@ class Tunnel(asyncio.Protocol):
         self._over = asyncio.Event()
 
     async def run(self) -> None:
-        """Connects the ports, and serves until the client goes or every connection has ended."""
+        """Connect the ports, and serve until the client disconnects or every connection has ended."""
         try:
             self._transport.set_write_buffer_limits(_HELD_BYTES)
             for way, port in zip(self._ways, self._ports, strict=True):
                 for channel in (way.channel, way.channel + 1):
                     self.send(channel, struct.pack("<H", port))
             await self._connect()
+            # Only now, since a channel's bytes need a connection to go to.
             if self._rest:
                 self.data_received(self._rest)
             if not self._full and not self._gone.is_set():
                 self._transport.resume_reading()
             await self._over.wait()
-            await self._say_goodbye()
+            await self._close_handshake()
         finally:
             self._idle.stop()
             self._gone.set()
@@ -130,7 +131,7 @@ class Tunnel(asyncio.Protocol):
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Takes what the client sent."""
+        """Parse frames from the client."""
         try:
             self._frames.feed(data)
         except FrameError:
@@ -138,41 +139,41 @@ class Tunnel(asyncio.Protocol):
             self._leave()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Ends everything."""
+        """End the tunnel."""
         self._leave()
         if self._before is not None:
             self._before.connection_lost(error)
 
     def pause_writing(self) -> None:
-        """The client does not take more at the moment: the pod has to wait."""
+        """Pause the pod's connections while the client's buffer is full."""
         for way in self._open_ways():
             way.pause_reading()
 
     def resume_writing(self) -> None:
-        """The client takes more."""
+        """Resume the pod's connections."""
         for way in self._open_ways():
             way.resume_reading()
 
     def send(self, channel: int, data: bytes) -> None:
-        """Sends `data` on one of the client's channels."""
+        """Send `data` on one of the client's channels."""
         if not self._gone.is_set():
             self._idle.touch()
             self._transport.writelines((frame_head(Opcode.BINARY, len(data) + 1) + bytes((channel,)), data))
 
     def hold(self, way: _Way, full: bool) -> None:
-        """Makes the client wait while one of the connections is `full`."""
+        """Pause the client while one of the connections is `full`: all channels share its one connection."""
         before = bool(self._full)
         (self._full.add if full else self._full.discard)(way)
         if bool(self._full) is not before and not self._gone.is_set():
             (self._transport.pause_reading if self._full else self._transport.resume_reading)()
 
     def check(self) -> None:
-        """Looks whether every connection has ended."""
+        """End the tunnel when every connection has ended."""
         if all(way.ended for way in self._ways):
             self._over.set()
 
     async def _connect(self) -> None:
-        """Connects to every port; tells the client of those that refuse."""
+        """Connect to every port; report failures on the port's error channel."""
         for way, port in zip(self._ways, self._ports, strict=True):
             try:
                 await self._runtime.connect(self._pod["metadata"]["uid"], port, lambda way=way: way)  # type: ignore[misc]
@@ -205,18 +206,18 @@ class Tunnel(asyncio.Protocol):
             self._leave()
 
     def _leave(self) -> None:
-        """The client is gone, or as good as."""
+        """Note that the client has gone, or has broken the protocol."""
         self._gone.set()
         self._over.set()
 
-    async def _say_goodbye(self) -> None:
-        """Closes properly: a connection that is cut while the client still sends would lose what it was sent last."""
+    async def _close_handshake(self) -> None:
+        """Close with a handshake: closing a socket with unread input resets it, which drops the last output."""
         if self._gone.is_set():
             return
         self._transport.write(frame_head(Opcode.CLOSE, 2) + struct.pack(">H", 1000))
         self._transport.resume_reading()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_FAREWELL_SECONDS):
+            async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._gone.wait()
 
 
@@ -230,7 +231,7 @@ def open_tunnel(
     idle_seconds: float,
     before: asyncio.Protocol | None = None,
 ) -> Tunnel:
-    """Answers the handshake of a request for ports, and takes its connection over.
+    """Answer the handshake of a port-forward, and take over its connection.
 
     Raises:
       StatusError: 400, no or impossible ports or a malformed handshake; 403, a protocol that is not spoken here.
@@ -271,6 +272,6 @@ def read_ports(values: list[str]) -> list[int]:
 
 
 def refusal_text(pod: Object, port: int, error: Exception) -> str:
-    """What a client is told about a port that cannot be reached."""
+    """The error message for a port that cannot be reached."""
     metadata = pod["metadata"]
     return f"error forwarding port {port} to pod {metadata['name']}, uid {metadata['uid']}: {error}"

@@ -1,4 +1,4 @@
-"""Who a token belongs to, and what they may do."""
+"""Users: tokens, and the rules that say what their bearers may do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVERYTHING: Sequence[Rule] = (
 
 @dataclass(frozen=True)
 class Question:
-    """May somebody do this?"""
+    """A permission to check: a verb on a resource or a path."""
 
     verb: str
     group: str = ""
@@ -48,7 +48,7 @@ class User:
     extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def may(self, question: Question) -> bool:
-        """Whether one of the rules allows it."""
+        """Whether one of the user's rules allows it."""
         return any(_allows(rule, question) for rule in self.rules)
 
 
@@ -67,7 +67,7 @@ class Users:
         self._users = {_digest(token): _user(entry) for token, entry in self._tokens.items()}
 
     def add(self, name: str, rules: Sequence[Rule] | None = None, groups: Sequence[str] = ()) -> str:
-        """Makes a token for `name`, or gives the one that a user of that name and rules already has.
+        """Create a token for `name`, or return the existing one for that name and rules.
 
         Args:
           rules: What its bearer may do; None for everything.
@@ -98,7 +98,7 @@ class Users:
 
 
 def question_of(route: Route, verb: str = "") -> Question:
-    """What must be allowed for `route` to be served."""
+    """The permission that `route` needs."""
     return Question(verb or route.verb, route.resource.group, route.target, route.namespace, route.name)
 
 

@@ -1,7 +1,7 @@
-"""Changes on their way to those who wait for them.
+"""Delivery of changes to watches.
 
-A change is made once, however many watch: its JSON is encoded at most once, and each watcher only keeps a reference in
-its queue. A watcher that does not keep up is cut off rather than allowed to grow without bound; clients list again.
+A change is created once for all watches: its JSON is encoded at most once, and each watch only queues a reference. A
+watch that does not keep up is ended rather than allowed to grow without bound; its client lists again.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathways_jupyter.local.apiserver.selectors import Test
 from pathways_jupyter.local.apiserver.status import gone
 
 BACKLOG = 50_000
-"""Changes that a watcher may lag behind before it is cut off."""
+"""Changes that a watch may lag behind before it is ended."""
 
 
 class ChangeType(StrEnum):
-    """What happened to an object, as watchers are told."""
+    """Type of a change, as watches report it."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -29,7 +29,7 @@ class ChangeType(StrEnum):
 
 
 class Record:
-    """One state of one object; never changed once made."""
+    """One state of one object; immutable."""
 
     __slots__ = ("_bare", "_encoded", "object")
 
@@ -58,12 +58,12 @@ class Record:
 
 
 def without_kind(obj: Object) -> Object:
-    """`obj` without its kind and version, which the list that it stands in says once for all."""
+    """`obj` without its kind and version, which a list states once for all items."""
     return {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
 
 
 class Change:
-    """One change of one object. Its objects are shared by all who see it: read them only."""
+    """One change of one object. Its objects are shared by all watches: read them only."""
 
     __slots__ = ("previous", "record", "revision", "type")
 
@@ -79,7 +79,7 @@ class Change:
         return self.record.object
 
     def seen_through(self, test: Test | None) -> Change | None:
-        """This change as seen by one who only sees objects that pass `test`; None when there is nothing to see."""
+        """This change for a watch of the objects that pass `test`; None when it does not concern that watch."""
         if test is None:
             return self
         before = self.previous is not None and test(self.previous.object)
@@ -95,7 +95,7 @@ class Change:
 
 
 class Watch:
-    """The changes that one watcher has yet to see. Iterate over it, or take what has gathered with :meth:`batch`."""
+    """A queue of changes. Iterate over it, or take all queued changes at once with :meth:`batch`."""
 
     def __init__(self, test: Test | None, backlog: Iterable[Change], on_close: Callable[[Watch], None]) -> None:
         self._test = test
@@ -116,14 +116,14 @@ class Watch:
 
     @property
     def pending(self) -> bool:
-        """Whether something has gathered."""
+        """Whether changes are queued."""
         return bool(self._queue)
 
     async def batch(self) -> list[Change]:
-        """Waits for at least one change and gives all that have gathered; empty once the watch is closed.
+        """Wait for at least one change and return all queued ones; empty once the watch is closed.
 
         Raises:
-          StatusError: 410, the watcher lagged too far behind.
+          StatusError: 410, the watch lagged too far behind.
         """
         await self._wait()
         changes = list(self._queue)
@@ -131,11 +131,12 @@ class Watch:
         return changes
 
     def offer(self, change: Change) -> None:
-        """Adds a change that has just happened."""
+        """Queue a change that has just happened."""
         seen = change.seen_through(self._test)
         if seen is None or self._closed:
             return
         if len(self._queue) >= BACKLOG:
+            # The memory goes at once, and the reader learns of it by a 410 when it gets its turn.
             self._lagged = change.revision
             self._queue.clear()
             self.close()
@@ -144,7 +145,7 @@ class Watch:
         self._wake()
 
     def close(self) -> None:
-        """Ends the watch; what has gathered can still be taken."""
+        """End the watch; queued changes can still be taken."""
         if not self._closed:
             self._closed = True
             self._on_close(self)

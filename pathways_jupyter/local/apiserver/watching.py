@@ -1,4 +1,4 @@
-"""A watch as a response that goes on: one JSON document a change, batched as they come."""
+"""Watch responses: a stream of one JSON document per change, batched as they come."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 async def stream_changes(
     request: web.BaseRequest, store: Store, route: Route, test: Test | None, form: Form
 ) -> web.StreamResponse:
-    """Sends changes until the client goes, its time is over, or the server stops.
+    """Send changes until the client disconnects, its timeout is over, or the server stops.
 
     Raises:
       StatusError: 400 or 504, the resourceVersion cannot be watched from.
@@ -43,6 +43,7 @@ async def stream_changes(
         if error.status != 410:
             raise
         expired = error
+    # As on a real API server, an expired resourceVersion is an ERROR event in a response with status 200.
     response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
     response.enable_chunked_encoding()
     try:
@@ -91,7 +92,7 @@ async def _pump(
 
 
 def _encoder(resource: ResourceType, form: Form, include: str) -> Callable[[Sequence[Change]], bytes]:
-    """How changes become bytes for one watcher."""
+    """Return the function that encodes changes for one watch."""
     started = False
 
     def shape(change: Change) -> bytes:

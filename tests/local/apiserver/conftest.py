@@ -128,14 +128,14 @@ class Bench:
     http: aiohttp.ClientSession
 
     async def call(self, method: str, path: str, body=None, *, token: str | None = None, **options):
-        """A request; gives the status code and the decoded answer."""
+        """Send a request; return the status code and the decoded answer."""
         headers = {"Authorization": f"Bearer {token or self.token}", **options.pop("headers", {})}
         async with self.http.request(method, self.server.url + path, json=body, headers=headers, **options) as response:
             kind = response.content_type
             return response.status, await (response.json() if kind == "application/json" else response.text())
 
     async def kubectl(self, *arguments: str, stdin: bytes = b"", code: int | None = 0) -> str:
-        """Runs the real kubectl and gives what it printed."""
+        """Run the real kubectl and return its output."""
         process = await asyncio.create_subprocess_exec(
             "kubectl",
             "--kubeconfig",
@@ -168,7 +168,7 @@ class Bench:
         return pod
 
     async def restart(self) -> None:
-        """Stops the server and starts another one on the same directory and port, with the state read from disk."""
+        """Stop the server and start another one on the same directory and port, with the state read from disk."""
         await self.server.stop()
         self.store.close()
         self.store = Store(self.directory / "journal")
@@ -216,7 +216,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 @pytest.fixture
 async def echo() -> AsyncIterator[int]:
-    """The port of a server that gives back what it gets."""
+    """The port of an echo server."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -238,11 +238,11 @@ def python() -> Callable[[str], list[str]]:
 
 @pytest.fixture
 def pod_manifest() -> Callable[..., dict]:
-    """Makes the manifest of a pod with one container, called main."""
+    """Make the manifest of a pod with one container, called main."""
     return make_pod
 
 
 @pytest.fixture(scope="session")
 def open_bench():
-    """Opens a server on a directory."""
+    """Open a server on a directory."""
     return make_bench

@@ -1,4 +1,4 @@
-"""Where a client that was only tried on the embedded API would fail on a real one."""
+"""Differences that would let a client pass on the embedded API and fail on a real one."""
 
 from __future__ import annotations
 
@@ -245,10 +245,10 @@ async def test_an_unknown_field_is_named_before_a_missing_one(bench) -> None:
 async def test_kubectl_says_that_it_does_not_know_a_kind(bench) -> None:
     manifest = b"apiVersion: example.com/v1\nkind: Nope\nmetadata: {name: a}\n"
 
-    told = await bench.kubectl("apply", "-f", "-", stdin=manifest, code=1)
+    output = await bench.kubectl("apply", "-f", "-", stdin=manifest, code=1)
 
-    assert 'no matches for kind "Nope" in version "example.com/v1"' in told
-    assert "ensure CRDs are installed first" in told
+    assert 'no matches for kind "Nope" in version "example.com/v1"' in output
+    assert "ensure CRDs are installed first" in output
 
 
 @kubectl_needed
@@ -258,11 +258,11 @@ async def test_kubectl_shows_and_applies_lists_as_before(bench, pod_manifest) ->
 
     listed = json.loads(await bench.kubectl("get", "pods", "-o", "json"))
     assert [(item["kind"], item["apiVersion"]) for item in listed["items"]] == [("Pod", "v1")] * 2
-    told = await bench.kubectl(
+    output = await bench.kubectl(
         "apply",
         "-f",
         "-",
         stdin=json.dumps({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "n"}, "spec": {"nope": 1}}).encode(),
         code=1,
     )
-    assert 'unknown field "spec.nope"' in told
+    assert 'unknown field "spec.nope"' in output

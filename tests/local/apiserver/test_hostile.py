@@ -256,7 +256,7 @@ async def test_paths_that_lead_nowhere_are_not_found(bench, path: str) -> None:
         assert bench.token not in await response.text()
 
 
-async def test_verbs_that_a_place_does_not_have_are_told(bench) -> None:
+async def test_verbs_that_a_path_does_not_serve_are_refused(bench) -> None:
     for method, path in (
         ("PUT", MAPS),
         ("POST", f"{MAPS}/a"),

@@ -1,4 +1,4 @@
-"""The kubelet's idle timeout of streams, which the embedded API keeps as the real one does."""
+"""The kubelet's idle timeout of streams, as the embedded API implements it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def websocket(bench, path: str, *protocols: str):
 
 
 async def until_cut(socket: aiohttp.ClientWebSocketResponse, send) -> int | None:
-    """Calls `send` again and again until the server cuts the connection; the code with which it closed."""
+    """Call `send` again and again until the server cuts the connection; the code with which it closed."""
     async with asyncio.timeout(DEADLINE):
         while True:
             try:

@@ -19,7 +19,7 @@ def impersonate(**rule):
 
 
 async def bind(bench, kind: str, name: str) -> None:
-    """Lets a user or group read pods of the namespace."""
+    """Let a user or group read pods of the namespace."""
     await bench.call("POST", f"{RBAC}/namespaces/default/roles", {"metadata": {"name": "r"}, "rules": [READ_PODS]})
     subject = {"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}
@@ -30,12 +30,12 @@ async def bind(bench, kind: str, name: str) -> None:
 async def test_an_administrator_as_another_may_what_the_other_may(bench) -> None:
     await bench.running_pod("p")
     await bind(bench, "User", "reader")
-    nobody, reader = ({"Impersonate-User": name} for name in ("nobody", "reader"))
+    stranger, reader = ({"Impersonate-User": name} for name in ("stranger", "reader"))
 
-    code, refused = await bench.call("DELETE", f"{PODS}/p", headers=nobody)
+    code, refused = await bench.call("DELETE", f"{PODS}/p", headers=stranger)
     assert (code, refused["reason"]) == (403, "Forbidden")
-    assert 'User "nobody" cannot delete resource "pods"' in refused["message"]
-    assert (await bench.call("GET", f"{PODS}/p", headers=nobody))[0] == 403
+    assert 'User "stranger" cannot delete resource "pods"' in refused["message"]
+    assert (await bench.call("GET", f"{PODS}/p", headers=stranger))[0] == 403
     assert (await bench.call("GET", f"{PODS}/p", headers=reader))[0] == 200
     assert (await bench.call("DELETE", f"{PODS}/p", headers=reader))[0] == 403
     assert bench.store.find(bench.store.resources.find("", "v1", "pods"), "default", "p") is not None
@@ -46,7 +46,7 @@ async def test_groups_count_and_the_masters_may_everything(bench) -> None:
     await bind(bench, "Group", "readers")
 
     async def code(group: str) -> int:
-        headers = {"Impersonate-User": "nobody", "Impersonate-Group": group}
+        headers = {"Impersonate-User": "stranger", "Impersonate-Group": group}
         return (await bench.call("GET", f"{PODS}/p", headers=headers))[0]
 
     assert [await code(group) for group in ("writers", "readers", "system:masters")] == [403, 200, 200]
@@ -61,7 +61,7 @@ async def test_what_came_with_a_users_token_is_the_users(bench) -> None:
 
 async def test_a_tunnel_is_for_the_other_user_too(bench, echo) -> None:
     await bench.running_pod("p")
-    headers = {"Authorization": f"Bearer {bench.token}", "Impersonate-User": "nobody"}
+    headers = {"Authorization": f"Bearer {bench.token}", "Impersonate-User": "stranger"}
     url = f"{bench.server.url}{PODS}/p/portforward?ports={echo}"
 
     async with bench.http.get(url, headers={**headers, "Connection": "Upgrade", "Upgrade": "websocket"}) as response:
@@ -132,11 +132,11 @@ async def test_a_group_without_a_user_is_refused(bench, header) -> None:
 async def test_kubectl_as_another_user(bench) -> None:
     await bench.running_pod("p")
 
-    assert "no" in (await bench.kubectl("auth", "can-i", "delete", "pods", "--as=nobody", code=1)).split()
-    assert "nobody" in await bench.kubectl("auth", "whoami", "--as=nobody")
-    assert 'User "nobody" cannot delete resource "pods"' in await bench.kubectl(
-        "delete", "pod", "p", "--as=nobody", code=1
+    assert "no" in (await bench.kubectl("auth", "can-i", "delete", "pods", "--as=stranger", code=1)).split()
+    assert "stranger" in await bench.kubectl("auth", "whoami", "--as=stranger")
+    assert 'User "stranger" cannot delete resource "pods"' in await bench.kubectl(
+        "delete", "pod", "p", "--as=stranger", code=1
     )
-    assert "Forbidden" in await bench.kubectl("exec", "p", "--as=nobody", "--", "true", code=1)
+    assert "Forbidden" in await bench.kubectl("exec", "p", "--as=stranger", "--", "true", code=1)
     assert "pod/p" in await bench.kubectl("get", "pod", "p", "-o", "name")
-    assert "yes" in await bench.kubectl("auth", "can-i", "delete", "pods", "--as=nobody", "--as-group=system:masters")
+    assert "yes" in await bench.kubectl("auth", "can-i", "delete", "pods", "--as=stranger", "--as-group=system:masters")

@@ -65,7 +65,7 @@ def test_a_line_cut_short_by_a_kill_is_dropped(tmp_path: Path) -> None:
     assert names(Store(tmp_path / "journal")) == ["a", "c"]
 
 
-def test_a_damaged_line_is_told_and_not_skipped(tmp_path: Path) -> None:
+def test_a_damaged_line_is_reported_and_not_skipped(tmp_path: Path) -> None:
     store = Store(tmp_path / "journal")
     write(store, "a")
     store.close()

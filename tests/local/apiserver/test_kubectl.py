@@ -80,9 +80,9 @@ async def test_it_applies_changes_and_deletes(bench) -> None:
 async def test_it_says_what_is_wrong_with_a_manifest(bench) -> None:
     wrong = yaml.safe_dump({**JOB, "spec": {**JOB["spec"], "paralellism": 2}}).encode()
 
-    told = await bench.kubectl("apply", "-f", "-", stdin=wrong, code=1)
+    output = await bench.kubectl("apply", "-f", "-", stdin=wrong, code=1)
 
-    assert 'unknown field "spec.paralellism"' in told
+    assert 'unknown field "spec.paralellism"' in output
 
 
 async def test_its_typed_commands_work(bench) -> None:
@@ -133,8 +133,8 @@ async def test_it_runs_programs_over_websocket_and_spdy(bench, monkeypatch, webs
     monkeypatch.setenv("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websockets)
     await bench.running_pod("p")
 
-    told = await bench.kubectl("exec", "p", "--", "sh", "-c", "echo out; echo err >&2; exit 3", code=3)
-    assert {"out", "err"} <= set(told.splitlines())
+    output = await bench.kubectl("exec", "p", "--", "sh", "-c", "echo out; echo err >&2; exit 3", code=3)
+    assert {"out", "err"} <= set(output.splitlines())
     big = b"x" * 300_000
     assert await bench.kubectl("exec", "-i", "p", "--", "wc", "-c", stdin=big) == "300000\n"
     assert "no-such-program" in await bench.kubectl("exec", "p", "--", "no-such-program", code=1)

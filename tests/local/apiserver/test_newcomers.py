@@ -1,4 +1,4 @@
-"""Connections whose client has not shown a token yet: how many, and for how long."""
+"""Bound on connections that have not authenticated: how many, and for how long."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ async def test_a_watch_from_before_a_restart_misses_nothing(bench) -> None:
     assert (change["type"], change["object"]["metadata"]["name"]) == ("ADDED", "q")
 
 
-async def test_a_watch_from_before_memory_is_told_to_begin_anew(bench) -> None:
+async def test_a_watch_from_before_the_journal_is_answered_with_expired(bench) -> None:
     await bench.running_pod("p")
     bench.store._journal.rewrite(bench.store.revision, bench.store._everything())
 
@@ -78,7 +78,7 @@ async def test_stopping_twice_is_stopping_once(bench) -> None:
     await bench.server.stop()
 
 
-async def test_a_port_that_is_taken_is_told(bench) -> None:
+async def test_a_port_that_is_taken_is_an_error(bench) -> None:
     second = ApiServer(bench.store, bench.runtime, directory=bench.directory, port=bench.server.port)
 
     with pytest.raises(LocalClusterError, match=f"cannot listen on 127.0.0.1:{bench.server.port}"):

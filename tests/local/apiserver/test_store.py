@@ -351,7 +351,7 @@ def test_a_pod_keeps_what_it_was_made_with(store: Store, pod_manifest) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"restartPolicy": "Always"}, 'Unsupported value: "Always"'),
         ({"containers": []}, "spec.template.spec.containers: Required value"),
@@ -359,10 +359,10 @@ def test_a_pod_keeps_what_it_was_made_with(store: Store, pod_manifest) -> None:
         ({"containers": [{"name": "a", "image": "i"}] * 2}, 'Duplicate value: "a"'),
     ],
 )
-def test_a_job_that_cannot_run_is_refused(store: Store, pod_manifest, change, told: str) -> None:
+def test_a_job_that_cannot_run_is_refused(store: Store, pod_manifest, change, message: str) -> None:
     template = {"spec": {**pod_manifest("x")["spec"], "restartPolicy": "Never", **change}}
 
-    with pytest.raises(StatusError, match=told) as refused:
+    with pytest.raises(StatusError, match=message) as refused:
         store.create(JOBS, {"metadata": {"name": "j"}, "spec": {"template": template}})
 
     assert refused.value.status == 422

@@ -78,7 +78,7 @@ async def test_a_program_ends_when_its_client_goes(bench) -> None:
     assert await asyncio.wait_for(bench.runtime.processes[0].wait(), 30) == 137
 
 
-async def test_a_program_that_cannot_start_is_told_of_on_the_status_channel(bench) -> None:
+async def test_a_program_that_cannot_start_is_reported_on_the_status_channel(bench) -> None:
     await bench.running_pod("p")
     async with websocket(bench, f"{POD}/exec?command=no-such-program&stdout=1", "v4.channel.k8s.io") as socket:
         final = json.loads((await channels(socket))[3])
@@ -144,7 +144,7 @@ async def test_two_ports_share_a_connection(bench, echo) -> None:
     assert got == {b"\x02two", b"\x00one"}
 
 
-async def test_a_refused_port_is_told_on_its_error_channel(bench, unused_tcp_port) -> None:
+async def test_a_refused_port_is_reported_on_its_error_channel(bench, unused_tcp_port) -> None:
     await bench.running_pod("p")
     async with websocket(bench, f"{POD}/portforward?ports={unused_tcp_port}", FORWARD) as socket:
         found = await channels(socket)
@@ -172,7 +172,7 @@ async def test_the_pods_end_of_a_connection_ends_with_the_clients(bench) -> None
         await asyncio.wait_for(ended.wait(), 30)
 
 
-async def test_a_log_is_told_whole_by_its_tail_or_as_it_grows(bench) -> None:
+async def test_a_log_is_read_whole_by_its_tail_or_as_it_grows(bench) -> None:
     pod = await bench.running_pod("p", lines=(b"one", b"two", b"three"))
 
     assert await bench.call("GET", f"{POD}/log") == (200, "one\ntwo\nthree\n")

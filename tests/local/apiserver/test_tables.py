@@ -57,7 +57,7 @@ DONE = {"terminated": {"exitCode": 0, "reason": "Completed"}}
         (pod("Running", RUNNING, initial=[RUNNING], sidecars={0}), "Running", "2/2"),
     ],
 )
-def test_a_pod_is_shown_in_the_word_that_tells_most(shown, word: str, ready: str) -> None:
+def test_a_pod_is_shown_with_its_most_specific_status(shown, word: str, ready: str) -> None:
     assert (pod_status(shown), pod_ready(shown)) == (word, ready)
 
 
@@ -80,7 +80,7 @@ def test_restarts_are_counted_over_all_containers() -> None:
         (1_000_000, "11d"),
     ],
 )
-def test_ages_are_told_in_two_units_at_most(seconds: float, text: str) -> None:
+def test_ages_have_two_units_at_most(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
