@@ -1,1 +1,1 @@
-"""What makes objects happen: Jobs, JobSets, garbage collection, nodes."""
+"""Controllers of the embedded cluster: Jobs, JobSets, garbage collection, nodes, scheduling."""

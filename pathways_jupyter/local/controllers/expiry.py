@@ -1,4 +1,4 @@
-"""``ttlSecondsAfterFinished``: what has finished is deleted when its time has come."""
+"""``ttlSecondsAfterFinished``: delete finished objects after their time to live."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathways_jupyter.local.controllers import timing
 
 
 def expire(store: Store, resource: ResourceType, finished: Object, over: Object) -> float | None:
-    """Deletes an object once it has been `finished` for as long as it asks to be kept; seconds until then, or None.
+    """Delete a `finished` object once its time to live is over; return the seconds until then, or None.
 
     Args:
-      over: The condition that tells since when it is finished.
+      over: The condition whose transition time is when it finished.
     """
     seconds = finished["spec"].get("ttlSecondsAfterFinished")
     if seconds is None:

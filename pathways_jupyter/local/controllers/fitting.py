@@ -1,6 +1,6 @@
-"""Whether a node suits a pod: selectors, affinity, taints, TPU chips, ports, and a topology of its own.
+"""Whether a pod fits on a node: selectors, affinity, taints, TPU chips, ports, and exclusive topology.
 
-CPU and memory are the laptop's and not counted; extended resources such as ``google.com/tpu`` are.
+CPU and memory are not counted; extended resources such as ``google.com/tpu`` are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOT_READY = "node.kubernetes.io/not-ready"
 
 
 class Occupancy:
-    """What the pods that are on nodes take up there."""
+    """Resources, ports and topology domains that the pods on nodes occupy."""
 
     def __init__(self, nodes: Iterable[Object], pods: Iterable[Object]) -> None:
         self.nodes = {node["metadata"]["name"]: node for node in nodes}
@@ -36,7 +36,7 @@ class Occupancy:
             self.add(pod, pod["spec"]["nodeName"])
 
     def add(self, pod: Object, node: str) -> None:
-        """Puts a pod on a node."""
+        """Count a pod on a node."""
         for resource, amount in extended(pod).items():
             self._used[node][resource] += amount
         self._ports[node] |= host_ports(pod)
@@ -48,7 +48,7 @@ class Occupancy:
             self._homes[key, job] = domain
 
     def misfit(self, pod: Object, node: Object) -> str:
-        """Why `pod` cannot go to `node`, in the words of a real scheduler; empty when it can."""
+        """The reason why `pod` cannot run on `node`, in the words of a real scheduler; empty when it can."""
         name, spec = node["metadata"]["name"], pod["spec"]
         if not selects(spec, node):
             return "node(s) didn't match Pod's node affinity/selector"
@@ -107,13 +107,13 @@ def labels(obj: Object) -> Mapping[str, str]:
 
 
 def exclusive(pod: Object) -> tuple[str, str]:
-    """The topology key whose domain the pod's Job wants for itself, and that Job's key; empty when it wants none."""
+    """The topology key of the exclusive domain that the pod's Job wants, and the Job's key; empty if it wants none."""
     key = (pod["metadata"].get("annotations") or {}).get(EXCLUSIVE_ANNOTATION, "")
     return key, labels(pod).get(JOB_KEY_LABEL, "") if key else ""
 
 
 def extended(pod: Object) -> Mapping[str, int]:
-    """The extended resources that the pod's containers ask for together."""
+    """The sum of the extended resources that the pod's containers request."""
     amounts: dict[str, int] = defaultdict(int)
     for container in pod["spec"]["containers"]:
         resources = container.get("resources") or {}
@@ -125,7 +125,7 @@ def extended(pod: Object) -> Mapping[str, int]:
 
 
 def host_ports(pod: Object) -> set[int]:
-    """The ports of its node that the pod takes."""
+    """The node's ports that the pod occupies."""
     shares = pod["spec"].get("hostNetwork")
     ports = (port for container in pod["spec"]["containers"] for port in container.get("ports") or ())
     return {port["containerPort"] if shares else port["hostPort"] for port in ports if shares or port.get("hostPort")}
@@ -156,7 +156,7 @@ def untolerated(pod: Object, node: Object, effects: Sequence[str]) -> Object | N
         if taint["effect"] in effects and not any(
             _tolerates(each, taint) for each in pod["spec"].get("tolerations") or ()
         ):
-            # As on GKE: who asks for chips tolerates the taint that keeps everybody else off.
+            # As on GKE: a pod that requests chips tolerates the taint that keeps all other pods away.
             if taint["key"] == names.TPU_RESOURCE and names.TPU_RESOURCE in extended(pod):
                 continue
             return dict(taint)

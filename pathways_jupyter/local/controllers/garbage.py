@@ -1,4 +1,4 @@
-"""Deletes what nobody owns any more: ownerReferences, and deletion in the foreground or with orphans."""
+"""Garbage collector: deletes objects whose owners are gone, and serves foreground and orphan deletion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ORPHAN = "orphan"
 
 
 class GarbageCollector:
-    """Follows every type of object, those of custom resource definitions included."""
+    """Watches every type of object, custom resources included."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -25,11 +25,11 @@ class GarbageCollector:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begins with everything there is."""
+        """Begin with all existing objects."""
         self._watch_all()
 
     async def close(self) -> None:
-        """Stops following."""
+        """Stop watching."""
         for watch in self._watches.values():
             watch.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -44,19 +44,19 @@ class GarbageCollector:
         while changes := await watch.batch():
             for change in changes:
                 try:
-                    self._heed(resource, change)
+                    self._handle(resource, change)
                 except ApiError as error:
                     _log.info("Garbage collection of %s: %s", resource.plural, error)
             if resource.key == CRDS.key:
                 self._watch_all()
         self._watches.pop(resource.key, None)
 
-    def _heed(self, resource: ResourceType, change: Change) -> None:
+    def _handle(self, resource: ResourceType, change: Change) -> None:
         obj = change.object
         if change.type is ChangeType.DELETED:
-            self._owner_is_gone(obj)
+            self._collect_dependents(obj)
             for reference in obj["metadata"].get("ownerReferences") or ():
-                self._a_dependent_is_gone(obj, reference)
+                self._continue_foreground(obj, reference)
             return
         finalizers = obj["metadata"].get("finalizers") or ()
         if "deletionTimestamp" in obj["metadata"] and FOREGROUND in finalizers:
@@ -68,12 +68,12 @@ class GarbageCollector:
         elif change.type is ChangeType.ADDED and obj["metadata"].get("ownerReferences"):
             self._collect(resource, obj)
 
-    def _owner_is_gone(self, owner: Object) -> None:
+    def _collect_dependents(self, owner: Object) -> None:
         for kind, dependent in self._store.dependents(owner["metadata"]["uid"]):
             self._collect(kind, dependent)
 
     def _collect(self, resource: ResourceType, obj: Object) -> None:
-        """Deletes an object without a living owner; one that has others forgets those that are gone."""
+        """Delete an object without a living owner; of one that has other owners, remove the references to lost ones."""
         metadata = obj["metadata"]
         references = metadata.get("ownerReferences") or ()
         gone = {each["uid"] for each in references if not self._lives(each, metadata.get("namespace", ""))}
@@ -95,11 +95,12 @@ class GarbageCollector:
             blocking = blocking or bool(reference.get("blockOwnerDeletion"))
             if "deletionTimestamp" not in dependent["metadata"]:
                 self._delete(kind, dependent, "Foreground")
-        # Some were removed at once: look again at what is left.
+        # Some dependents were removed at once rather than marked: check what is left.
         if not blocking or not self._store.dependents(uid):
             self._finish(resource, owner, FOREGROUND)
 
-    def _a_dependent_is_gone(self, obj: Object, reference: Object) -> None:
+    def _continue_foreground(self, obj: Object, reference: Object) -> None:
+        """Look again at an owner in foreground deletion, one of whose dependents is gone."""
         resource = self._store.resources.of_kind(reference["apiVersion"], reference["kind"])
         if resource is None:
             return

@@ -1,8 +1,8 @@
-"""Jobs: run pods until enough of them have succeeded, or too many have failed.
+"""Job controller: run pods until enough of them have succeeded, or too many have failed.
 
 Served: Indexed and NonIndexed completion, parallelism, backoffLimit, activeDeadlineSeconds, suspend,
 ttlSecondsAfterFinished. Each pod carries a finalizer until its end has been counted, so that a deleted pod counts too.
-A Job that asks for a pod failure policy, a success policy or a limit per index fails at once and says so.
+A Job with a pod failure policy, a success policy or a limit per index fails at once with reason NotSupported.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class JobController:
-    """Keeps every Job's pods and status as they should be.
+    """Reconciles every Job's pods and status.
 
     Args:
-      backoff: How long a pod that failed waits for its successor.
+      backoff: Wait before a failed pod is replaced.
     """
 
     def __init__(self, store: Store, recorder: Recorder, *, backoff: BackOff = KUBERNETES.jobs) -> None:
@@ -55,15 +55,15 @@ class JobController:
         self._loop = Reconciler(store, self.reconcile, {JOBS: self._of_job, PODS: owned_by("Job")})
 
     def start(self) -> None:
-        """Begins with every Job there is."""
+        """Begin with all existing Jobs."""
         self._loop.start()
 
     async def close(self) -> None:
-        """Stops looking after Jobs."""
+        """Stop reconciling Jobs."""
         await self._loop.close()
 
     def reconcile(self, key: Key) -> float | None:
-        """Makes one Job's pods and status as they should be; when to look again."""
+        """Reconcile one Job's pods and status; return the seconds after which to look again, or None."""
         job = self._store.find(JOBS, *key)
         if job is None:
             return None
@@ -85,12 +85,13 @@ class JobController:
         if status != before:
             job["status"] = status
             self._store.update(JOBS, job, subresource="status")
+        # Only after the count has been written: a crash in between would lose the pods' results.
         self._release(ended)
         return again
 
     def _of_job(self, change: Change) -> Sequence[Key]:
         if change.type is ChangeType.DELETED:
-            # Nobody will count the ends of its pods any more, so nothing may hold them back.
+            # The ends of its pods will not be counted any more, so no finalizer may hold them back.
             self._release(
                 [pod for kind, pod in self._store.dependents(change.object["metadata"]["uid"]) if kind.key == PODS.key]
             )
@@ -118,13 +119,13 @@ class JobController:
             status["succeeded"] = len(completed)
 
     def _release(self, pods: Sequence[Object]) -> None:
-        """Lets go of pods whose end has been counted."""
+        """Remove the finalizer of pods whose end has been counted."""
         for pod in pods:
             if TRACKING in (pod["metadata"].get("finalizers") or ()):
                 metadata = pod["metadata"]
                 self._store.edit(PODS, metadata["namespace"], metadata["name"], _untrack)
 
-    # Going on.
+    # Running.
 
     def _advance(self, job: Object, status: Object, pods: Sequence[Object]) -> float | None:
         spec = job["spec"]
@@ -173,7 +174,7 @@ class JobController:
     def _fill(
         self, job: Object, status: Object, active: Sequence[Object], terminating: Sequence[Object]
     ) -> float | None:
-        """Starts pods that are missing and ends those too many; when to look again."""
+        """Start missing pods and end surplus ones; return the seconds after which to look again, or None."""
         spec = job["spec"]
         parallelism, wanted = spec["parallelism"], spec.get("completions")
         succeeded = status.get("succeeded", 0)

@@ -1,4 +1,4 @@
-"""JobSets: groups of Jobs that start in order, find each other by name, and are restarted together.
+"""JobSet controller: groups of Jobs that start in order, find each other by name, and are restarted together.
 
 Served: startupPolicy, dependsOn, coordinator, network, failurePolicy with rules, successPolicy, suspend,
 ttlSecondsAfterFinished. Jobs, pods and labels carry the names that JobSet gives them, because clients look for those.
@@ -35,7 +35,7 @@ UID_LABEL = "jobset.sigs.k8s.io/jobset-uid"
 
 
 class JobSetController:
-    """Keeps every JobSet's Jobs, service and status as they should be."""
+    """Reconciles every JobSet's Jobs, service and status."""
 
     def __init__(self, store: Store, recorder: Recorder) -> None:
         self._store = store
@@ -43,15 +43,15 @@ class JobSetController:
         self._loop = Reconciler(store, self.reconcile, {JOBSETS: itself, JOBS: owned_by("JobSet")})
 
     def start(self) -> None:
-        """Begins with every JobSet there is."""
+        """Begin with all existing JobSets."""
         self._loop.start()
 
     async def close(self) -> None:
-        """Stops looking after JobSets."""
+        """Stop reconciling JobSets."""
         await self._loop.close()
 
     def reconcile(self, key: Key) -> float | None:
-        """Makes one JobSet's Jobs and status as they should be; when to look again."""
+        """Reconcile one JobSet's Jobs and status; return the seconds after which to look again, or None."""
         jobset = self._store.find(JOBSETS, *key)
         if jobset is None or "deletionTimestamp" in jobset["metadata"] or jobset["spec"].get("managedBy"):
             return None
@@ -79,7 +79,7 @@ class JobSetController:
             status["restarts"] += 1
             if verdict.action is Verdict.RESTART:
                 status["restartsCountTowardsMax"] = status.get("restartsCountTowardsMax", 0) + 1
-            self._tell(jobset, "Restarting", f"{verdict.message}; restart {status['restarts']}", warning=True)
+            self._record(jobset, "Restarting", f"{verdict.message}; restart {status['restarts']}", warning=True)
             self._delete(current)
         elif verdict.action is Verdict.FAIL:
             self._finish(jobset, status, "Failed", verdict.reason, verdict.message)
@@ -106,9 +106,9 @@ class JobSetController:
                 if job["metadata"]["name"] not in existing:
                     self._store.create(JOBS, job, namespace=jobset["metadata"]["namespace"])
         if (jobset["spec"].get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder":
-            self._tell_startup(jobset, status, waiting)
+            self._report_startup(jobset, status, waiting)
 
-    def _tell_startup(self, jobset: Object, status: Object, waiting: bool) -> None:
+    def _report_startup(self, jobset: Object, status: Object, waiting: bool) -> None:
         counts = {each["name"]: each for each in self._count(jobset, status)}
         started = not waiting and all(
             counts[each["name"]]["ready"] + counts[each["name"]]["succeeded"] >= each.get("replicas", 1)
@@ -116,7 +116,7 @@ class JobSetController:
         )
         if started and not condition(status, "StartupPolicyCompleted"):
             message = "all replicated jobs have started"
-            self._tell(jobset, "StartupPolicyCompleted", message)
+            self._record(jobset, "StartupPolicyCompleted", message)
             set_condition(status, "StartupPolicyCompleted", True, time=now(), message=message)
             set_condition(status, "StartupPolicyInProgress", False, time=now(), message=message)
         elif not started and not condition(status, "StartupPolicyCompleted"):
@@ -145,7 +145,7 @@ class JobSetController:
     def _finish(self, jobset: Object, status: Object, kind: str, reason: str, message: str) -> None:
         set_condition(status, kind, True, time=now(), reason=reason, message=message)
         status["terminalState"] = kind
-        self._tell(jobset, reason, message, warning=kind == "Failed")
+        self._record(jobset, reason, message, warning=kind == "Failed")
         self._delete([job for job in owned(self._store, jobset, JOBS) if not _is_over(job)])
 
     def _suspend(self, jobset: Object, status: Object, jobs: Sequence[Object], suspend: bool) -> None:
@@ -159,13 +159,13 @@ class JobSetController:
             message = "jobset is suspended" if suspend else "jobset is resumed"
             reason = "SuspendedJobs" if suspend else "ResumeJobs"
             set_condition(status, "Suspended", suspend, time=now(), reason=reason, message=message)
-            self._tell(jobset, reason, message)
+            self._record(jobset, reason, message)
 
     def _delete(self, jobs: Sequence[Object]) -> None:
         for job in jobs:
             metadata = job["metadata"]
             if "deletionTimestamp" not in metadata:
-                # A name must be free of the old pods before the new Job of that name starts its own.
+                # Foreground, because the new Job has the same name: the old one's pods must be gone before it starts.
                 self._store.delete(
                     JOBS, metadata["namespace"], metadata["name"], propagation="Foreground", uid=metadata["uid"]
                 )
@@ -188,7 +188,7 @@ class JobSetController:
             )
         return counts
 
-    def _tell(self, jobset: Object, reason: str, message: str, *, warning: bool = False) -> None:
+    def _record(self, jobset: Object, reason: str, message: str, *, warning: bool = False) -> None:
         self._recorder.record(jobset, "jobset-controller", reason, message, warning=warning)
 
 

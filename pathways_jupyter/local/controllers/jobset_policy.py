@@ -1,4 +1,4 @@
-"""What a JobSet's policies say: may this part start, has it succeeded, what does a failed Job mean."""
+"""Policies of a JobSet: startup order, success, and the consequence of a failed Job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathways_jupyter.service import names
 
 
 class Verdict(Enum):
-    """What the failure policy says."""
+    """Action of the failure policy."""
 
     GO_ON = "GoOn"
     RESTART = "RestartJobSet"
@@ -23,7 +23,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict, and why."""
+    """An action with its reason."""
 
     action: Verdict
     reason: str = ""
@@ -31,7 +31,7 @@ class Judgement:
 
 
 def judge(jobset: Object, status: Object, jobs: Sequence[Object]) -> Judgement:
-    """What the failed ones among `jobs` mean for the JobSet."""
+    """Decide what the failed Jobs among `jobs` mean for the JobSet."""
     failed = [(job, found) for job in jobs if (found := condition(job.get("status", {}), "Failed")) is not None]
     if not failed:
         return Judgement(Verdict.GO_ON)
@@ -68,7 +68,7 @@ def succeeded(jobset: Object, jobs: Sequence[Object]) -> bool:
 
 
 def startable(jobset: Object, replicated: Object, counts: Mapping[str, Object]) -> bool:
-    """Whether what must come before a replicated job is there."""
+    """Whether everything that a replicated job has to wait for is ready."""
     spec = jobset["spec"]
     replicas = {each["name"]: each.get("replicas", 1) for each in spec["replicatedJobs"]}
     if (spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder":

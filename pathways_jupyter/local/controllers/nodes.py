@@ -1,8 +1,8 @@
-"""The cluster's nodes: made for the slices it has, repaired when deleted, and left by pods when they fail.
+"""Node controller: creates the nodes of the cluster's slices, recreates deleted ones, and evicts pods from failed ones.
 
-A node of a slice looks as on GKE: the labels by which pods find their topology, one node pool a slice, chips to be
-asked for. All are this machine, so only people break them: ``kubectl cordon``, ``drain``, ``taint``, ``delete node``,
-or a status whose Ready condition is not True. A deleted node comes back after a while, as GKE repairs its node pools.
+A slice's nodes look as on GKE: topology labels, one node pool per slice, and chips to request. They are all this
+machine, so they fail only when a user makes them: with ``kubectl cordon``, ``drain``, ``taint``, ``delete node``, or a
+status whose Ready condition is not True. A deleted node comes back after a while, as GKE repairs its node pools.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _ZONE = "local-a"
 
 
 class NodeController:
-    """Keeps the nodes that the cluster should have.
+    """Keeps the cluster's nodes registered.
 
     Args:
       wanted: The nodes; see :func:`nodes_for`.
-      address: Gives a node its address.
+      address: Returns the address of a node, by name.
       repair_seconds: How long a deleted node stays away.
     """
 
@@ -55,18 +55,18 @@ class NodeController:
         self._loop = Reconciler(store, self.reconcile, {NODES: itself, PODS: _node_of})
 
     def start(self) -> None:
-        """Registers the nodes and begins to look after them."""
+        """Register the nodes and begin to reconcile them."""
         for name in self._wanted:
             if self._store.find(NODES, "", name) is None:
                 self._register(name)
         self._loop.start()
 
     async def close(self) -> None:
-        """Stops looking after the nodes."""
+        """Stop reconciling the nodes."""
         await self._loop.close()
 
     def reconcile(self, key: Key) -> float | None:
-        """Makes one node, and the pods on it, as they should be; when to look again."""
+        """Reconcile one node and the pods on it; return the seconds after which to look again, or None."""
         _, name = key
         node = self._store.find(NODES, "", name)
         if node is None:
@@ -103,7 +103,7 @@ class NodeController:
         self._recorder.record(self._store.get(NODES, "", name), "kubelet", "NodeReady", f"Node {name} is ready")
 
     def _mark(self, node: Object) -> None:
-        """Taints a node that is not ready, and takes the taint away when it is."""
+        """Taint a node that is not ready, and remove the taint when it is."""
         ready = condition(node.get("status", {}), "Ready") is not None
         taints = node["spec"].get("taints") or []
         others = [each for each in taints if each["key"] != NOT_READY]
@@ -129,7 +129,7 @@ class NodeController:
 
 
 def nodes_for(instances: Mapping[str, int], *, cpu_nodes: int = 2) -> list[Object]:
-    """The nodes of a cluster with these slices: one a host, and some without TPUs for everything else.
+    """The nodes of a cluster with these slices: one per host, and some without TPUs for all other pods.
 
     Args:
       instances: Slices per instance type.
@@ -203,7 +203,7 @@ def _node(name: str, pool: str, marks: Mapping[str, str], chips: Mapping[str, st
 
 
 def _node_of(change: Change) -> Sequence[Key]:
-    """A pod that has just got a node concerns that node, which may be gone or tainted meanwhile."""
+    """The node of a pod that has just been bound: it may have been deleted or tainted meanwhile."""
     node = change.object["spec"].get("nodeName")
     before = change.previous.object["spec"].get("nodeName") if change.previous is not None else None
     return (("", node),) if node and node != before else ()

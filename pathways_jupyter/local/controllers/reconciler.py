@@ -1,7 +1,7 @@
-"""How a controller works: changes name what to look at, and looking at it makes it as it should be.
+"""Base of the controllers: changes select keys, and reconciling a key brings its object to the desired state.
 
-The store is synchronous, so one look (a *reconcile*) sees one consistent state and needs no lock, no cache and no
-memory of what it has asked for before. It may ask to look again later; nothing ever polls.
+The store is synchronous, so one reconcile sees one consistent state and needs no lock, no cache and no memory of its
+earlier requests. It may ask to be called again later; nothing polls.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _MAX_RETRIES = 8
 
 
 class Reconciler:
-    """Runs one controller's `reconcile` for every key that a change of its sources names.
+    """Runs one controller's `reconcile` for every key that a change in its sources selects.
 
     Args:
-      reconcile: Looks at one key; the seconds after which to look again, or None.
-      sources: For each type, the keys that a change of an object of it concerns.
+      reconcile: Handles one key; returns the seconds after which to call it again, or None.
+      sources: For each type, maps a change of an object to the keys to reconcile.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class Reconciler:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begins with everything there is."""
+        """Begin with all existing objects."""
         for resource, source in self._sources.items():
             watch = self._store.watch(resource)
             self._watches.append(watch)
             self._tasks.append(asyncio.create_task(self._follow(watch, source)))
 
     async def close(self) -> None:
-        """Stops looking."""
+        """Stop reconciling."""
         for watch in self._watches:
             watch.close()
         for timer in self._timers.values():
@@ -66,10 +66,11 @@ class Reconciler:
 
     async def _follow(self, watch: Watch, source: Source) -> None:
         while changes := await watch.batch():
+            # A batch usually holds many changes with the same key; one reconcile sees them all.
             for key in dict.fromkeys(key for change in changes for key in source(change)):
-                self._look(key)
+                self._process(key)
 
-    def _look(self, key: Key) -> None:
+    def _process(self, key: Key) -> None:
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
         try:
@@ -85,7 +86,7 @@ class Reconciler:
         else:
             self._failures.pop(key, None)
         if again is not None:
-            self._timers[key] = asyncio.get_running_loop().call_later(max(again, 0.0), self._look, key)
+            self._timers[key] = asyncio.get_running_loop().call_later(max(again, 0.0), self._process, key)
 
 
 def key_of(obj: Object) -> Key:
@@ -94,7 +95,7 @@ def key_of(obj: Object) -> Key:
 
 
 def itself(change: Change) -> Sequence[Key]:
-    """A change of an object concerns that object."""
+    """The key of the changed object itself."""
     return (key_of(change.object),)
 
 
@@ -107,7 +108,7 @@ def controller_of(obj: Object) -> Object | None:
 
 
 def owned_by(kind: str) -> Source:
-    """A change of an object concerns the object of that kind which controls it."""
+    """The key of the object of that kind which controls the changed one."""
 
     def source(change: Change) -> Sequence[Key]:
         owner = controller_of(change.object)
@@ -119,7 +120,7 @@ def owned_by(kind: str) -> Source:
 
 
 def reference_to(owner: Object) -> Object:
-    """The ownerReference that makes an object `owner`'s own."""
+    """An ownerReference by which `owner` controls an object."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -131,7 +132,7 @@ def reference_to(owner: Object) -> Object:
 
 
 def owned(store: Store, owner: Object, resource: ResourceType) -> list[Object]:
-    """Everything of one type that `owner` controls, shared."""
+    """All objects of one type that `owner` controls; shared, so read them only."""
     uid = owner["metadata"]["uid"]
     return [
         obj
@@ -141,7 +142,7 @@ def owned(store: Store, owner: Object, resource: ResourceType) -> list[Object]:
 
 
 def condition(status: Object, kind: str) -> Object | None:
-    """The condition of that type in a status, where it holds."""
+    """The condition of that type in a status if it is True, else None."""
     for each in status.get("conditions") or ():
         if each["type"] == kind and each["status"] == "True":
             return dict(each)
@@ -149,7 +150,7 @@ def condition(status: Object, kind: str) -> Object | None:
 
 
 def set_condition(status: Object, kind: str, holds: bool, *, time: str, reason: str = "", message: str = "") -> None:
-    """Writes a condition into a status; its transition time moves only when it changes."""
+    """Write a condition into a status; its transition time moves only when it changes."""
     conditions = status.setdefault("conditions", [])
     made = {
         "type": kind,

@@ -1,4 +1,4 @@
-"""Gives every pod a node that suits it, or tells the pod why there is none."""
+"""Scheduler: binds pods to nodes that fit them, or records why there is none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Scheduler:
-    """Places pods when they appear, and looks again when room may have appeared."""
+    """Places pods when they appear, and tries again when room may have become free."""
 
     def __init__(self, store: Store, recorder: Recorder) -> None:
         self._store = store
@@ -31,29 +31,30 @@ class Scheduler:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begins with everything there is."""
-        for resource, heed in ((NODES, self._heed_node), (PODS, self._heed_pod)):
+        """Begin with all existing nodes and pods."""
+        for resource, handle in ((NODES, self._handle_node), (PODS, self._handle_pod)):
             watch = self._store.watch(resource)
             self._watches.append(watch)
-            self._tasks.append(asyncio.create_task(self._follow(watch, heed)))
+            self._tasks.append(asyncio.create_task(self._follow(watch, handle)))
 
     async def close(self) -> None:
-        """Stops placing pods."""
+        """Stop placing pods."""
         for watch in self._watches:
             watch.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _follow(self, watch: Watch, heed: Callable[[Change], bool]) -> None:
+    async def _follow(self, watch: Watch, handle: Callable[[Change], bool]) -> None:
         while changes := await watch.batch():
-            room = [heed(change) for change in changes]
+            # Every change is handled before pods are placed, so that a batch causes at most one pass.
+            room = [handle(change) for change in changes]
             if any(room) and self._pending:
                 self._place_all()
 
-    def _heed_node(self, _change: Change) -> bool:
+    def _handle_node(self, _change: Change) -> bool:
         return True
 
-    def _heed_pod(self, change: Change) -> bool:
-        """Whether the change brings a pod to place, or makes room."""
+    def _handle_pod(self, change: Change) -> bool:
+        """Note a change of a pod; return whether there is a new pod to place, or new room."""
         pod, key = change.object, key_of(change.object)
         over = change.type is ChangeType.DELETED or pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
         if over or "deletionTimestamp" in pod["metadata"] or pod["spec"].get("nodeName"):
@@ -85,13 +86,13 @@ class Scheduler:
             together[owner] -= 1
 
     def _place(self, pod: Object, nodes: Sequence[Object], occupancy: Occupancy, first: int, together: int) -> int:
-        """Places a pod, looking from node `first` on.
+        """Place a pod, trying nodes from `first` on.
 
         Args:
-          together: Pods of the same Job that wait for a place, this one included.
+          together: Pending pods of the same Job, this one included.
 
         Returns:
-          Where to look first for the next one.
+          The index of the node to try first for the next pod.
         """
         reasons: Counter[str] = Counter()
         for step in range(len(nodes)):
@@ -118,8 +119,8 @@ class Scheduler:
             self._recorder.record(pod, "default-scheduler", "Scheduled", message)
 
     def _refuse(self, pod: Object, reasons: Counter[str], nodes: int) -> None:
-        told = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-        message = f"0/{nodes} nodes are available: {told}." if told else "no nodes available to schedule pods"
+        counts = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+        message = f"0/{nodes} nodes are available: {counts}." if counts else "no nodes available to schedule pods"
         status = pod.setdefault("status", {})
         known = [each.get("message") for each in status.get("conditions") or () if each["type"] == "PodScheduled"]
         if message not in known:
@@ -129,7 +130,7 @@ class Scheduler:
 
 
 def _too_small(pod: Object, node: Object, occupancy: Occupancy, together: int) -> str:
-    """Why a Job that wants a topology domain for itself does not fit into the one of `node`; empty when it does.
+    """The reason why a Job that wants an exclusive topology domain does not fit into that of `node`; empty if it does.
 
     Two Jobs must not each take half of what both need.
     """

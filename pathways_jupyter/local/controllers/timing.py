@@ -1,4 +1,4 @@
-"""Deadlines and waits of controllers, in the times that objects carry."""
+"""Arithmetic on controllers' deadlines and waits."""
 
 from __future__ import annotations
 

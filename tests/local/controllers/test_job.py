@@ -171,12 +171,12 @@ async def test_the_pods_of_an_orphaning_delete_stay(controlled):
     assert "deletionTimestamp" not in pod["metadata"]
 
 
-async def test_what_is_not_served_is_said(controlled):
+async def test_a_field_that_is_not_served_fails_the_job(controlled):
     controlled.job("odd", *SLEEP, podFailurePolicy={"rules": []})
     await controlled.until(holds("Failed", "NotSupported"), "odd", JOBS)
 
 
-async def test_what_is_owned_by_nobody_alive_is_collected(controlled):
+async def test_objects_without_a_living_owner_are_collected(controlled):
     job = controlled.job("owner", *SLEEP, hollow=True)
     reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "owner", "uid": job["metadata"]["uid"]}
     other = {**reference, "name": "other", "uid": "none"}
