@@ -1,6 +1,6 @@
-"""How Pathways' programs find each other in a cluster whose pods are processes of one machine.
+"""Address resolution for Pathways' programs in a cluster whose pods are processes of one machine.
 
-There is no name server: names of pods stand in the file ``$PATHWAYS_LOCAL_HOSTS``, which changes as pods come and go.
+There is no name server: pods' names are in the file ``$PATHWAYS_LOCAL_HOSTS``, which changes as pods come and go.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ def own() -> str:
 
 
 def secret() -> str:
-    """What programs of one cluster know, and nobody else."""
+    """The secret that the programs of one cluster share."""
     return os.environ.get(SECRET_VARIABLE, "")
 
 
 def is_secret(claim: object) -> bool:
-    """Whether `claim`, of whatever type, is that secret."""
-    # As bytes: of text that is not ASCII, compare_digest takes none.
+    """Whether `claim`, of any type, is that secret."""
+    # As bytes, because compare_digest refuses text that is not ASCII.
     return hmac.compare_digest(str(claim).encode("utf-8", "replace"), secret().encode())
 
 
 def own_socket(port: int) -> Path | None:
-    """The unix socket that stands for a port of this pod; None outside of a cluster."""
+    """The unix socket that replaces a port of this pod; None outside of a cluster."""
     directory = os.environ.get(SOCKETS_VARIABLE)
     return Path(directory) / str(port) if directory else None
 
 
 def split(address: str) -> tuple[str, int]:
-    """``host:port`` in two.
+    """Split ``host:port``.
 
     Raises:
       ValueError: It is not of that form.
@@ -53,10 +53,10 @@ def split(address: str) -> tuple[str, int]:
 
 
 def resolve(host: str) -> str:
-    """The IP address of a pod, or of any other name that this machine knows.
+    """Resolve the name of a pod, or any other name that this machine knows, to an IP address.
 
     Raises:
-      OSError: Nobody has that name now.
+      OSError: The name is unknown at the moment.
     """
     listed = os.environ.get(HOSTS_VARIABLE)
     if listed:

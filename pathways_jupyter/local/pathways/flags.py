@@ -12,7 +12,7 @@ from pathways_jupyter.tpu import InstanceType
 
 
 class Flags(argparse.ArgumentParser):
-    """Raises where argparse would exit, and lets the caller decide about flags it does not know."""
+    """Argument parser that raises where argparse would exit, and accepts unknown flags."""
 
     def __init__(self, program: str) -> None:
         super().__init__(prog=program, add_help=False, allow_abbrev=False)
@@ -20,7 +20,7 @@ class Flags(argparse.ArgumentParser):
         self.add_argument("--gcs_scratch_location", default="")
 
     def error(self, message: str) -> NoReturn:
-        """Raises what argparse has against the arguments.
+        """Raise argparse's message.
 
         Raises:
           ConfigError: Always.
@@ -28,7 +28,7 @@ class Flags(argparse.ArgumentParser):
         raise ConfigError(f"{self.prog}: {message}")
 
     def read(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Reads `argv`; flags for XLA and for real hardware are accepted and have no effect.
+        """Read `argv`; flags for XLA and for real hardware are accepted and have no effect.
 
         Raises:
           ConfigError: A known flag has a wrong value, or something is no flag at all.
@@ -40,12 +40,12 @@ class Flags(argparse.ArgumentParser):
 
 
 def instance_list(text: str) -> list[InstanceType]:
-    """Reads ``tpuv6e:2x2,tpuv6e:2x2``: one entry a slice.
+    """Read ``tpuv6e:2x2,tpuv6e:2x2``: one entry a slice.
 
     Raises:
       ConfigError: One is not in the catalogue, or there is none.
     """
     found = [tpu.parse_instance_type(each) for each in text.split(",") if each.strip()]
     if not found:
-        raise ConfigError("no slices were asked for", hint="For example: --virtual_slices=tpuv6e:2x2,tpuv6e:2x2")
+        raise ConfigError("no slices were requested", hint="For example: --virtual_slices=tpuv6e:2x2,tpuv6e:2x2")
     return found

@@ -1,6 +1,6 @@
-"""The resource manager's picture of its slices: which hosts are there, and which proxy holds what.
+"""The resource manager's slices: which hosts are registered, and which proxy holds which slice.
 
-Plain bookkeeping without input or output, so that every rule of it can be read, and tested, in one place.
+Pure data structures without I/O, so that every rule can be read, and tested, in one place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Host:
     Attributes:
       slice_index: The slice that it is part of.
       index: Its place among the hosts of the slice.
-      job: The Kubernetes Job of the slice, which is how people know a slice.
+      job: The Kubernetes Job of the slice, the name by which users know a slice.
       pod: The pod that it runs in.
       sidecar: The unix socket on which the colocated Python sidecar of its pod listens, if there is one.
     """
@@ -32,7 +32,7 @@ class Host:
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> Host:
-        """Reads what a worker says of itself.
+        """Read a worker's registration.
 
         Raises:
           ValueError, KeyError: Something is missing or not a number.
@@ -57,16 +57,16 @@ class Slice:
 
     @property
     def ready(self) -> bool:
-        """Whether all hosts are there."""
+        """Whether all hosts are registered."""
         return len(self.hosts) == self.instance_type.hosts
 
     @property
     def job(self) -> str:
-        """The name by which people know the slice."""
+        """The name by which users know the slice."""
         return next((host.job for host in self.hosts.values()), f"slice {self.index}")
 
     def to_message(self) -> dict[str, Any]:
-        """What a proxy is told of the slice."""
+        """The message about the slice to a proxy."""
         return {
             "slice": self.index,
             "job": self.job,
@@ -78,7 +78,7 @@ class Slice:
 
 @dataclass(eq=False)
 class Request:
-    """What one proxy wants.
+    """A proxy's request for slices.
 
     Attributes:
       wanted: The instance type of each of its virtual slices.
@@ -105,7 +105,7 @@ class Slices:
         return sum(each.ready for each in self.slices)
 
     def refusal(self, host: Host) -> str:
-        """Why a worker cannot be part of this service; empty when it can."""
+        """The reason why a worker cannot be part of this service; empty when it can."""
         if not 0 <= host.slice_index < len(self.slices):
             return f"there is no slice {host.slice_index}; this service has {len(self.slices)}"
         hosts = self.slices[host.slice_index].instance_type.hosts
@@ -114,13 +114,13 @@ class Slices:
         return ""
 
     def add(self, host: Host) -> Slice:
-        """A worker came, maybe in place of one that has not been missed yet."""
+        """Register a worker, maybe as the replacement of one whose loss has not been noticed yet."""
         found = self.slices[host.slice_index]
         found.hosts[host.index] = host
         return found
 
     def remove(self, host: Host) -> Slice | None:
-        """A worker went; None when another has taken its place already."""
+        """Remove a worker; None when its replacement has registered already."""
         found = self.slices[host.slice_index]
         if found.hosts.get(host.index) is not host:
             return None
@@ -128,7 +128,7 @@ class Slices:
         return found
 
     def impossible(self, request: Request) -> str:
-        """Why a request can never be met; empty when it can, sooner or later."""
+        """The reason why a request can never be met; empty when it can, sooner or later."""
         for instance in dict.fromkeys(map(str, request.wanted)):
             wanted = [str(each) for each in request.wanted].count(instance)
             have = sum(str(each.instance_type) == instance for each in self.slices)
@@ -137,11 +137,11 @@ class Slices:
         return ""
 
     def enqueue(self, request: Request) -> None:
-        """A proxy begins to wait."""
+        """Add a proxy's request to the queue."""
         self._waiting.append(request)
 
     def release(self, request: Request) -> list[Slice]:
-        """A proxy went; returns the slices that are free now."""
+        """Remove a proxy's request; return the slices that become free."""
         if request in self._waiting:
             self._waiting.remove(request)
         freed, request.granted = request.granted, []
@@ -150,7 +150,7 @@ class Slices:
         return freed
 
     def place(self) -> Iterator[Request]:
-        """Gives free slices to those who wait, in their order, and all that one wants at once or none.
+        """Grant free slices to waiting requests in their order: to each all the slices that it wants, or none.
 
         A request that waits keeps all later ones for the same instance type waiting, so that a large one gets its turn.
         """
@@ -168,9 +168,10 @@ class Slices:
             yield request
 
     def why_waiting(self, request: Request) -> str:
-        """What a proxy that waits may tell its user."""
+        """The reason to show to the user of a waiting proxy."""
         taken = [each for each in self.slices if each.holder is not None and each.instance_type in request.wanted]
         down = [each for each in self.slices if not each.ready and each.instance_type in request.wanted]
+        # A slice that is held and down is listed once, by its holder.
         reasons = [f"slice {each.index} is held by {each.holder.name}" for each in taken if each.holder is not None]
         reasons += [f"slice {each.index} is not ready" for each in down if each.holder is None]
         ahead = self._waiting.index(request) if request in self._waiting else 0
@@ -185,7 +186,7 @@ class Slices:
             free = (
                 each
                 for each in candidates
-                # One that is taken back may be down: its proxy has been told so, and waits for it to heal.
+                # A slice that its proxy takes back may be down: the proxy is notified, and waits for it to heal.
                 if each.holder is None
                 and (each.ready or request.held)
                 and each not in granted

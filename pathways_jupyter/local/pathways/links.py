@@ -1,7 +1,7 @@
-"""The connections between resource manager, workers and proxies: JSON objects, one a line.
+"""Connections between resource manager, workers and proxies: JSON objects, one per line.
 
-Both ends say something every few seconds, so that each notices a peer that is there but does nothing; one whose
-process ended is noticed at once, because its connection drops.
+Both ends send heartbeats every few seconds, so that each notices a peer that hangs. The end of a peer's process is
+noticed at once, because the connection drops.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ Message = dict[str, Any]
 
 HEARTBEAT_SECONDS = 2.0
 SILENCE_SECONDS = 15.0
-"""Silence after which the other side counts as gone. Long, because a laptop can be very busy."""
+"""Silence after which the peer counts as lost. Long, because a laptop can be very busy."""
 
 _LINE = 1 << 20
 _MOST_UNREAD = 4 << 20
-"""Bytes that may wait for the other side; one that reads nothing is as good as gone."""
+"""Bytes that may be buffered for the peer; one that reads nothing counts as lost."""
 _MOST_NEWCOMERS = 64
 _FIRST_RETRY, _LAST_RETRY = 0.1, 2.0
 
 
 class LinkError(Exception):
-    """The other side went away, fell silent, or said something that is no message."""
+    """The peer went away, fell silent, or sent something that is not a message."""
 
 
 class Link:
@@ -44,7 +44,7 @@ class Link:
         self._beating = asyncio.create_task(self._beat())
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Sends a message; whether it arrives shows in :meth:`messages`, which ends when it cannot."""
+        """Send a message; whether it arrives shows in :meth:`messages`, which ends when it cannot."""
         if self._writer.transport.get_write_buffer_size() > _MOST_UNREAD:
             self._writer.transport.abort()
         if not self._writer.is_closing():
@@ -54,7 +54,7 @@ class Link:
         """The next message that is not a heartbeat.
 
         Raises:
-          LinkError: There will be none.
+          LinkError: The connection is lost, see :class:`LinkError`.
         """
         while True:
             try:
@@ -73,12 +73,15 @@ class Link:
                 raise LinkError(f"not a message: {error}") from error
 
     async def messages(self) -> AsyncIterator[Message]:
-        """All messages until the other side goes; the reason is logged by whom it concerns."""
+        """Yield messages until the connection is lost.
+
+        Raises:
+          LinkError: It is lost; the caller logs the reason."""
         while True:
             yield await self.receive()
 
     async def close(self) -> None:
-        """Closes the connection, with what was sent still going out."""
+        """Close the connection after everything has been sent."""
         self._beating.cancel()
         self._writer.close()
         with contextlib.suppress(OSError):
@@ -91,27 +94,28 @@ class Link:
 
 
 async def dial(address: str) -> Link:
-    """Connects to ``host:port``, trying until somebody is there: programs of a cluster start in any order."""
+    """Connect to ``host:port``, retrying until it accepts: programs of a cluster start in any order."""
     host, port = addresses.split(address)
     delay = _FIRST_RETRY
-    told = False
+    logged = False
     while True:
         try:
+            # Resolved anew each time: the name appears, or changes its address, when the pod is (re)started.
             ip = await asyncio.to_thread(addresses.resolve, host)
             return Link(*await asyncio.open_connection(ip, port, limit=_LINE))
         except OSError as error:
-            if not told:
+            if not logged:
                 _log.info("Waiting for %s: %s", address, error)
-                told = True
+                logged = True
         await asyncio.sleep(delay)
         delay = min(2 * delay, _LAST_RETRY)
 
 
 async def listen(port: int, accept: Callable[[Link, Newcomer], Awaitable[None]]) -> asyncio.Server:
-    """Listens on a port of this pod; `accept` gets a :class:`Link` for each connection.
+    """Listen on a port of this pod; `accept` is called with a :class:`Link` for each connection.
 
-    Everybody on the machine can connect, so `accept` must call ``leave`` of the second argument once the other side has
-    proved that it belongs here: of those that have not, few are kept, and none for long.
+    Every user of the machine can connect, so `accept` must call ``leave`` of the second argument once the peer has
+    authenticated: of those that have not, few are kept, and none for long.
 
     Raises:
       OSError: The port is taken.

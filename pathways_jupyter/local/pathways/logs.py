@@ -1,4 +1,4 @@
-"""Log lines in the form of Pathways' own programs, which people and tools read in a pod's log."""
+"""Log lines in the format of Pathways' own programs, which users and tools read in a pod's log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Formatter(logging.Formatter):
 
 
 def set_up(program: str, argv: Sequence[str]) -> None:
-    """Sends this process's log to its standard error, beginning with its arguments."""
+    """Send this process's log to its standard error, beginning with its arguments."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Formatter())
     root = logging.getLogger()

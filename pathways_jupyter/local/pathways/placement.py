@@ -1,7 +1,7 @@
-"""A proxy's line to the resource manager: asks for slices, and hears what becomes of them.
+"""A proxy's connection to the resource manager: requests slices, and follows their state.
 
 It runs on a thread with an event loop of its own, beside the threads that serve the client. When the resource manager
-is lost, the proxy keeps what it has and asks for the same slices again.
+is lost, the proxy keeps its slices and asks for the same ones again.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _RETRY_SECONDS = 1.0
 
 
 class Listener(Protocol):
-    """Whoever acts on what becomes of the slices; called on the placement's thread."""
+    """Receives the state of the slices; called on the placement's thread."""
 
     def placed(self, slices: Sequence[PlacedSlice]) -> None:
-        """Every slice has its place: the first time, or again after the resource manager was lost."""
+        """All slices are granted: for the first time, or again after the resource manager was lost."""
 
     def changed(self, slices: Sequence[PlacedSlice]) -> None:
         """A slice went down or healed."""
 
     def refused(self, reason: str) -> None:
-        """The slices cannot be had, now or ever."""
+        """The request for slices was refused for good."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class PlacedSlice:
 
     Attributes:
       index: The slice's number at the resource manager.
-      up: Whether all of its hosts are there.
+      up: Whether all of its hosts are registered.
       sidecars: The unix socket of each host's sidecar, in the order of hosts; only known while the slice is up.
     """
 
@@ -53,10 +53,10 @@ class PlacedSlice:
 
 @dataclass
 class Placement:
-    """Asks for `wanted`, and tells `listener`.
+    """Requests `wanted`, and notifies `listener`.
 
     Attributes:
-      name: What the resource manager calls this proxy when it tells others who holds a slice.
+      name: The resource manager's name for this proxy, which it shows to those that wait for its slices.
     """
 
     resource_manager: str
@@ -66,7 +66,7 @@ class Placement:
     _slices: list[PlacedSlice] = field(default_factory=list)
 
     def start(self, failed: Callable[[BaseException], None]) -> None:
-        """Begins on a thread of its own; `failed` hears of an error that nobody foresaw."""
+        """Start on a thread of its own; `failed` is called with an unexpected error."""
 
         def run() -> None:
             try:

@@ -1,4 +1,4 @@
-"""The proxy: serves one client's JAX over the IFRT proxy protocol, on the slices that the resource manager gives it.
+"""The proxy: serves one client's JAX over the IFRT proxy protocol, on the slices that the resource manager grants.
 
 It accepts connections as soon as it runs; a client's session opens once every slice is placed.
 """
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs the program until it is told to stop, or until its slices turn out not to be had."""
+    """Run the program until a signal ends it, or its slices are refused."""
     logs.set_up("proxy", argv)
     # If XLA crashes after all, the pod's log has the stack of Python.
     faulthandler.enable()
@@ -52,10 +52,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 class Proxy:
-    """One proxy: its devices, its server, and what the resource manager says of its slices.
+    """One proxy: its devices, its server, and the state of its slices.
 
     Args:
-      sidecars: Run colocated Python on the hosts' sidecars, and not in this process.
+      sidecars: Run colocated Python on the hosts' sidecars instead of in this process.
     """
 
     def __init__(self, wanted: Sequence[InstanceType], *, sidecars: bool) -> None:
@@ -71,7 +71,7 @@ class Proxy:
         self._server = Server(Machine(self._devices, shardings, Lanes(), self._compilers, hosts, self._placed))
 
     def run(self, port: int, resource_manager: str) -> int:
-        """Serves until the slices are refused; returns the exit code."""
+        """Serve until the slices are refused; return the exit code."""
         # First: it forks, which a process with threads must not do.
         self._compilers.start()
         self._listen(port)
@@ -81,11 +81,11 @@ class Proxy:
         self._server.stop()
         return self._exit_code
 
-    # What the placement tells, on its thread.
+    # Called by the placement, on its thread.
 
     def placed(self, slices: Sequence[PlacedSlice]) -> None:
-        """Lets sessions open."""
-        # Made only now: a proxy that waits for slices should not hold threads and memory for them.
+        """Open the sessions that wait for slices."""
+        # Only now: a proxy that waits for slices should not hold threads and memory for compilers.
         self._compilers.warm()
         devices = self._devices.client.device_count()
         self.changed(slices)
@@ -94,7 +94,7 @@ class Proxy:
             self._placed.settle(None)
 
     def changed(self, slices: Sequence[PlacedSlice]) -> None:
-        """Takes slices that went down from all sessions."""
+        """Mark the slices that are down in all sessions."""
         self._server.set_down({virtual for virtual, each in enumerate(slices) if not each.up})
         if self._sidecars is not None:
             self._sidecars.set_paths(self._sidecar_paths(slices))
@@ -108,7 +108,7 @@ class Proxy:
         return paths
 
     def refused(self, reason: str) -> None:
-        """Fails the session that waits, and ends."""
+        """Fail the waiting session, and end."""
         self._placed.fail(StatusError(Code.FAILED_PRECONDITION, reason))
         self._exit_code = 1
         self._ended.set()

@@ -1,6 +1,6 @@
-"""The resource manager: workers register with it, and it gives slices to proxies.
+"""The resource manager: workers register with it, and it grants slices to proxies.
 
-Started in the head pod of a service. It does not touch data: it only says who may use what, and who is gone.
+Runs in the head pod of a service. It handles no data: it only grants slices and reports their loss.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs the program until it is told to stop; see :class:`ResourceManager`."""
+    """Run the program until a signal ends it; see :class:`ResourceManager`."""
     logs.set_up("resource_manager", argv)
     try:
         port, instances = _read(argv)
@@ -40,18 +40,18 @@ class ResourceManager:
         self._proxies: dict[Request, Link] = {}
 
     async def serve(self, port: int) -> None:
-        """Serves on a port of this pod, until cancelled."""
+        """Serve on a port of this pod, until cancelled."""
         server = await links.listen(port, self.accept)
         _log.info("Pathways Server serving on [::]:%d", port)
         async with server:
             await server.serve_forever()
 
     async def accept(self, link: Link, newcomer: Newcomer) -> None:
-        """Serves one worker or proxy until it goes."""
+        """Serve one worker or proxy until it goes."""
         try:
             hello = await link.receive()
         except LinkError:
-            return  # A probe of the port, which says nothing.
+            return  # A probe of the port, which sends nothing.
         if not addresses.is_secret(hello.get("secret", "")):
             _log.warning("Refused a client that does not know the cluster's secret")
             link.send("refused", message="the secret is wrong")
@@ -128,6 +128,7 @@ class ResourceManager:
         except LinkError as error:
             _log.info("Proxy %s is gone: %s", request.name, error)
         finally:
+            # Before slices are granted anew, so that no message is sent to the closed link.
             del self._proxies[request]
             for freed in self._slices.release(request):
                 _log.info("Slice %d (%s) is free", freed.index, freed.instance_type)

@@ -1,7 +1,7 @@
-"""The worker: stands for one host of a slice, and tells the resource manager that the host is there.
+"""The worker: represents one host of a slice, and registers it with the resource manager.
 
-On real hardware it drives the host's chips. Here the proxy computes on CPU devices of its own, so that a worker's part
-is to live: when it dies, the slice is down.
+On real hardware it drives the host's chips. Here the proxy computes on CPU devices of its own, so a worker only has to
+stay alive: when it dies, the slice is down.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RETRY_SECONDS = 1.0
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs the program until it is told to stop."""
+    """Run the program until a signal ends it."""
     logs.set_up("worker", argv)
     flags = Flags("worker")
     flags.add_argument("--resource_manager_address", required=True)
@@ -55,7 +55,7 @@ async def _run(port: int, resource_manager: str) -> int:
 
 
 async def _register(link: Link) -> bool:
-    """Stays registered until the connection is lost; False when the resource manager does not want this worker."""
+    """Stay registered until the connection is lost; False when the resource manager refuses this worker."""
     link.send("hello", role="worker", secret=addresses.secret(), **_about_this_host())
     async for message in link.messages():
         if message["type"] == "refused":
@@ -68,9 +68,9 @@ async def _register(link: Link) -> bool:
 
 
 async def _listen(port: int) -> asyncio.Server:
-    """Accepts connections, which is how a probe or a person sees that the worker runs; there is nothing to say.
+    """Accept and close connections, by which probes and users see that the worker runs.
 
-    Where all pods share one address, only one of them could have the port: there it is the pod's socket instead.
+    Where all pods share one address, only one of them could have the port: there it is the pod's unix socket.
     """
 
     async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -83,7 +83,7 @@ async def _listen(port: int) -> asyncio.Server:
 
 
 def _about_this_host() -> dict[str, Any]:
-    """Which host this is, from the environment of a worker pod."""
+    """This host's registration, from the environment of a worker pod."""
     slice_index = int(os.environ.get("MEGASCALE_SLICE_ID", "0"))
     jobset = os.environ.get("JOBSET_NAME", names.DEFAULT_SERVICE)
     replicated_job = os.environ.get("REPLICATED_JOB_NAME", names.WORKER_JOB)

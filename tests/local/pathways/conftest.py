@@ -1,4 +1,4 @@
-"""Pathways' programs as real processes, in the environment that the embedded cluster gives them."""
+"""Pathways' programs as real processes, in the same environment as in the embedded cluster."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Lines:
         threading.Thread(target=self._read, args=(stream,), daemon=True).start()
 
     def wait(self, pattern: str, *, after: int = 0, deadline: float = DEADLINE) -> int:
-        """Waits for a line from number `after` on that matches, and returns the number of the line behind it."""
+        """Wait for a line from number `after` on that matches, and return the number of the line behind it."""
         found = 0
 
         def there() -> bool:
@@ -106,7 +106,7 @@ class Client:
         threading.Thread(target=self._read, daemon=True).start()
 
     def start(self, code: str) -> None:
-        """Sends a snippet without waiting for it."""
+        """Send a snippet without waiting for it."""
         request = {"code": textwrap.dedent(code), "name": f"snippet-{next(_numbers)}"}
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
@@ -238,7 +238,7 @@ class Service:
 
 @pytest.fixture(scope="module")
 def make_service() -> Iterator[Callable[..., Service]]:
-    """Makes services that end with the module."""
+    """Make services that end with the module."""
     # Not pytest's own directory: its path is too long for a unix socket.
     directory = Path(tempfile.mkdtemp(prefix="pw"))
     made: list[Service] = []

@@ -1,4 +1,4 @@
-"""What the resource manager and the sidecar make of clients that do not belong to the cluster, or talk nonsense."""
+"""Clients of the resource manager and the sidecar that do not belong to the cluster, or break the protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets which slice."""
+"""Granting slices to requests."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def test_a_request_is_met_as_a_whole_or_not_at_all():
     assert [each.index for each in both.granted] == [0, 1]
 
 
-def test_nobody_overtakes_for_the_same_type_and_others_are_not_kept_back():
+def test_requests_for_the_same_type_are_served_in_order_and_others_are_not_kept_back():
     slices = _ready(SMALL, SMALL, LARGE)
     for name, wanted in (("first", [SMALL]), ("both", [SMALL, SMALL]), ("late", [SMALL]), ("other", [LARGE])):
         slices.enqueue(Request(name, wanted))
     assert _placed(slices) == ["first", "other"]
 
 
-def test_a_slice_that_is_not_ready_is_given_to_nobody():
+def test_a_slice_that_is_not_ready_is_not_granted():
     slices = Slices([LARGE])
     slices.add(Host(0, 1, "worker-0", "pod"))
     request = Request("proxy", [LARGE])

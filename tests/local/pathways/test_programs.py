@@ -1,4 +1,4 @@
-"""Resource manager, workers and proxies as processes: who gets which slice, and what they tell of it."""
+"""Resource manager, workers and proxies as processes: which proxy gets which slice, and what each reports."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_program_that_does_not_know_the_secret_is_refused(fresh):
     assert worker.process.wait(60) == 1
 
 
-def test_a_worker_that_dies_and_one_that_comes_are_told_to_the_holder_of_the_slice(fresh):
+def test_a_worker_that_dies_and_its_replacement_are_reported_to_the_holder_of_the_slice(fresh):
     fresh.worker(0)
     doomed = fresh.worker(1)
     proxy = fresh.proxy("proxy")

@@ -1,4 +1,4 @@
-"""gRPC calls on top of HTTP/2 streams: messages in and out, and a status at the end."""
+"""gRPC calls on top of HTTP/2 streams: messages in both directions, and a final status."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEADERS = headers.encode([(b":status", b"200"), (b"content-type", b"application
 
 
 class Receiver(Protocol):
-    """Who takes what a client sends in one call; all on the connection's thread, so that it must not block."""
+    """Receives what a client sends in one call. Called on the connection's thread, so it must not block."""
 
     def data(self, piece: memoryview) -> None:
         """The next bytes, messages with their prefixes; the memory is reused afterwards."""
@@ -31,7 +31,7 @@ class Receiver(Protocol):
         """The client has sent everything."""
 
     def gone(self) -> None:
-        """The client has given up the call, or is gone altogether; nothing that is sent will arrive."""
+        """The client has cancelled the call, or disconnected; nothing that is sent will arrive."""
 
 
 class Call:
@@ -39,8 +39,8 @@ class Call:
 
     Attributes:
       path: The method, ``/service/method``.
-      metadata: What the client sent along, by lower-case key.
-      receiver: Set by whoever serves the call.
+      metadata: The client's metadata, by lower-case key.
+      receiver: Set by the handler of the call.
       finished: Whether the server has ended the call; what the client still sends does not matter then.
     """
 
@@ -55,12 +55,12 @@ class Call:
         self._head = frames.header(len(_HEADERS), Kind.HEADERS, frames.END_HEADERS, stream) + _HEADERS
 
     def send(self, *parts: Bytes) -> None:
-        """Sends one message, made of these parts; from any thread, and without waiting for the client."""
+        """Send one message, made of these parts; from any thread, and without waiting for the client."""
         head, self._head = self._head, b""
         self._sender.send(self._outbox, head, [_PREFIX.pack(0, sum(map(len, parts))), *parts])
 
     def finish(self, code: int = OK, message: str = "") -> None:
-        """Ends the call; what was sent before still arrives before."""
+        """End the call, after everything that was sent before."""
         self.finished = True
         block = _trailers(code, message)
         if self._head:
@@ -85,7 +85,7 @@ class Messages:
         self._partial = bytearray()
 
     def data(self, piece: memoryview) -> None:
-        """Takes bytes apart into messages."""
+        """Split bytes into messages."""
         # Nearly always a piece is one whole message.
         if self._partial or len(piece) < _PREFIX.size or len(piece) != _PREFIX.size + _length(piece):
             self._partial += piece
@@ -101,7 +101,7 @@ class Messages:
 
 
 class Content:
-    """A receiver that passes the content of messages on piece by piece, for those too large to be kept in one.
+    """A receiver that passes on the content of messages piece by piece, for messages too large to be assembled.
 
     Args:
       begin: Called with the length of each message.
@@ -123,7 +123,7 @@ class Content:
         self._prefix = bytearray()
 
     def data(self, piece: memoryview) -> None:
-        """Passes bytes on."""
+        """Pass on the bytes of messages."""
         while piece:
             if self._left:
                 part = piece[: self._left]
@@ -150,5 +150,5 @@ def _trailers(code: int, message: str) -> bytes:
 def _length(prefix: bytearray | memoryview) -> int:
     compressed, length = _PREFIX.unpack_from(prefix)
     if compressed or length > _LARGEST_MESSAGE:
-        raise ProtocolError("a message is compressed, or larger than any that makes sense")
+        raise ProtocolError("a message is compressed, or exceeds the size limit")
     return int(length)

@@ -1,4 +1,4 @@
-"""The receiving half of a connection, and where the two halves meet."""
+"""One connection: its receiving half, and the sender that answers go to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 _BUFFER = 256 << 10
 _LARGEST_CONTROL = 64 << 10
 _REFILL = 1 << 29
-"""Bytes after which a client's window is filled up again: it never comes to its end."""
+"""Bytes after which a client's window is refilled, so early that it is never exhausted."""
 
 _SETTINGS = frames.settings(
     {
@@ -50,7 +50,7 @@ class Connection:
         self._block_flags = 0
 
     def run(self) -> None:
-        """Serves until the client goes, or does what no client should."""
+        """Serve until the client disconnects or breaks the protocol."""
         try:
             self._sender.control(_SETTINGS + frames.window_update(0, frames.LARGEST_WINDOW - frames.FIRST_WINDOW))
             self._read()
@@ -68,7 +68,7 @@ class Connection:
             self._socket.close()
 
     def close(self) -> None:
-        """Ends the connection from another thread."""
+        """End the connection from another thread."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -135,7 +135,7 @@ class Connection:
     def _data(self, stream: int, piece: memoryview) -> None:
         call = self._calls.get(stream)
         if call is None or call.receiver is None or call.finished:
-            return  # What a client sends on after its call was ended.
+            return  # Data of a call that the server has ended already.
         try:
             call.receiver.data(piece)
         except ProtocolError as error:
@@ -162,7 +162,7 @@ class Connection:
             call.receiver.gone()
 
     def _count(self, stream: int, length: int) -> None:
-        """Fills up the windows of the connection and of a stream that has sent much."""
+        """Refill the windows of the connection and of a stream that has sent much."""
         for each in (0, stream) if stream in self._calls else (0,):
             received = self._received.get(each, 0) + length
             if received >= _REFILL:
@@ -212,7 +212,7 @@ class Connection:
         stream = self._block_stream
         fields = headers.decode(bytes(self._block))
         if stream in self._calls:
-            # Trailers of a client say nothing but that it has sent everything.
+            # A client's trailers only mean that it has sent everything.
             self._end_of_data(stream, self._block_flags)
             return
         if stream % 2 == 0 or stream <= self._last_stream:

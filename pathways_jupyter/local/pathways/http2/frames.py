@@ -1,4 +1,4 @@
-"""HTTP/2's frames: their kinds, flags and settings."""
+"""HTTP/2 frames: kinds, flags and settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator, Mapping
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""What a client says first."""
+"""The first bytes of every connection."""
 
 HEADER_SIZE = 9
 LARGEST_WINDOW = (1 << 31) - 1
@@ -23,7 +23,7 @@ PRIORITY_FLAG = 0x20
 
 
 class Kind(enum.IntEnum):
-    """What a frame is; kinds that are not listed are ignored, as HTTP/2 wants it."""
+    """Frame types; unknown ones are ignored, as HTTP/2 requires."""
 
     DATA = 0
     HEADERS = 1
@@ -45,15 +45,15 @@ class Setting(enum.IntEnum):
     INITIAL_WINDOW_SIZE = 4
     MAX_FRAME_SIZE = 5
     ALLOW_TRUE_BINARY_METADATA = 0xFE03
-    """gRPC's own: binary metadata may come as it is, and not in base64 and Huffman's code."""
+    """gRPC's own: binary metadata may be sent raw instead of as base64 with Huffman coding."""
 
 
 class ProtocolError(Exception):
-    """The client does something that a gRPC client of the C core does not do; its connection is closed."""
+    """The client does something that gRPC's C core never does; its connection is closed."""
 
 
 def header(length: int, kind: Kind, flags: int, stream: int) -> bytes:
-    """The nine bytes before every frame."""
+    """The nine-byte head of a frame."""
     return struct.pack(">HBBBI", length >> 8, length & 0xFF, kind, flags, stream)
 
 

@@ -1,4 +1,4 @@
-"""HTTP/2's header blocks (HPACK), without what both sides agree not to use: a table that grows, Huffman's code."""
+"""HPACK header blocks, without what both sides agree not to use: the dynamic table and Huffman coding."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ www-authenticate
 
 
 def encode(fields: Iterable[Header]) -> bytes:
-    """A header block that any decoder understands: every field in full, nothing to remember."""
+    """Encode a header block that any decoder understands: literal fields that do not change its table."""
     block = bytearray()
     for name, value in fields:
         block.append(0)
@@ -94,7 +94,7 @@ def encode(fields: Iterable[Header]) -> bytes:
 
 @lru_cache(maxsize=256)
 def decode(block: bytes) -> tuple[Header, ...]:
-    """The fields of a header block; remembered, because a client says nearly the same every time.
+    """Decode a header block; cached, because a client sends nearly the same one every time.
 
     Raises:
       ProtocolError: It is cut off, or uses what was not agreed on.
@@ -118,7 +118,7 @@ def decode(block: bytes) -> tuple[Header, ...]:
                 else:
                     name, position = _read_text(block, position)
                 value, position = _read_text(block, position)
-                # gRPC marks binary metadata that comes as it is by a zero byte.
+                # gRPC marks raw binary metadata by a leading zero byte.
                 fields.append((name, value[1:] if name.endswith(b"-bin") and value[:1] == b"\0" else value))
     except IndexError:
         raise ProtocolError("a header block ends early") from None

@@ -1,4 +1,4 @@
-"""Accepts connections, each on a thread of its own."""
+"""Accepts connections, and serves each on a thread of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Listener:
     """Serves calls on unix sockets and loopback ports.
 
     Args:
-      serve: Gives a call its receiver, or ends the call; on the thread of the call's connection.
+      serve: Sets a call's receiver, or ends the call; called on the thread of the call's connection.
     """
 
     def __init__(self, serve: Callable[[Call], None]) -> None:
@@ -32,7 +32,7 @@ class Listener:
         self._connections: set[Connection] = set()
 
     def listen_on_socket(self, path: Path) -> None:
-        """Accepts clients on a unix socket, whose directory decides who may come.
+        """Accept clients on a unix socket; the permissions of its directory control access.
 
         Raises:
           OSError: The path cannot be used.
@@ -43,7 +43,7 @@ class Listener:
         self._listen(listener, str(path))
 
     def listen_on_loopback(self, port: int) -> int:
-        """Accepts clients of this machine on a TCP port; returns it, which matters if `port` is 0.
+        """Accept clients of this machine on a TCP port; return it, for a `port` of 0.
 
         Raises:
           OSError: The port is taken.
@@ -55,7 +55,7 @@ class Listener:
         return int(listener.getsockname()[1])
 
     def stop(self) -> None:
-        """Closes everything; calls that are open are told."""
+        """Close everything; the receivers of open calls are notified."""
         with self._lock:
             sockets, connections = self._sockets, list(self._connections)
             self._sockets = []

@@ -1,7 +1,7 @@
-"""The sending half of a connection: within the windows that the client grants, and small messages first.
+"""Sending half of a connection: respects the client's flow-control windows, and prefers small messages.
 
-A small message goes out on the thread that has it. What does not fit into a window, or is large, waits in its call's
-outbox for the connection's writer, which serves the outboxes in turn and a little at a time.
+A small message is sent on the caller's thread. A large one, or one that does not fit into a window, is queued in its
+call's outbox for the connection's writer thread, which serves the outboxes round-robin.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pathways_jupyter.local.pathways.http2.frames import Kind
 Bytes = bytes | memoryview
 
 _SMALL = 32 << 10
-"""Bytes up to which a message may go out on the caller's thread."""
+"""Size up to which a message may be sent on the caller's thread."""
 _TURN = 512 << 10
-"""Bytes that an outbox may send until it is the next one's turn."""
+"""Bytes that an outbox may send before the next one's turn."""
 
 
 class Outbox:
-    """What one call still has to send.
+    """Queue of one call's unsent data.
 
     Attributes:
-      window: Bytes that the client takes on this stream now.
-      ended: The end was put in, and nothing may follow.
+      window: The client's current flow-control window of this stream.
+      ended: The trailers have been queued or sent; nothing may follow.
     """
 
     __slots__ = ("end", "ended", "parts", "stream", "window")
@@ -42,7 +42,7 @@ class Outbox:
 
 
 class Sender:
-    """Everything that goes out on one connection; any thread may use it."""
+    """Sends on one connection; any thread may use it."""
 
     def __init__(self, peer: socket.socket) -> None:
         self._socket = peer
@@ -59,14 +59,14 @@ class Sender:
         self._collected: list[Bytes] = []
 
     def collect(self) -> None:
-        """Holds back what this thread sends from now on: many small answers then cost one system call.
+        """Buffer what this thread sends from now on, until :meth:`flush`: many small answers then cost one system call.
 
-        Another thread that sends something sends these along.
+        When another thread sends, it sends the buffered data first.
         """
         self._collecting = threading.get_ident()
 
     def flush(self) -> None:
-        """Sends what was held back."""
+        """Send the buffered data."""
         with self._lock:
             self._collecting = 0
             if self._collected:
@@ -79,15 +79,15 @@ class Sender:
             return outbox
 
     def control(self, frame: bytes) -> None:
-        """Sends a frame that no window counts."""
+        """Send a frame that is not subject to flow control."""
         with self._lock:
             self._write([frame])
 
     def send(self, outbox: Outbox, head: bytes, parts: Sequence[Bytes]) -> None:
-        """Sends headers if there are any yet to be sent, then bytes.
+        """Send headers, if they are still to be sent, then data.
 
         Args:
-          head: A whole HEADERS frame, or nothing.
+          head: A complete HEADERS frame, or nothing.
         """
         size = sum(map(len, parts))
         with self._lock:
@@ -102,7 +102,7 @@ class Sender:
             self._hand_over(outbox)
 
     def finish(self, outbox: Outbox, trailers: bytes) -> None:
-        """Sends a last HEADERS frame after everything else."""
+        """Send a last HEADERS frame after everything else."""
         with self._lock:
             if outbox.ended:
                 return
@@ -114,7 +114,7 @@ class Sender:
                 self._write([trailers])
 
     def drop(self, stream: int) -> None:
-        """Forgets a stream that the client has given up."""
+        """Drop a stream that the client has cancelled."""
         with self._lock:
             outbox = self._outboxes.pop(stream, None)
             if outbox is not None:
@@ -123,7 +123,7 @@ class Sender:
                 outbox.end = None
 
     def widen(self, stream: int, increment: int) -> None:
-        """The client takes more: on a stream, or on the connection (0)."""
+        """Apply a WINDOW_UPDATE of a stream, or of the connection (0)."""
         with self._lock:
             if stream == 0:
                 self._window += increment
@@ -133,7 +133,7 @@ class Sender:
                 self._work.notify()
 
     def apply(self, setting: int, value: int) -> None:
-        """The client sets something."""
+        """Apply a setting of the client."""
         with self._lock:
             if setting == frames.Setting.INITIAL_WINDOW_SIZE:
                 for outbox in self._outboxes.values():
@@ -144,14 +144,14 @@ class Sender:
                 self._frame_limit = value
 
     def close(self) -> None:
-        """Ends the writer; nothing goes out any more."""
+        """End the writer thread; nothing is sent any more."""
         with self._lock:
             self._closed = True
             self._waiting.clear()
             self._outboxes.clear()
             self._work.notify()
 
-    # All below is called with the lock held.
+    # Everything below is called with the lock held, except _run, which takes it.
 
     def _hand_over(self, outbox: Outbox) -> None:
         if outbox not in self._waiting:
@@ -173,7 +173,7 @@ class Sender:
                 self._send_turn(outbox)
 
     def _next(self) -> Outbox | None:
-        """The next outbox that may send something."""
+        """Pick the next outbox, round-robin, that has data and an open window."""
         for _ in range(len(self._waiting)):
             outbox = self._waiting.popleft()
             if not outbox.parts:
@@ -201,7 +201,7 @@ class Sender:
         self._write(framed)
 
     def _framed(self, outbox: Outbox, parts: list[Bytes]) -> list[Bytes]:
-        """`parts` with DATA headers between them, taken from the windows."""
+        """Frame `parts` as DATA, and subtract their size from the windows."""
         size = sum(map(len, parts))
         outbox.window -= size
         self._window -= size
@@ -222,7 +222,7 @@ class Sender:
         if self._collected:
             parts = [*self._collected, *parts]
             self._collected.clear()
-        # A client that is gone is noticed by whoever reads.
+        # The reading thread notices a client that is gone, and ends the connection.
         with contextlib.suppress(OSError):
             while parts:
                 sent = self._socket.sendmsg(parts[:_MOST_PARTS])
@@ -234,4 +234,4 @@ class Sender:
 
 
 _MOST_PARTS = 512
-"""Parts that one system call takes everywhere."""
+"""Buffers per system call; within IOV_MAX of every supported system."""

@@ -1,4 +1,4 @@
-"""A server of the C core's clients: called by one, and by somebody who is none."""
+"""Server for clients of gRPC's C core: called by one, and by a peer that is not one."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_errors_have_a_status_and_the_connection_goes_on(channel, method, code, 
     assert channel.unary_unary("/test/Echo")(b"x", timeout=DEADLINE) == b"x"
 
 
-def test_a_call_that_the_client_gives_up_is_told(channel, echo):
+def test_a_call_that_the_client_cancels_is_reported(channel, echo):
     call = channel.stream_stream("/test/Echo")(iter([b"x", *[b"y"] * 3]), timeout=DEADLINE)
     next(call)
     forever = channel.stream_stream("/test/Echo")(_forever(), timeout=DEADLINE)
@@ -134,7 +134,7 @@ def test_a_call_that_the_client_gives_up_is_told(channel, echo):
     assert echo.gone.wait(DEADLINE)
 
 
-def test_a_client_that_vanishes_is_told(port, echo):
+def test_a_client_that_vanishes_is_reported(port, echo):
     channel = grpc.insecure_channel(f"127.0.0.1:{port}")
     call = channel.stream_stream("/test/Echo")(_forever(), timeout=DEADLINE)
     next(call)
@@ -155,7 +155,7 @@ def test_a_client_that_vanishes_is_told(port, echo):
         frames.PREFACE + frames.frame(Kind.CONTINUATION, 0, 7, b""),
     ],
 )
-def test_somebody_who_is_no_client_is_shown_out_and_clients_are_not_disturbed(port, channel, said):
+def test_a_peer_that_is_no_client_is_disconnected_and_clients_are_not_disturbed(port, channel, said):
     with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE) as peer:
         peer.sendall(said)
         try:
@@ -173,9 +173,9 @@ def test_a_client_that_says_little_at_a_time_is_understood(port):
     with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE) as peer:
         for each in said:
             peer.sendall(bytes([each]))
-        heard = b""
-        while b"\0\0\0\0\x02hi" not in heard:
-            heard += peer.recv(4096)
+        received = b""
+        while b"\0\0\0\0\x02hi" not in received:
+            received += peer.recv(4096)
 
 
 def _forever():

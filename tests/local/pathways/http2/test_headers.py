@@ -30,7 +30,7 @@ def test_binary_metadata_comes_as_it_is():
     [
         b"\x00\x05ab",  # ends in the middle of a name
         b"\x00",  # ends before one
-        bytes([0x80 | 62]),  # an entry of a table that nobody keeps
+        bytes([0x80 | 62]),  # an entry of the dynamic table, which is not used
         b"\x00\x81\xff\x00",  # Huffman's code
         b"\x3f\xe1\x1f",  # a table of 4096 bytes
         b"\xff\xff\xff\xff\xff\xff\xff",  # a number without an end
