@@ -1,4 +1,4 @@
-"""How people and pods reach the cluster's API: kubeconfig files."""
+"""Kubeconfig files for users and pods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DISCOVERY = {"nonResourceURLs": ["/api*", "/openapi*", "/version", "/healthz", 
 
 
 def write_kubeconfig(path: Path, api: ApiServer, *, user: str, token: str, namespace: str = "default") -> None:
-    """Writes a kubeconfig with one context, readable by its owner alone."""
+    """Write a kubeconfig with one context, readable by its owner alone."""
     authority = base64.b64encode(api.ca.read_bytes()).decode()
     config = {
         "apiVersion": "v1",
@@ -25,12 +25,12 @@ def write_kubeconfig(path: Path, api: ApiServer, *, user: str, token: str, names
         "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": user, "namespace": namespace}}],
         "current-context": CONTEXT,
     }
-    # JSON is YAML to everybody else, and our own loader reads it without a YAML parser.
+    # Every YAML parser reads JSON, and this project's own loader reads JSON without importing a YAML parser.
     write_private(path, json.dumps(config, indent=2) + "\n")
 
 
 def pod_kubeconfig(pod: Object, *, directory: Path, api: ApiServer) -> Path | None:
-    """The file by which a pod reaches the API as its service account; None when it does not want to.
+    """Kubeconfig by which a pod reaches the API as its service account; None when the pod opts out.
 
     A real pod finds its token below ``/var/run/secrets``, a place that all pods of one machine would share.
     """
@@ -39,7 +39,7 @@ def pod_kubeconfig(pod: Object, *, directory: Path, api: ApiServer) -> Path | No
         return None
     account = spec.get("serviceAccountName") or "default"
     user = f"system:serviceaccount:{namespace}:{account}"
-    # What it may do beyond looking around, roles and their bindings say.
+    # Discovery only; everything beyond it comes from roles and their bindings.
     token = api.add_token(user, [_DISCOVERY], (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}"))
     directory.mkdir(mode=0o700, exist_ok=True)
     path = directory / f"{namespace}.{account}"

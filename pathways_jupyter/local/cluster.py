@@ -1,8 +1,8 @@
-"""The front door to the cluster on this machine: start it, find it, end it.
+"""Public API of the cluster on this machine: start it, find it, end it.
 
-Light to import: the cluster itself runs in a process of its own (:mod:`~pathways_jupyter.local.daemon`), which outlives
-who started it and ends by itself when nobody uses it. From here on it is a cluster like any other: give its kubeconfig
-to whoever talks to Kubernetes.
+Light to import: the cluster runs in a daemon process (:mod:`~pathways_jupyter.local.daemon`), which outlives the
+process that started it and ends by itself when it is not used. Clients use it like any other cluster, through its
+kubeconfig.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Cluster:
     """A cluster that runs on this machine.
 
     Attributes:
-      directory: Where it keeps everything; gone when it ends.
+      directory: Holds everything that it keeps on disk; removed when it ends.
       kubeconfig: The administrator's; its only context is `context`.
       pid: The daemon's process.
       url: Where the API is served.
       instances: Slices per instance type.
       sidecar: Whether every worker has a colocated Python sidecar.
-      fast_heal: Whether it replaces what failed quickly, instead of as Kubernetes does.
+      fast_heal: Whether failed pods are replaced after a second or two instead of with Kubernetes' back-off.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Cluster:
     context: str = CONTEXT
 
     def restart_api(self) -> None:
-        """Restarts the API server in place: every connection drops, the state is read from disk, pods go on.
+        """Restart the API server in place: connections drop, the state is read from disk, pods keep running.
 
         Raises:
           LocalClusterError: The cluster has ended.
@@ -66,23 +66,23 @@ class Cluster:
         control.ask(_running(self.name).control, Order.RESTART_API, timeout=_START_SECONDS)
 
     def wait(self, *, timeout: float = _READY_SECONDS) -> None:
-        """Waits until every service has all its slices.
+        """Wait until every service has all its slices.
 
         Raises:
-          LocalClusterError: The cluster ended meanwhile, or is not ready in time.
+          LocalClusterError: The cluster ended while waiting, or is not ready in time.
         """
         try:
             control.ask(_running(self.name).control, Order.WAIT, timeout=timeout)
         except TimeoutError:
             raise LocalClusterError(
                 f"The local cluster's service is not ready after {timeout:g} s.",
-                hint=f"Look at it: kubectl --kubeconfig {self.kubeconfig} get pods -A",
+                hint=f"List its pods: kubectl --kubeconfig {self.kubeconfig} get pods -A",
             ) from None
 
     def status(self) -> dict[str, Any]:
-        """What the daemon says of itself: ``ready``, ``busy``, ``services``, ``failed``, ``instances``, ``url``...
+        """The daemon's report about itself: ``ready``, ``busy``, ``services``, ``failed``, ``instances``, ``url``...
 
-        ``failed`` says of services that have failed for good, by name, why.
+        ``failed`` maps the name of each service that has failed for good to the reason.
 
         Raises:
           LocalClusterError: The cluster has ended.
@@ -103,19 +103,19 @@ def up(
     stream_idle_seconds: float | None = None,
     fast_heal: bool = False,
 ) -> Cluster:
-    """Starts a cluster with these slices, or gives the one of that name that runs.
+    """Start a cluster with these slices, or return the running one of that name.
 
     Args:
       instances: Slices per instance type; each type becomes a service of its own.
       idle_seconds: The cluster ends after so long without a client or a Job.
       wait: Return only when every slice is ready; else as soon as the API is served.
       sidecar: Give every worker pod a colocated Python sidecar.
-      hollow: Only pretend to run the services' pods; for tests of scale.
+      hollow: Report the services' pods as running without starting processes; for tests of scale.
       port: Where to serve the API on 127.0.0.1; 0 for any free port.
-      repair_seconds: How long a deleted node stays away; None for the usual time.
-      stream_idle_seconds: How long a port-forward or an exec may be without a message before it is cut, as a kubelet
-        does; None for a kubelet's default of four hours.
-      fast_heal: Replace what failed after a second or two instead of after Kubernetes' 10, 20, 40 ... seconds.
+      repair_seconds: How long a deleted node stays away; None for the default.
+      stream_idle_seconds: How long a port-forward or an exec may be idle before it is cut; None for the kubelet's
+        default of four hours.
+      fast_heal: Replace failed pods after a second or two instead of after Kubernetes' 10, 20, 40 ... seconds.
 
     Raises:
       ConfigError: An instance type or a count cannot be used.
@@ -137,13 +137,13 @@ def up(
 
 
 def ensure(needed: Mapping[str, int] | None = None, *, name: str = "local", sidecar: bool = True) -> Cluster:
-    """The running cluster if it has the slices that are needed, or a new one, on whose hosts a notebook can run cells.
+    """The running cluster if it has the slices that are needed, else a new one whose hosts can run a notebook's cells.
 
-    A new cluster is not smaller than the default one, so that the next notebook finds a slice in it too; one that runs
-    is measured only by what is needed.
+    A new cluster is at least as large as the default one, so that the next notebook finds a slice in it too; a running
+    cluster only has to have what is needed.
 
     Args:
-      needed: Slices per instance type; None for whatever the cluster has.
+      needed: Slices per instance type; None accepts any cluster.
 
     Raises: See :func:`up`.
     """
@@ -156,14 +156,14 @@ def ensure(needed: Mapping[str, int] | None = None, *, name: str = "local", side
 def _up(
     name: str, *, needed: Mapping[str, int], fresh: Mapping[str, int], settings: Mapping[str, Any], wait: bool
 ) -> Cluster:
-    """The cluster that runs, when it has what is `needed`; else a new one with `fresh` slices and these settings."""
+    """The running cluster, which must have what is `needed`, else a new one with `fresh` slices and these settings."""
     place = ClusterDirectory(name)
     with place.exclusively():
         if not place.alive():
             _start(place, {"instances": dict(fresh), **settings})
         record = _running(name)
     cluster = _cluster(place, record)
-    end_it = f"End it first, with what runs in it: pathways-jupyter local down{_named(name)}"
+    end_it = f"End it first, with everything that runs in it: pathways-jupyter local down{_named(name)}"
     if short := {kind: count for kind, count in needed.items() if cluster.instances.get(kind, 0) < count}:
         raise LocalClusterError(
             f"The local cluster has {tpu.format_instances(cluster.instances)}, too few for "
@@ -171,7 +171,7 @@ def _up(
             hint=end_it,
         )
     if settings.get("fast_heal") and not cluster.fast_heal:
-        raise LocalClusterError(f"The local cluster {name!r} runs already, and does not heal fast.", hint=end_it)
+        raise LocalClusterError(f"The local cluster {name!r} is already running and does not heal fast.", hint=end_it)
     if wait:
         cluster.wait()
     return cluster
@@ -182,7 +182,7 @@ def _parsed(instances: Mapping[str, int]) -> dict[str, int]:
 
 
 def find(name: str = "local") -> Cluster | None:
-    """The cluster of that name; None when there is none that can be used, see :func:`absence`."""
+    """The running cluster of that name; None when there is none that can be used, see :func:`absence`."""
     place = ClusterDirectory(name)
     record = place.read() if place.alive() else None
     return None if record is None else _cluster(place, record)
@@ -193,8 +193,8 @@ def absence(name: str = "local") -> LocalClusterError:
     place = ClusterDirectory(name)
     if place.alive() and place.written():
         return LocalClusterError(
-            f"The local cluster {name!r} was started by a version of pathways_jupyter that this one cannot talk to.",
-            hint=f"End it, with what runs in it: pathways-jupyter local down{_named(name)}",
+            f"The local cluster {name!r} was started by an incompatible version of pathways_jupyter.",
+            hint=f"End it, with everything that runs in it: pathways-jupyter local down{_named(name)}",
         )
     return LocalClusterError(
         f"The local cluster {name!r} is not running.", hint=f"Start it: pathways-jupyter local up{_named(name)}"
@@ -202,13 +202,13 @@ def absence(name: str = "local") -> LocalClusterError:
 
 
 def status(name: str = "local") -> dict[str, Any] | None:
-    """What a running cluster says of itself; None when it does not run."""
+    """The status of a running cluster, see :meth:`Cluster.status`; None when it is not running."""
     cluster = find(name)
     return None if cluster is None else cluster.status()
 
 
 def down(name: str = "local") -> bool:
-    """Ends a cluster and everything in it; whether one was running. Returns when all of it is gone."""
+    """End a cluster and everything in it; return whether one was running, once all of it is gone."""
     place = ClusterDirectory(name)
     with place.exclusively():
         running = place.alive()
@@ -222,7 +222,7 @@ def down(name: str = "local") -> bool:
 
 
 def _start(place: ClusterDirectory, settings: Mapping[str, Any]) -> None:
-    """Starts the daemon and waits until it serves the API."""
+    """Start the daemon and wait until it serves the API."""
     alive = place.make()
     ready, theirs = os.pipe()
     try:
@@ -250,17 +250,20 @@ def _start(place: ClusterDirectory, settings: Mapping[str, Any]) -> None:
     finally:
         os.close(theirs)
         os.close(alive)
-    # Closed when this is interrupted, too: that is how the daemon learns that nobody wants it any more.
+    # Also closed when the caller is interrupted; the daemon then fails to report its start, and ends.
     with open(ready, encoding="utf-8") as pipe:
-        # This is only the daemon's parent, which ends at once: who starts a cluster must not have to bury it.
+        # `starter` is only the daemon's parent, which ends at once: the daemon double-forks, so that the caller need
+        # not reap it.
         starter.wait()
         _await_start(pipe, place)
 
 
 def _await_start(pipe: TextIO, place: ClusterDirectory) -> None:
     answered, _, _ = select.select([pipe], [], [], _START_SECONDS)
-    line = pipe.readline() if answered else json.dumps({"error": "The local cluster does not start."})
-    if not answered:
+    if answered:
+        line = pipe.readline()
+    else:
+        line = json.dumps({"error": f"The local cluster did not start within {_START_SECONDS:g} s."})
         place.kill()
     answer: dict[str, Any] = json.loads(line) if line else {}
     if "port" in answer:

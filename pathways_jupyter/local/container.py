@@ -26,7 +26,7 @@ from pathways_jupyter.local.probes import Probe
 from pathways_jupyter.local.spawner import Process, Spawner
 
 _CONFIG_RETRY_SECONDS = 1.0
-"""Wait before an image or a referenced object that is missing is looked for again."""
+"""Wait before looking again for a missing image or referenced object."""
 _START_FAILED = 128
 _LAST_OUTPUT_SECONDS = 1.0
 
@@ -55,17 +55,17 @@ class Surroundings(Protocol):
         """The variables of a container with this spec; SpecError when something that it names does not exist."""
 
     async def dial(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connects to a port of the pod."""
+        """Connect to a port of the pod."""
 
     def changed(self) -> None:
-        """Takes note that a container's status changed."""
+        """Note that a container's status changed."""
 
     def record(self, reason: str, message: str, *, warning: bool = False) -> None:
-        """Writes an Event about the pod."""
+        """Write an Event about the pod."""
 
 
 class Container:
-    """One container; :meth:`run` is its whole life."""
+    """One container; :meth:`run` lasts as long as the container, restarts included."""
 
     def __init__(self, spec: Object, role: Role, pod: Surroundings) -> None:
         self.spec = spec
@@ -111,7 +111,7 @@ class Container:
         return status
 
     async def run(self, again: Callable[[int], bool]) -> None:
-        """Runs the container, also anew, until it ends and `again` says no to its exit code, or it is stopped."""
+        """Run the container, and restart it until `again` returns False for its exit code or it is stopped."""
         while not self._stop.is_set():
             began = time.monotonic()
             try:
@@ -131,7 +131,7 @@ class Container:
             await self._back_off()
 
     async def stop(self, grace: float) -> None:
-        """Asks the container to end, and kills it after `grace` seconds; returns when it has ended."""
+        """Ask the container to end, and kill it after `grace` seconds; return when it has ended."""
         self._stop.set()
         process = self._process
         if process is None:
@@ -149,13 +149,13 @@ class Container:
         await process.wait()
 
     def kill(self) -> None:
-        """Ends the container at once."""
+        """End the container at once."""
         self._stop.set()
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL, group=True)
 
     async def exec(self, command: list[str], *, stdin: bool, tty: bool) -> Exec:
-        """Runs a command in the container's directory and environment.
+        """Run a command in the container's directory and environment.
 
         Raises:
           LookupError: The container does not run.
@@ -175,7 +175,7 @@ class Container:
         )
 
     def remove_logs(self) -> None:
-        """Ends followers of the logs."""
+        """End followers of the logs."""
         for log in (self.log, self.previous):
             if log is not None:
                 log.close()
@@ -208,12 +208,14 @@ class Container:
         watching = asyncio.create_task(self._watch(process, probes))
         self._pod.changed()
         try:
+            # stop() or kill() may have run while the process was being started, when there was nothing to signal.
             if self._stop.is_set():
                 process.send_signal(signal.SIGKILL, group=True)
             code = await process.wait()
         finally:
             watching.cancel()
             self._process = None
+        # The pipe may still hold output; it may also stay open, when a process that left the group has inherited it.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.log.ended.wait(), _LAST_OUTPUT_SECONDS)
         self.log.close()
@@ -292,7 +294,7 @@ class Container:
         }
 
     async def _watch(self, process: Process, probes: dict[str, Probe]) -> None:
-        """Follows the probes of a running instance."""
+        """Follow the probes of a running instance."""
         if startup := probes.get("startupProbe"):
             async for succeeded in startup.results():
                 if succeeded:

@@ -1,7 +1,8 @@
 """The cluster's control socket: status, waiting until it is ready, restarting the API, and stopping.
 
-One JSON line asks, JSON lines answer. Who can open the socket is who owns the cluster: it lies in a 0700 directory. The
-connection that asked for a stop closes when the daemon has ended, which is how the other side knows.
+The request is one JSON line, the answer JSON lines. Only the cluster's owner can open the socket: it is in a 0700
+directory. The connection that asked for a stop closes when the daemon's process has ended, which is how the client
+knows.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathways_jupyter.errors import LocalClusterError
 
 
 class Order(StrEnum):
-    """What may be asked for."""
+    """Requests that the daemon serves."""
 
     STATUS = "status"
     WAIT = "wait"
@@ -27,24 +28,24 @@ class Order(StrEnum):
 
 
 def ask(path: str | Path, order: Order, *, timeout: float | None = None) -> dict[str, Any]:
-    """Sends an order and waits for its answer.
+    """Send an order and wait for its answer.
 
     Args:
       timeout: Seconds to wait; None for ever.
 
     Raises:
-      LocalClusterError: The daemon is gone, or answers with an error.
+      LocalClusterError: The daemon is gone, or answered with an error.
       TimeoutError: It does not answer in time.
     """
     for answer in _converse(path, order, timeout):
         if message := answer.get("error"):
             raise LocalClusterError(message, hint=answer.get("hint", ""))
         return answer
-    raise LocalClusterError("The local cluster ended.", hint="Its daemon.log says why.")
+    raise LocalClusterError("The local cluster ended.", hint="The reason is in its daemon.log.")
 
 
 def stop(path: str | Path, *, timeout: float | None = None) -> None:
-    """Tells the daemon to stop, and waits until its process has let go.
+    """Ask the daemon to stop, and wait until its process has ended.
 
     Raises:
       TimeoutError: It does not end in time.

@@ -1,7 +1,7 @@
-"""The process that is a cluster: it serves until it is told to stop, or nobody uses it any more.
+"""Daemon process of a cluster: serves until it is asked to stop or has been idle for too long.
 
 Started by :mod:`~pathways_jupyter.local.cluster` in a session of its own. SIGTERM and SIGINT stop it, SIGHUP restarts
-the API in place. When it is killed, its fork servers see their pipes close and take every other process with them.
+the API in place. When it is killed, its fork servers see their pipes close and kill every other process.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class Daemon:
     """Runs one cluster.
 
     Args:
-      place: The cluster's directory; this process holds it already.
-      idle_seconds: How long the cluster stays without use.
+      place: The cluster's directory; this process holds its lock already.
+      idle_seconds: How long the cluster stays up without being used.
     """
 
     def __init__(self, place: ClusterDirectory, shape: Shape, *, idle_seconds: float) -> None:
         self._place = place
         self._shape = shape
         self._idle_seconds = idle_seconds
-        # First, because it takes longest: JAX is imported while the rest starts, which takes a while to import itself.
+        # First, because it takes longest: the fork server imports JAX while this process imports the API server.
         warm, cold = (
             Spawner(each, log=place.path / "zygote.log") for each in (images.WARM_MODULES, images.COLD_MODULES)
         )
@@ -60,18 +60,18 @@ class Daemon:
         self._ready = asyncio.Event()
         self._why = ""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._last_words: list[asyncio.StreamWriter] = []
+        self._stop_requests: list[asyncio.StreamWriter] = []
         self._waiting = 0
 
-    async def run(self, tell: Any) -> None:
-        """Serves until the end; `tell` is called with a record once the API listens.
+    async def run(self, report: Any) -> None:
+        """Serve until the end; `report` is called with a record once the API listens.
 
         Raises:
           PathwaysError: The cluster cannot be started.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop, f"{number.name} came")
+            loop.add_signal_handler(number, self._stop, f"received {number.name}")
         loop.add_signal_handler(signal.SIGHUP, self._restart_api)
         control = self._cluster.network.sockets("control") / "c"
         server = await asyncio.start_unix_server(self._accept, control)
@@ -87,7 +87,7 @@ class Daemon:
                 tuple(map(str, self._cluster.network.roots)),
             )
             self._place.write(record)
-            tell(record)
+            report(record)
             self._spawn(self._await_ready())
             self._spawn(self._watch_idleness())
             await self._stopping.wait()
@@ -111,10 +111,11 @@ class Daemon:
         self._ready.set()
 
     async def _watch_idleness(self) -> None:
-        """Ends the cluster once nobody has used it for long enough, or nobody can find it any more."""
+        """End the cluster once it has been idle for long enough, or its directory is gone."""
         loop = asyncio.get_running_loop()
         used = loop.time()
         while True:
+            # Wake up often enough to notice a removed directory: clients cannot find such a cluster any more.
             await asyncio.sleep(min(max(used + self._idle_seconds - loop.time(), 0.05), _LOST_SECONDS))
             if not self._place.kubeconfig.exists():
                 self._stop("its directory was removed")
@@ -123,20 +124,20 @@ class Daemon:
             if self._cluster.busy or self._waiting:
                 used = loop.time()
             if loop.time() - used >= self._idle_seconds:
-                self._stop(f"nobody used it for {self._idle_seconds:g} s")
+                self._stop(f"idle for {self._idle_seconds:g} s")
                 return
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             order = Order(json.loads(await reader.readline())["order"])
             if order is Order.STOP:
-                # Left open: it closes with the process, and so tells that the process is gone.
-                self._last_words.append(writer)
-                self._stop("somebody asked for it")
+                # Left open on purpose: it closes with this process, which is how the client sees that it has ended.
+                self._stop_requests.append(writer)
+                self._stop("stop requested")
                 return
             answer = await self._obey(order)
         except (ValueError, KeyError, TypeError):
-            answer = {"error": "There is no such order."}
+            answer = {"error": f"Unknown request; the daemon serves {', '.join(Order)}."}
         except PathwaysError as error:
             answer = {"error": str(error), "hint": error.hint}
         with contextlib.suppress(ConnectionError):
@@ -170,7 +171,7 @@ class Daemon:
             named = "" if self._place.name == "local" else f" --name {self._place.name}"
             raise LocalClusterError(
                 f"Service {service} of the local cluster has failed for good: {why}.",
-                hint=f"Start it anew: pathways-jupyter local down{named}, then pathways-jupyter local up{named}.",
+                hint=f"Restart it: pathways-jupyter local down{named}, then pathways-jupyter local up{named}.",
             )
 
     def _spawn(self, coroutine: Any) -> None:
@@ -185,7 +186,7 @@ class Daemon:
 
 
 def _allow_many_files() -> None:
-    """Raises this process's own limit of open files, which every watch and tunnel needs; pods keep the usual one."""
+    """Raise this process's limit of open files, which watches and tunnels need; pods keep the inherited limit."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if most == resource.RLIM_INFINITY else min(_OPEN_FILES, most)
     with contextlib.suppress(OSError, ValueError):
@@ -194,7 +195,7 @@ def _allow_many_files() -> None:
 
 @contextlib.contextmanager
 def _without_certificates() -> Iterator[None]:
-    """Spares the HTTP library the system's certificates, which it reads when imported; nobody here is its client."""
+    """Keep the HTTP library from loading the system's certificates at import: this process is never an HTTP client."""
     before = os.environ.get("SSL_CERT_FILE")
     os.environ["SSL_CERT_FILE"] = os.devnull
     try:
@@ -206,11 +207,12 @@ def _without_certificates() -> Iterator[None]:
 
 
 def main(argv: list[str]) -> int:
-    """``daemon.py NAME READY ALIVE SETTINGS``: two inherited descriptors, and a JSON object.
+    """Run ``daemon.py NAME READY ALIVE SETTINGS``: two inherited descriptors and a JSON object.
 
-    READY gets one JSON line: a record of the running cluster, or why there is none. ALIVE is the lock that this process
-    holds for as long as it lives.
+    READY receives one JSON line: the API's port, or an error. ALIVE is the lock that this process holds for as long as
+    it lives.
     """
+    # Double fork, together with the Popen of the caller: init reaps the daemon, so that the caller need not.
     if os.fork():
         os._exit(0)
     import uvloop
@@ -224,7 +226,7 @@ def main(argv: list[str]) -> int:
     os.umask(0o077)
     os.chdir(place.path)
 
-    def tell(answer: Record | PathwaysError) -> None:
+    def report(answer: Record | PathwaysError) -> None:
         if isinstance(answer, Record):
             line: dict[str, Any] = {"port": answer.port}
         else:
@@ -233,19 +235,19 @@ def main(argv: list[str]) -> int:
             with open(int(ready), "w", encoding="utf-8") as pipe:
                 pipe.write(json.dumps(line) + "\n")
         except OSError:
-            # Who started this has given up meanwhile, and nobody else knows of it.
+            # The process that started this one has given up, and no other process knows of this cluster.
             if isinstance(answer, Record):
                 signal.raise_signal(signal.SIGTERM)
 
     async def run() -> None:
-        await Daemon(place, Shape(**settings), idle_seconds=idle_seconds).run(tell)
+        await Daemon(place, Shape(**settings), idle_seconds=idle_seconds).run(report)
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run())
     except PathwaysError as error:
         _log.error("%s", error)
-        tell(error)
+        report(error)
         return 1
     return 0
 

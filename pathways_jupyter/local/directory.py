@@ -1,8 +1,8 @@
-"""Where a cluster lives on disk, and how one tells a running cluster from what a crash left behind.
+"""A cluster's directory, and the locks that distinguish a running cluster from the remains of a crash.
 
-Beside each cluster's directory lies the file ``<name>.lock`` while somebody starts or ends the cluster, who holds it.
-Inside, the daemon holds ``alive`` locked for as long as it lives, however it ends; the kernel of the operating system
-keeps that promise, so a process id from a file is never trusted.
+``<name>.lock`` exists beside the directory while a process starts or ends the cluster; that process holds it locked.
+Inside, the daemon keeps ``alive`` locked for as long as it lives. The operating system releases that lock however the
+daemon ends, so a process id read from a file is never trusted without it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class Record:
-    """What a running daemon wrote down about itself, which may be of another version than who reads it.
+    """A running daemon's record of itself; the daemon's version may differ from the reader's.
 
     Attributes:
       port: Where its API listens on 127.0.0.1.
-      control: The unix socket on which it takes orders.
+      control: The unix socket on which it takes requests.
       instances: Slices per instance type.
       sidecar: Whether every worker has a colocated Python sidecar.
-      fast_heal: Whether it replaces what failed quickly, instead of as Kubernetes does.
-      elsewhere: Directories outside the cluster's own that go with it.
+      fast_heal: Whether failed pods are replaced after a second or two instead of with Kubernetes' back-off.
+      elsewhere: Directories outside the cluster's own that are removed with it.
     """
 
     pid: int
@@ -49,11 +49,11 @@ class Record:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Record:
-        """The inverse of ``asdict``; what only another version knows is dropped.
+        """The inverse of ``asdict``; fields that only another version knows are dropped.
 
         Raises:
-          KeyError: What every version needs is missing.
-          TypeError, ValueError: It is there, and is not what it should be.
+          KeyError: A field that every version needs is missing.
+          TypeError, ValueError: A field has the wrong type or value.
         """
         return cls(
             pid=int(values["pid"]),
@@ -67,10 +67,10 @@ class Record:
 
 
 class ClusterDirectory:
-    """One cluster's place on disk.
+    """One cluster's directory on disk.
 
     Args:
-      name: Which cluster, where one keeps several.
+      name: The cluster's name, for users who run several.
 
     Raises:
       LocalClusterError: The name cannot be used.
@@ -95,18 +95,18 @@ class ClusterDirectory:
 
     @contextlib.contextmanager
     def exclusively(self) -> Iterator[None]:
-        """Waits until nobody else starts or ends this cluster, and keeps it so."""
+        """Wait until no other process starts or ends this cluster, and keep others out."""
         path = self._base / f"{self.name}.lock"
         lock = _lock(path)
         try:
             yield
         finally:
-            # Only who holds it removes it; who waited for this very file sees that it is gone, and takes a new one.
+            # Only the holder removes the file; a process that waited for it sees that it is gone, and locks a new one.
             path.unlink(missing_ok=True)
             os.close(lock)
 
     def make(self) -> int:
-        """Makes the directory, without what an earlier cluster left; the descriptor that the daemon must hold."""
+        """Make the directory, without what an earlier cluster left; the descriptor that the daemon must hold."""
         self.remove()
         self.path.mkdir(mode=0o700)
         alive = os.open(self.path / locks.ALIVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -118,14 +118,14 @@ class ClusterDirectory:
         return locks.is_held(self.path / locks.ALIVE)
 
     def kill(self) -> None:
-        """Kills a daemon that does not answer; it holds its lock, so the process id is still its own."""
+        """Kill a daemon that does not answer; it holds its lock, so the process id is still its own."""
         with contextlib.suppress(OSError, ValueError):
             pid = int((self.path / locks.ALIVE).read_text(encoding="ascii"))
             if self.alive():
                 os.kill(pid, signal.SIGKILL)
 
     def until_dead(self) -> None:
-        """Waits until no daemon holds the directory."""
+        """Wait until no daemon holds the directory."""
         with contextlib.suppress(OSError):
             file = os.open(self.path / locks.ALIVE, os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -134,22 +134,22 @@ class ClusterDirectory:
                 os.close(file)
 
     def read(self) -> Record | None:
-        """What the daemon wrote down; None when it has not come that far, or when this version cannot read it."""
+        """The daemon's record; None when it has not been written yet, or when this version cannot read it."""
         try:
             return Record.from_json(json.loads(self._record.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
     def written(self) -> bool:
-        """Whether a daemon has written anything down, whatever it may be."""
+        """Whether a daemon has written a record, readable or not."""
         return self._record.exists()
 
     def write(self, record: Record) -> None:
-        """Writes down what is true of the running daemon."""
+        """Write the running daemon's record."""
         write_private(self._record, json.dumps(asdict(record)))
 
     def remove(self) -> None:
-        """Removes everything of a cluster that does not run."""
+        """Remove everything of a cluster that does not run."""
         if (record := self.read()) is not None:
             for each in record.elsewhere:
                 shutil.rmtree(each, ignore_errors=True)
@@ -157,12 +157,13 @@ class ClusterDirectory:
 
 
 def _lock(path: Path) -> int:
-    """Waits for the lock that is the file `path`, and returns the descriptor that holds it."""
+    """Wait for the lock that is the file `path`, and return the descriptor that holds it."""
     while True:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             with contextlib.suppress(FileNotFoundError):
+                # The last holder may have removed the file between open and flock: a lock on it excludes no process.
                 if os.path.samestat(os.fstat(lock), os.stat(path)):
                     return lock
         except BaseException:
@@ -172,7 +173,7 @@ def _lock(path: Path) -> int:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replaces a file as a whole; only its owner can read it."""
+    """Replace a file atomically; only its owner can read it."""
     fresh = path.with_name(f"{path.name}.new")
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write(text)

@@ -16,11 +16,11 @@ _SUBSCRIPT = re.compile(r"metadata\.(?P<field>labels|annotations)\['(?P<key>[^']
 
 
 class SpecError(PathwaysError):
-    """The container names something that does not exist; the message is what the pod's status says."""
+    """The container refers to an object that does not exist; the message goes into the pod's status."""
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replaces ``$(NAME)`` by the variable's value; ``$$`` stands for ``$``, unknown names stay as they are."""
+    """Replace ``$(NAME)`` by the variable's value; ``$$`` stands for ``$``, unknown names stay as they are."""
 
     def replace(match: re.Match[str]) -> str:
         name = match["name"]
@@ -32,7 +32,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 def container_environment(container: Object, pod: Object, *, base: Mapping[str, str], store: Store) -> dict[str, str]:
-    """`base`, then what ``envFrom`` and ``env`` add in order; each may refer to what stands before it.
+    """`base`, then what ``envFrom`` and ``env`` add in order; each may refer to those before it.
 
     Args:
       pod: The pod, with its addresses in its status already.

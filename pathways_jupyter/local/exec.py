@@ -1,4 +1,4 @@
-"""A command beside a container's own process: what ``kubectl exec`` and exec probes run."""
+"""A command that runs beside a container's own process, for ``kubectl exec`` and exec probes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Start = Callable[[Sequence[int], bool], Awaitable[Process]]
 class Exec:
     """A running command with its streams.
 
-    Make one with :meth:`start`.
+    Create one with :meth:`start`.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Exec:
 
     @classmethod
     async def start(cls, start: Start, *, stdin: bool, tty: bool) -> Exec:
-        """Starts the command that `start` knows how to start.
+        """Start a command: `start` gets the descriptors, and decides which command.
 
         Raises:
           LocalClusterError: The cluster is shutting down.
@@ -44,17 +44,17 @@ class Exec:
         return made
 
     async def wait(self) -> int:
-        """The exit code; 128 + signal when a signal ended it."""
+        """Wait for the exit code; 128 + signal when a signal ended it."""
         return await self._process.wait()
 
     def resize(self, width: int, height: int) -> None:
-        """Tells the command's terminal its size; nothing happens without one."""
+        """Set the size of the command's terminal; no-op without one."""
         if self._terminal >= 0:
             with contextlib.suppress(OSError, struct.error):
                 fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     def kill(self) -> None:
-        """Ends the command and its process group at once."""
+        """End the command and its process group at once."""
         self._process.send_signal(signal.SIGKILL, group=True)
 
     async def _on_pipes(self, start: Start, stdin: bool) -> None:
@@ -93,7 +93,7 @@ class Exec:
 
 
 class _Output(asyncio.StreamReaderProtocol):
-    """A terminal tells the end of its last process as an input/output error."""
+    """Reader of a terminal, which reports the end of its last process as an input/output error."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(None if isinstance(exc, OSError) else exc)

@@ -1,7 +1,7 @@
-"""How long the cluster waits before it replaces what failed: as Kubernetes does, or quickly for demonstrations.
+"""Back-off before failed pods and containers are replaced: as in Kubernetes, or short for demonstrations.
 
-Kubernetes waits longer after each failure, which matters to whoever waits for a slice: the third loss of a worker
-costs 40 seconds. A demonstration or a test that cannot wait asks for :data:`FAST`.
+Kubernetes waits longer after each failure, which delays a client that waits for a slice: the third loss of a worker
+costs 40 seconds. A demonstration or a test that cannot wait uses :data:`FAST`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class BackOff:
-    """The wait before what failed is replaced.
+    """The wait before a failed pod or container is replaced.
 
     Attributes:
       first_seconds: The first wait; each further failure doubles it.
       max_seconds: The longest wait.
-      at_once: How many failures are replaced without a wait.
+      at_once: How many failures cost no wait.
       forgotten_seconds: A failure this long after the last one counts as the first.
     """
 

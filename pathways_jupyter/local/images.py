@@ -1,8 +1,8 @@
-"""Which program stands for which container image.
+"""The program that stands for each container image.
 
 There is no registry on a laptop. The images of Pathways stand for programs of this package; any other image only stands
 for the machine itself, and its container must say which command to run. As in a registry, an unknown tag is an error: a
-client that derives a wrong image learns it here, and not first on a real cluster.
+client that derives a wrong image fails here, and not only on a real cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathways_jupyter.service import names
 
 
 class ImageError(PathwaysError):
-    """The image does not exist here; the message is what the pod's status says."""
+    """The image does not exist here; the message goes into the pod's status."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ _OPERATOR = Program("pathways_jupyter.service.operator:main")
 _COMMAND = Program()
 
 COLD_MODULES = ("pathways_jupyter.local.pathways.resource_manager", "pathways_jupyter.local.pathways.worker")
-"""What the fork server of light programs imports beforehand."""
+"""Modules that the fork server of light programs imports beforehand."""
 WARM_MODULES = (
     "jax",
     "jax.experimental.colocated_python",
@@ -49,7 +49,7 @@ WARM_MODULES = (
     "jaxlib.mlir.ir",
     "pathways_jupyter.local.pathways.proxy",
 )
-"""What the other one imports beforehand."""
+"""Modules that the fork server of JAX programs imports beforehand."""
 
 OPERATOR_IMAGE = "operator"
 _SIDECAR_IMAGE = "sidecar"
@@ -63,7 +63,7 @@ _PROGRAMS: Mapping[str, Program] = {
 
 
 def resolve(image: str, command: Sequence[str], args: Sequence[str]) -> tuple[Program, list[str]]:
-    """What to run for a container, and its arguments; for a command, the command itself is the first of them.
+    """The program to run for a container, and its arguments; for a command, the first argument is the command.
 
     Raises:
       ImageError: There is no such image.
@@ -90,5 +90,5 @@ def tags(repository: str) -> tuple[str, ...]:
 
 
 def reference(name: str) -> str:
-    """The full name of an image of Pathways, with the tag that tells its JAX version."""
+    """The full name of an image of Pathways, with the tag of its JAX version."""
     return f"{names.IMAGE_REPOSITORY}/{name}:{tags(name)[0]}"

@@ -1,7 +1,7 @@
-"""Runs the pods of every node of the cluster as processes of this machine, and tells the API how they are.
+"""Kubelet of every node: runs pods as processes of this machine and reports their status to the API.
 
-One kubelet serves all nodes, since they are all this machine. It follows the pods of the store: one that the scheduler
-gave a node is started, one that is marked for deletion is ended, and one that has ended is reported or removed.
+One kubelet serves all nodes, since they are all this machine. It watches the store's pods: it starts a pod that the
+scheduler has bound to a node, ends one that is marked for deletion, and reports or removes one that has ended.
 
 A pod with the annotation ``pathways-jupyter/hollow: "true"`` is reported as running and ready without any process. That
 is for tests of scale only: thousands of such pods show what a client makes of a large cluster.
@@ -56,9 +56,9 @@ class Kubelet:
       directory: The cluster's directory; pods live below ``pods/``.
       cold: Starts commands and light programs.
       warm: Starts programs that need JAX.
-      secret: What the cluster's Pathways programs prove to each other that they belong together with.
-      restarts: How long a container that ended waits before it is started again.
-      kubeconfig: Gives a pod the file by which it reaches the API, or None.
+      secret: Shared by the cluster's Pathways programs, which use it to authenticate each other.
+      restarts: Wait before a container that ended is restarted.
+      kubeconfig: Returns the kubeconfig for a pod, or None for a pod without one.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Kubelet:
         pid_one.install(self.programs)
 
     def attach(self, store: Store, recorder: Recorder) -> None:
-        """Follows the pods of `store`, in place of the store before; pods that run already go on."""
+        """Watch the pods of `store`, instead of the previous store; pods that are running continue."""
         self.detach()
         self._store = store
         self._recorder = recorder
@@ -101,13 +101,13 @@ class Kubelet:
         self._following = asyncio.create_task(self._follow(self._watch))
 
     def detach(self) -> None:
-        """Stops following the store."""
+        """Stop watching the store."""
         if self._watch is not None:
             self._watch.close()
             self._watch = None
 
     async def close(self) -> None:
-        """Ends every pod at once and removes what they left."""
+        """End every pod at once and remove what they left."""
         self.detach()
         for pod in self._pods.values():
             pod.terminate(0)
@@ -117,7 +117,7 @@ class Kubelet:
             pod.remove()
         self._pods.clear()
 
-    # What the API server asks for.
+    # Called by the API server.
 
     def logs(
         self,
@@ -152,7 +152,7 @@ class Kubelet:
         """See :meth:`pathways_jupyter.local.apiserver.runtime.PodRuntime.dial`."""
         return await self._pod(uid).dial(port)
 
-    # What pods need.
+    # Called by pods.
 
     def spawner(self, *, warm: bool) -> Spawner:
         """The fork server for programs that need JAX, or the other one."""
@@ -165,7 +165,7 @@ class Kubelet:
         return self._nodes[node]
 
     def base_environment(self, pod: Pod) -> dict[str, str]:
-        """The variables that every container of `pod` begins with; little of the daemon's own."""
+        """The variables that every container of `pod` begins with, few of them inherited from the daemon."""
         spec = pod.object["spec"]
         variables = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         variables |= {
@@ -192,24 +192,25 @@ class Kubelet:
         return environment.container_environment(spec, pod, base=base, store=self._store)
 
     def publish(self, pod: Pod) -> None:
-        """Writes the pod's status to the API."""
+        """Write the pod's status to the API."""
         self._write_status(pod.object, pod.status)
 
     def record(self, pod: Object, reason: str, message: str, *, warning: bool = False) -> None:
-        """Writes an Event about `pod`."""
+        """Write an Event about `pod`."""
         self._recorder.record(pod, "kubelet", reason, message, warning=warning)
 
-    # Following the store.
+    # Watching the store.
 
     async def _follow(self, watch: Watch) -> None:
         while changes := await watch.batch():
             for change in changes:
+                # One pod that cannot be handled must not stop all the others.
                 try:
-                    self._heed(change)
+                    self._handle(change)
                 except Exception:
-                    _log.exception("A change of pod %s was not heeded.", change.object["metadata"]["name"])
+                    _log.exception("Handling a change of pod %s failed.", change.object["metadata"]["name"])
 
-    def _heed(self, change: Change) -> None:
+    def _handle(self, change: Change) -> None:
         obj = change.object
         metadata, uid = obj["metadata"], obj["metadata"]["uid"]
         if change.type is ChangeType.DELETED:
@@ -239,6 +240,7 @@ class Kubelet:
             _log.exception("Pod %s failed.", pod.name)
             pod.ended.set()
         self._running.pop(pod.uid, None)
+        # Its object was removed while it ran (see _forget), so there is no status left to write.
         if self._pods.get(pod.uid) is not pod:
             pod.remove()
             return
@@ -247,7 +249,7 @@ class Kubelet:
             self._delete(pod.object)
 
     def _forget(self, uid: str) -> None:
-        """Ends a pod whose object is gone."""
+        """End a pod whose object is gone."""
         pod = self._pods.pop(uid, None)
         if pod is None:
             return
@@ -270,6 +272,7 @@ class Kubelet:
         metadata = obj["metadata"]
         with contextlib.suppress(ApiError):
             current = self._store.get(PODS, metadata["namespace"], metadata["name"])
+            # The name may belong to a newer pod by now.
             if current["metadata"]["uid"] != metadata["uid"]:
                 return
             before = current.get("status", {})
@@ -291,7 +294,7 @@ class Kubelet:
         return pod.container(name)
 
     def _pretend(self, obj: Object, ending: bool) -> None:
-        """Reports a hollow pod as running and ready, or removes it."""
+        """Report a hollow pod as running and ready, or remove it."""
         if ending:
             self._end_unstarted(obj)
             return

@@ -1,7 +1,7 @@
-"""What a container prints, kept on disk in bounded space, and read by whoever asks, also while it grows.
+"""Container output, kept on disk in bounded space, and readable while it grows.
 
 Container output comes through a pipe rather than going straight into a file: so each line gets the time at which it
-was written, a flood cannot fill the disk, and a follower is woken instead of looking again and again.
+was written, a flood cannot fill the disk, and a follower is woken instead of polling.
 
 On disk a line is ``<time> F <text>``; ``P`` in place of ``F`` marks a piece that no line end followed.
 """
@@ -44,11 +44,11 @@ class ContainerLog(asyncio.Protocol):
         self.ended = asyncio.Event()
 
     async def connect(self, pipe: int) -> None:
-        """Takes over the reading end of a pipe and keeps what arrives until its end."""
+        """Take over the reading end of a pipe and keep what arrives until its end."""
         await asyncio.get_running_loop().connect_read_pipe(lambda: self, os.fdopen(pipe, "rb", buffering=0))
 
     def data_received(self, data: bytes) -> None:
-        """Keeps output; the piece after the last line end waits for the rest of its line."""
+        """Write complete lines; the piece after the last line end waits for the rest of its line."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         time = _now()
         entries = [b"%s F %s\n" % (time, line) for line in lines]
@@ -58,11 +58,11 @@ class ContainerLog(asyncio.Protocol):
         self._write(b"".join(entries))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody can write any more."""
+        """End of file: no process has the writing end open any more."""
         self.close()
 
     def close(self) -> None:
-        """Ends the log; followers read what is left and stop."""
+        """End the log; followers read what is left and stop."""
         if self.ended.is_set():
             return
         if self._rest:
@@ -73,7 +73,7 @@ class ContainerLog(asyncio.Protocol):
         self._wake()
 
     def remove(self) -> None:
-        """Ends the log and removes its files."""
+        """End the log and remove its files."""
         self.close()
         for path in self._paths():
             path.unlink(missing_ok=True)
@@ -81,7 +81,9 @@ class ContainerLog(asyncio.Protocol):
     async def read(
         self, *, follow: bool = False, tail: int | None = None, since: float | None = None, timestamps: bool = False
     ) -> AsyncIterator[bytes]:
-        """The output in pieces; see :class:`~pathways_jupyter.local.apiserver.runtime.PodRuntime` for the arguments."""
+        """Yield the output in pieces; for the arguments see
+        :meth:`~pathways_jupyter.local.apiserver.runtime.PodRuntime.logs`.
+        """
         generation = self._generation
         files = self._open_all()
         try:

@@ -1,9 +1,9 @@
 """Addresses, names and sockets of pods, where all pods are processes of one machine.
 
-Linux answers on all of 127.0.0.0/8, so each cluster claims one 127.N.0.0/16 and each pod gets an address of its own,
-and the ports that Pathways is known by. Elsewhere pods have unix sockets only, which also serve where a peer allows
-them: a program listens on ``$PATHWAYS_LOCAL_SOCKETS/<port>``. Names are lines of a file (``$PATHWAYS_LOCAL_HOSTS``),
-as in ``/etc/hosts``: there is no name server to ask.
+Linux answers on all of 127.0.0.0/8, so each cluster claims one 127.N.0.0/16 and each pod gets an address of its own, on
+which it can use Pathways' usual ports. Other systems have unix sockets only: a program listens on
+``$PATHWAYS_LOCAL_SOCKETS/<port>``. Linux uses them too, where the client can. Names are lines of a file
+(``$PATHWAYS_LOCAL_HOSTS``), as in ``/etc/hosts``; there is no name server.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Network:
         return () if self._sockets.parent == self._directory else (self._sockets,)
 
     def assign(self) -> str:
-        """An address nobody has; the loopback address where there is only that one."""
+        """An unused address; plain loopback where there is only that one."""
         if self._network is None:
             return "127.0.0.1"
         for _ in range(_ADDRESSES):
@@ -74,7 +74,7 @@ class Network:
         raise OSError("every address of the cluster's network is taken")
 
     def release(self, address: str) -> None:
-        """Gives an address back."""
+        """Release an address."""
         self._taken.discard(address)
 
     def sockets(self, uid: str) -> Path:
@@ -85,14 +85,14 @@ class Network:
         return self._directories[uid]
 
     def publish(self, key: str, address: str, names: Iterable[str]) -> None:
-        """Makes `names` stand for `address`, in place of what `key` published before."""
+        """Make `names` stand for `address`, in place of what `key` published before."""
         entry = (address, tuple(names))
         if self._names.get(key) != entry:
             self._names[key] = entry
             self._write_soon()
 
     def forget(self, key: str) -> None:
-        """Withdraws the names and the sockets of `key`."""
+        """Withdraw the names and the sockets of `key`."""
         if self._names.pop(key, None) is not None:
             self._write_soon()
         if (path := self._directories.pop(key, None)) is not None:
@@ -101,7 +101,7 @@ class Network:
     async def connect(
         self, uid: str, address: str, port: int, protocol: Callable[[], asyncio.Protocol]
     ) -> asyncio.Transport:
-        """Connects what `protocol` makes to a port of a pod: its unix socket where it has one, else its address.
+        """Connect what `protocol` makes to a port of a pod: its unix socket where it has one, else its address.
 
         Raises:
           OSError: Nothing listens there.
@@ -126,7 +126,7 @@ class Network:
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     def close(self) -> None:
-        """Gives the network back and removes the sockets."""
+        """Release the network and remove the sockets."""
         if self._claim is not None:
             self._claim.close()
         shutil.rmtree(self._sockets, ignore_errors=True)
@@ -140,7 +140,7 @@ class Network:
         self._writing = False
         lines = [f"{address} {' '.join(names)}\n" for address, names in self._names.values() if names]
         fresh = self._hosts.with_name("hosts.new")
-        # The directory goes while the last pods are still being withdrawn.
+        # At shutdown the directory may be removed before the last pods are withdrawn.
         with contextlib.suppress(FileNotFoundError):
             fresh.write_text("".join(["127.0.0.1 localhost\n", *lines]), encoding="ascii")
             fresh.replace(self._hosts)
@@ -155,7 +155,7 @@ def pod_names(name: str, namespace: str, hostname: str, subdomain: str) -> tuple
 
 
 def _claim(seed: int) -> tuple[socket.socket | None, int | None]:
-    """A 127.N.0.0/16 that no other cluster of this machine has, held by a bound socket; None where there is but one."""
+    """A 127.N.0.0/16 that no other local cluster has, held by a bound socket; None where loopback has one address."""
     for step in range(_NETWORKS):
         number = _FIRST_NETWORK + (seed + step) % _NETWORKS
         holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -1,7 +1,7 @@
-"""New connections, until they show that they may be here: few at a time, and each for a short time.
+"""Bound on connections that have not authenticated: few at a time, and each for a short time.
 
-Everybody on the machine can connect to a port on loopback. Without this bound another user's half-open connections,
-which cost nothing, would use up the server's file descriptors.
+Every user of the machine can connect to a port on loopback. Without this bound another user's half-open connections,
+which cost that user nothing, would use up the server's file descriptors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class Newcomers:
     """The connections whose client has not yet shown a token or secret.
 
     Args:
-      most: How many there may be. The oldest must go for the next: an honest client needs milliseconds.
+      most: How many there may be. The oldest is dropped for the next: an honest client needs only milliseconds.
       seconds: How long each may take.
     """
 
@@ -27,7 +27,7 @@ class Newcomers:
         return len(self._all)
 
     def add(self, drop: Callable[[], object]) -> Newcomer:
-        """Enter a connection; `drop` ends it when its time is over, or when there are too many."""
+        """Add a connection; `drop` ends it when its time is over, or when there are too many."""
         while len(self._all) >= self._most:
             self._drop(next(iter(self._all)))
         newcomer = Newcomer(self, drop)
@@ -40,7 +40,7 @@ class Newcomers:
             self._drop(newcomer)
 
     def discard(self, newcomer: Newcomer) -> None:
-        """Forget a connection, which has proved itself or ended."""
+        """Forget a connection that has authenticated or ended."""
         if (timer := self._all.pop(newcomer, None)) is not None:
             timer.cancel()
 
@@ -50,12 +50,12 @@ class Newcomers:
 
 
 class Newcomer:
-    """One such connection. `drop` ends it, in the way that fits how far it has come."""
+    """One such connection; `drop` ends it, in a way that the owner changes as the connection progresses."""
 
     def __init__(self, newcomers: Newcomers, drop: Callable[[], object]) -> None:
         self.drop = drop
         self._newcomers = newcomers
 
     def leave(self) -> None:
-        """Stop counting it: it has proved itself, or ended."""
+        """Stop counting it: it has authenticated, or ended."""
         self._newcomers.discard(self)

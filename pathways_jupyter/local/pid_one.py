@@ -1,9 +1,9 @@
-"""What makes process id 1 mean the container's main process, as it does in a real container.
+"""A ``kill`` command for which process id 1 is the container's main process, as in a real container.
 
-Ordinary users cannot make process namespaces, and ``kubectl exec POD -- /bin/sh -c "kill -s SIGILL 1"`` is how people
-break a worker on purpose. So each container finds a ``kill`` on its PATH that knows the main process, and a shell that
-is started with ``-c`` gets it as a function, since shells have a ``kill`` of their own. Nothing else pretends: ``ps``
-shows the machine's processes.
+Ordinary users cannot create process namespaces, and ``kubectl exec POD -- /bin/sh -c "kill -s SIGILL 1"`` is the usual
+way to break a worker on purpose. So each container has a ``kill`` on its PATH that knows the main process, and a shell
+started with ``-c`` gets it as a function, since shells have a built-in ``kill``. Nothing else is emulated: ``ps`` shows
+the machine's processes.
 
 The ``kill`` is this very file, run as a program; it must import nothing but the standard library.
 """
@@ -22,7 +22,7 @@ _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
 
 
 def install(directory: Path) -> None:
-    """Writes the programs that every container has first on its PATH."""
+    """Write the programs that every container has first on its PATH."""
     directory.mkdir(mode=0o700, exist_ok=True)
     python = [sys.executable]
     for name, command in (
@@ -67,7 +67,7 @@ def main(argv: Sequence[str], main_pid: int) -> int:
     except (ValueError, KeyError, IndexError):
         print("kill: usage: kill [-s SIGNAL | -SIGNAL] PID...", file=sys.stderr)
         return 2
-    # Every process that may be signalled (-1) must not mean those outside the container.
+    # -1 means every process that may be signalled; without this that would include those outside the container.
     own = {1: main_pid, -1: -main_pid}
     code = 0
     for pid in pids:

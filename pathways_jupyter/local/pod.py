@@ -18,7 +18,7 @@ from pathways_jupyter.local.spawner import Spawner
 
 # Sidecars end after the others; they get at least this long of the grace period.
 _SIDECAR_GRACE = 2.0
-# What the pod's own directory stands for well enough.
+# Volumes for which the pod's own directory is a good enough substitute.
 _SCRATCH = frozenset({"emptyDir", "hostPath"})
 
 
@@ -40,17 +40,17 @@ class Host(Protocol):
         """All variables of a container; see :func:`~pathways_jupyter.local.environment.container_environment`."""
 
     def publish(self, pod: Pod) -> None:
-        """Writes the pod's status to the API."""
+        """Write the pod's status to the API."""
 
     def record(self, pod: Object, reason: str, message: str, *, warning: bool = False) -> None:
-        """Writes an Event about `pod`."""
+        """Write an Event about `pod`."""
 
     def node_address(self, node: str) -> str:
         """The address of a node, which pods in its network share."""
 
 
 class Pod:
-    """A pod that runs here; :meth:`run` is its whole life."""
+    """A pod that runs here; :meth:`run` lasts as long as the pod."""
 
     def __init__(self, obj: Object, host: Host) -> None:
         self.object = obj
@@ -86,7 +86,7 @@ class Pod:
         return str(self.object["metadata"]["name"])
 
     async def run(self) -> None:
-        """Runs the pod until all its containers have ended for good, or it is told to end."""
+        """Run the pod until all its containers have ended for good, or :meth:`terminate` is called."""
         (self.directory / "root").mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.directory / "tmp").mkdir(mode=0o700, exist_ok=True)
         metadata, spec = self.object["metadata"], self.object["spec"]
@@ -118,7 +118,7 @@ class Pod:
             await self._end(running)
 
     def terminate(self, grace: float) -> None:
-        """Ends the pod: its containers get `grace` seconds; a later call with fewer kills them at once."""
+        """End the pod: its containers get `grace` seconds; a later call with fewer kills them at once."""
         if self._stop.is_set() and grace >= self._grace:
             return
         self._grace = grace
@@ -130,7 +130,7 @@ class Pod:
                 container.kill()
 
     def remove(self) -> None:
-        """Removes what the pod left behind; it must have ended."""
+        """Remove what the pod left behind; it must have ended."""
         for container in self.containers:
             container.remove_logs()
         self._host.network.forget(self.uid)
@@ -165,7 +165,7 @@ class Pod:
         return self._host.container_environment(spec, pod, self._host.base_environment(self))
 
     async def connect(self, port: int, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
-        """Connects what `protocol` makes to a port of the pod.
+        """Connect what `protocol` makes to a port of the pod.
 
         Raises:
           OSError: Nothing listens there.
@@ -173,7 +173,7 @@ class Pod:
         return await self._host.network.connect(self.uid, self.address, port, protocol)
 
     async def dial(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connects to a port of the pod.
+        """Connect to a port of the pod.
 
         Raises:
           OSError: Nothing listens there.
@@ -181,11 +181,11 @@ class Pod:
         return await self._host.network.dial(self.uid, self.address, port)
 
     def record(self, reason: str, message: str, *, warning: bool = False) -> None:
-        """Writes an Event about the pod."""
+        """Write an Event about the pod."""
         self._host.record(self.object, reason, message, warning=warning)
 
     def changed(self) -> None:
-        """Has the status published soon; changes until then travel together."""
+        """Schedule the status for publishing; changes until then are published together."""
         if not self._publishing:
             self._publishing = True
             asyncio.get_running_loop().call_soon(self._publish)
@@ -251,7 +251,7 @@ class Pod:
     # Life.
 
     async def _initialize(self, running: dict[Container, asyncio.Task[None]], stopping: asyncio.Task[bool]) -> bool:
-        """Runs the init containers in order; whether the others may start."""
+        """Run the init containers in order; whether the others may start."""
         for container in self.containers:
             if container.role is Role.MAIN:
                 continue

@@ -1,7 +1,7 @@
-"""Readiness, liveness and startup of containers, as their probes tell.
+"""Readiness, liveness and startup probes of containers.
 
-A container that has just started is asked again after milliseconds, then ever more slowly until the probe's own period
-is reached: so a pod is ready as soon as it can be, and an idle cluster does next to nothing.
+A container that has just started is probed again after milliseconds, then less and less often until the probe's own
+period is reached: so a pod is ready as soon as it can be, and an idle cluster does next to nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Probe:
       run: Runs a command in the container and gives its exit code.
 
     Raises:
-      SpecError: The probe asks in a way that is not served here.
+      SpecError: The kind of probe is not served here.
     """
 
     def __init__(self, spec: Object, container: Object, *, dial: Dial, run: Run) -> None:
@@ -42,7 +42,7 @@ class Probe:
         self._attempt = self._choose()
 
     async def results(self) -> AsyncIterator[bool]:
-        """What the probe finds, each time that it changes; the first failure counts once the threshold is reached."""
+        """Yield the probe's result each time that it changes; a failure counts once the threshold is reached."""
         await asyncio.sleep(float(self._spec.get("initialDelaySeconds") or 0))
         thresholds = {
             True: int(self._spec.get("successThreshold") or 1),
@@ -54,7 +54,7 @@ class Probe:
             result = await self._once()
             times = times + 1 if result is last else 1
             last = result
-            # Early quick attempts must not use up the patience that the spec asks for.
+            # The quick early attempts must not use up the time to start that the spec grants.
             patient = (
                 result
                 or known is not None

@@ -1,8 +1,8 @@
-"""What the operating system offers so that no process outlives the cluster that started it.
+"""Operating-system calls that keep a process from outliving the cluster that started it.
 
 Process groups reach what stays in its group; Linux adds two things that the fork server and the daemon rely on where
-they exist: a signal at the parent's death, and the adoption of orphans by the nearest ancestor that asks for it.
-Without them (macOS) the pipes and groups still end everything that did not leave its group on purpose.
+they exist: a signal when the parent dies, and adoption of orphans by the nearest ancestor that asks for it.
+Without them (macOS), pipes and process groups still end every process that did not leave its group on purpose.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _libc = ctypes.CDLL(None, use_errno=True) if _LINUX else None
 
 
 def adopt_orphans() -> None:
-    """Makes orphaned descendants children of this process, so that :func:`children` lists them."""
+    """Make orphaned descendants children of this process, so that :func:`children` lists them."""
     if _libc is not None:
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with(parent: int) -> bool:
-    """Has the kernel kill this process when `parent` dies; ends at once when that has happened already.
+    """Have the kernel kill this process when `parent` dies; end at once when that has happened already.
 
     Returns:
       Whether the system can do so.
@@ -36,13 +36,14 @@ def die_with(parent: int) -> bool:
     if _libc is None:
         return False
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # The parent may have died before prctl took effect, in which case no signal will come.
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
     return True
 
 
 def survive_parent() -> None:
-    """Takes back :func:`die_with`."""
+    """Undo :func:`die_with`."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
 
@@ -54,7 +55,7 @@ def set_name(name: str) -> None:
 
 
 def children() -> list[int]:
-    """The processes whose parent is this one, adopted orphans included; empty where /proc does not tell."""
+    """The processes whose parent is this one, adopted orphans included; empty where /proc does not say."""
     try:
         return [int(pid) for pid in Path("/proc/thread-self/children").read_text(encoding="ascii").split()]
     except OSError:
@@ -70,7 +71,7 @@ def environment_of(pid: int) -> bytes:
 
 
 def threads() -> int:
-    """Threads of this process, those of C libraries included; 1 where /proc does not tell."""
+    """Threads of this process, those of C libraries included; 1 where /proc does not say."""
     try:
         return len(os.listdir("/proc/self/task"))
     except OSError:
@@ -78,13 +79,14 @@ def threads() -> int:
 
 
 def signal_group(group: int, number: int) -> None:
-    """Sends a signal to a process group, which may be gone already."""
+    """Send a signal to a process group, which may be gone already."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 
 
 def kill_children(*, spare: frozenset[int] = frozenset()) -> None:
-    """Kills and reaps every child of this process but `spare`, and whatever they leave behind."""
+    """Kill and reap every child of this process except `spare`, and the orphans that they leave."""
+    # Repeat: a killed child's own children become ours, and have to be killed as well.
     while doomed := [pid for pid in children() if pid not in spare]:
         for pid in doomed:
             with contextlib.suppress(ProcessLookupError, PermissionError):

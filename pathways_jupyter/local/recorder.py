@@ -1,4 +1,4 @@
-"""The Events that ``kubectl describe`` shows: what the cluster did to an object, and why."""
+"""Recorder of the Events that ``kubectl describe`` shows: what the cluster did to an object, and why."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
 
 KEPT = 1_000
-"""Events that are kept; the oldest go first. A real cluster keeps those of one hour."""
+"""Events that are kept; the oldest are removed first. A real cluster keeps those of one hour."""
 
 
 class Recorder:
@@ -27,7 +27,7 @@ class Recorder:
         )
 
     def record(self, obj: Object, component: str, reason: str, message: str, *, warning: bool = False) -> None:
-        """Writes one event about `obj`."""
+        """Write one event about `obj`."""
         metadata = obj["metadata"]
         namespace = metadata.get("namespace") or "default"
         key = (metadata["uid"], reason, message)

@@ -1,4 +1,4 @@
-"""A cluster put together: store, pods, controllers, services, and the API in front of them."""
+"""A running cluster: store, kubelet, controllers, services, and the API server in front of them."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class _Controller(Protocol):
 
 
 class RunningCluster:
-    """Everything of one cluster that runs in the daemon.
+    """The parts of one cluster that run in the daemon.
 
     Args:
-      directory: The cluster's directory, which is there and empty.
+      directory: The cluster's directory, which exists and is empty.
       cold: Starts commands and light programs; runs already, and is closed with the cluster.
       warm: Starts programs that need JAX; likewise.
     """
@@ -72,7 +72,7 @@ class RunningCluster:
         self.services: list[str] = []
 
     async def start(self) -> None:
-        """Starts everything; the services become ready on their own.
+        """Start everything; the services become ready on their own.
 
         Raises:
           LocalClusterError: The port is taken.
@@ -91,7 +91,7 @@ class RunningCluster:
         )
 
     async def close(self) -> None:
-        """Ends every process, and the API last, so that nobody sees a half-gone cluster as healthy."""
+        """End every process, and the API after the pods, so that no client sees a half-ended cluster as healthy."""
         await self._stop_controllers()
         await self._kubelet.close()
         await self.api.stop()
@@ -100,12 +100,12 @@ class RunningCluster:
         self.network.close()
 
     async def restart_api(self) -> None:
-        """Drops every connection, reads the state from disk again, and serves on the same port; pods go on."""
+        """Drop every connection, read the state from disk again, and serve on the same port; pods keep running."""
         async with self._restarting:
             port = self.api.port
             await self.api.stop()
             await self._stop_controllers()
-            # From here to the new store nothing may run in between: pods tell their status to whichever is there.
+            # No await from here until the new store exists: a pod writes its status to the current store at any time.
             self._kubelet.detach()
             self._store.close()
             self._store = Store(self._directory / "state")
@@ -114,12 +114,12 @@ class RunningCluster:
             await self.api.start()
 
     async def until_serving(self) -> None:
-        """Waits while the API is being restarted."""
+        """Wait while the API is being restarted."""
         async with self._restarting:
             return
 
     async def until_ready(self) -> None:
-        """Waits until every service has all its slices, or has failed for good.
+        """Wait until every service has all its slices, or has failed for good.
 
         Hollow services are ready with their pods.
         """
@@ -127,18 +127,18 @@ class RunningCluster:
 
     @property
     def failed(self) -> dict[str, str]:
-        """Why services have failed for good, by their names."""
+        """Reasons of the services that have failed for good, by name."""
         found = {}
         for service in self.services:
             obj = self._store.find(JOBSETS, names.DEFAULT_NAMESPACE, service)
             failure = condition((obj or {}).get("status") or {}, "Failed")
             if failure is not None:
-                found[service] = str(failure.get("message") or failure.get("reason") or "no reason is known")
+                found[service] = str(failure.get("message") or failure.get("reason") or "no reason was given")
         return found
 
     @property
     def busy(self) -> bool:
-        """Whether anybody uses the cluster: a client of the API, or a Job that is not one of the services'."""
+        """Whether the cluster is in use: by a client of the API, or by a Job that does not belong to a service."""
         return self.api.in_use > 0 or any(
             names.JOBSET_NAME_LABEL not in (job["metadata"].get("labels") or {})
             and not condition(job.get("status", {}), "Complete")
@@ -210,7 +210,7 @@ class RunningCluster:
                 watch.close()
 
     async def _until_service_ready(self, service: str) -> None:
-        """Reads the resource manager's log, also that of its successors, until it counts all slices."""
+        """Follow the logs of the resource manager, and of its replacements, until one reports all slices ready."""
         while True:
             watch = self._store.watch(PODS, names.DEFAULT_NAMESPACE, test=lambda pod: _is_head(pod, service))
             try:

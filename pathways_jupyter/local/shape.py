@@ -1,4 +1,4 @@
-"""What a cluster is to be like: what ``up`` asks of the daemon."""
+"""Configuration of a cluster, as ``up`` passes it to the daemon."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ REPAIR_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Shape:
-    """What a cluster is to be like.
+    """Configuration of a cluster.
 
     Attributes:
       instances: Slices per instance type.
       sidecar: Give every worker pod a colocated Python sidecar.
-      hollow: Only pretend to run the services' pods; for tests of scale.
+      hollow: Report the services' pods as running without starting processes; for tests of scale.
       port: Where the API listens; 0 for any free port.
       repair_seconds: How long a deleted node stays away.
-      stream_idle_seconds: How long a port-forward or an exec may be without a message before it is cut.
-      fast_heal: Replace what failed after a second or two instead of after Kubernetes' 10, 20, 40 ... seconds.
+      stream_idle_seconds: How long a port-forward or an exec may be idle before it is cut.
+      fast_heal: Replace failed pods after a second or two instead of after Kubernetes' 10, 20, 40 ... seconds.
     """
 
     instances: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""What a new cluster ships with: a Shared Pathways Service for each kind of slice, and the operator."""
+"""Objects that a new cluster ships with: a Shared Pathways Service for each kind of slice, and the operator."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def service_name(instance_type: str, position: int) -> str:
 
 
 def ship(store: Store, instances: Mapping[str, int], *, cluster: str, sidecar: bool, hollow: bool = False) -> list[str]:
-    """Creates what the cluster ships with, unless it is there already.
+    """Create the objects that the cluster ships with, unless they exist already.
 
     Args:
       instances: Slices per instance type.
       cluster: The name of this cluster.
       sidecar: Give every worker pod a colocated Python sidecar.
-      hollow: Only pretend to run the services' pods; for tests of scale.
+      hollow: Report the services' pods as running without starting processes; for tests of scale.
 
     Returns:
       The names of the services.

@@ -1,7 +1,7 @@
-"""The daemon's end of the fork server: start processes, signal them, learn of their end.
+"""Client of the fork server: start processes, signal them, wait for their end.
 
-A fork server that dies takes its processes with it (they are reported as killed), and a new one is started for the
-next request, so that a crash costs restarted containers and nothing else.
+When a fork server dies, its processes die too (they are reported as killed) and a new one is started, so that a crash
+costs only restarted containers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Process:
         return await asyncio.shield(self.ended)
 
     def send_signal(self, number: int, *, group: bool = False) -> None:
-        """Signals the process, or its whole group; nothing happens when it has ended."""
+        """Signal the process, or its whole group; no-op when it has ended."""
         if not self.ended.done():
             self._spawner._send({"id": self._name, "signal": int(number), "group": group}, ())
 
@@ -70,7 +70,7 @@ class Spawner:
     """Starts processes through a fork server of its own.
 
     Args:
-      preload: Modules that the fork server imports before the first fork.
+      preload: Modules that the fork server imports before it forks for the first time.
       log: File that the fork server's own messages go to.
     """
 
@@ -85,11 +85,13 @@ class Spawner:
         self.starts = 0
 
     def start(self) -> None:
-        """Starts the fork server; it becomes ready on its own.
+        """Start the fork server; it becomes ready on its own.
 
         Raises:
           OSError: The interpreter cannot be started.
         """
+        # Three connections: requests (which carry descriptors), reports, and a pipe that only shows that this process
+        # lives. Each closes when this process ends, however it ends.
         requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         reports, reports_write = os.pipe()
         life_read, life = os.pipe()
@@ -124,7 +126,7 @@ class Spawner:
         return self._link.program.pid if self._link else 0
 
     async def ready(self) -> None:
-        """Waits until the fork server has imported its modules."""
+        """Wait until the fork server has imported its modules."""
         while self._link is not None and not self._link.ready.is_set():
             await self._link.ready.wait()
 
@@ -141,7 +143,7 @@ class Spawner:
         name: str = "",
         tty: bool = False,
     ) -> Process:
-        """Starts a process; see :class:`~pathways_jupyter.local.zygote.Request` for what the arguments mean.
+        """Start a process; see :class:`~pathways_jupyter.local.zygote.Request` for what the arguments mean.
 
         Args:
           streams: Descriptors to become 0, 1 and 2. They stay the caller's to close.
@@ -150,23 +152,24 @@ class Spawner:
           LocalClusterError: The cluster is shutting down, or the fork server cannot be started.
         """
         if self._broken:
-            raise LocalClusterError(f"The fork server cannot be started; {self._log or 'its output'} says why.")
+            raise LocalClusterError(f"The fork server cannot be started; the reason is in {self._log or 'its output'}.")
         if self._closing or self._link is None:
             raise LocalClusterError("The cluster is shutting down; no process can be started.")
         identity = f"{next(self._names)}"
         process = self._processes[identity] = Process(self, identity)
         request = Request(identity, list(argv), dict(environment), str(directory), container, program, main, name, tty)
+        # Copies, because the request is sent by another task, after the caller may have closed its own.
         copies = tuple(os.dup(each) for each in streams)
         self._send({**asdict(request), "descriptors": len(copies)}, copies)
         process.pid = await asyncio.shield(process.started)
         return process
 
     async def close(self) -> None:
-        """Ends the fork server and everything that it started, and waits until they are gone."""
+        """End the fork server and everything that it started, and wait until they are gone."""
         self._closing = True
         if (link := self._link) is not None:
             if not link.ready.is_set():
-                # It has started nothing yet, and would heed nobody before its imports are done.
+                # It has started nothing yet, and reads no request before its imports are done.
                 link.program.kill()
             link.requests.shutdown(socket.SHUT_RDWR)
             await asyncio.gather(*link.tasks, return_exceptions=True)
@@ -200,15 +203,17 @@ class Spawner:
         )
         try:
             while line := await reader.readline():
-                self._heed(link, json.loads(line))
+                self._handle(link, json.loads(line))
         finally:
             transport.close()
             await self._ended(link)
 
-    def _heed(self, link: _Link, report: Mapping[str, int | str]) -> None:
+    def _handle(self, link: _Link, report: Mapping[str, int | str]) -> None:
         if "ready" in report:
             if report["ready"] != 1:
-                _log.error("The fork server has %s threads; forks of it may hang.", report["ready"])
+                _log.error(
+                    "The fork server has %s threads instead of one; processes that it forks may hang.", report["ready"]
+                )
             link.ready.set()
             return
         process = self._processes.get(str(report["id"]))
@@ -222,15 +227,17 @@ class Spawner:
             process.ended.set_result(int(report["code"]))
 
     async def _ended(self, link: _Link) -> None:
-        """The fork server is gone: so are its processes, and a new one takes its place."""
+        """Handle the end of the fork server: kill its processes, start a new server, report the processes as killed."""
         current = asyncio.current_task()
         for task in link.tasks:
             if task is not current:
                 task.cancel()
         link.requests.close()
         os.close(link.life)
+        # Reaping may block, since the pipe closes before the process has ended.
         code = await asyncio.to_thread(link.program.wait)
         self._link = None
+        # One that ended before it became ready would do so again: do not restart it in a loop.
         self._broken = not link.ready.is_set()
         link.ready.set()
         lost, self._processes = self._processes, {}
@@ -238,12 +245,13 @@ class Spawner:
             if process.pid:
                 processes.signal_group(process.pid, signal.SIGKILL)
         if not self._closing:
-            _log.error("The fork server ended with code %s; %s processes ended with it.", code, len(lost))
+            _log.error("The fork server ended with code %s; its %s processes were killed.", code, len(lost))
             if not self._broken:
                 self.start()
         while not link.queue.empty():
             for descriptor in link.queue.get_nowait()[1]:
                 os.close(descriptor)
+
         for process in lost.values():
             if not process.started.done():
                 process.started.set_result(0)
@@ -251,14 +259,15 @@ class Spawner:
 
 
 def _environment() -> dict[str, str]:
-    """The fork server's variables: without those by which its own user steers JAX, and with one thread a library."""
+    """The fork server's variables: without the user's settings for JAX, and with single-threaded libraries."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
     return {**kept, **dict.fromkeys(_SINGLE_THREAD, "1")}
 
 
 async def _send_with(connection: socket.socket, data: bytes, descriptors: tuple[int, ...]) -> int:
-    """Sends the beginning of `data` with `descriptors` attached; bytes sent."""
+    """Send the beginning of `data` with `descriptors` attached; return the number of bytes sent."""
     loop = asyncio.get_running_loop()
+    # asyncio has no counterpart of sendmsg with ancillary data, so this waits for the socket itself.
     while True:
         try:
             return socket.send_fds(connection, [data], descriptors)

@@ -1,10 +1,10 @@
 """The fork server: a warm process without threads that starts every process of the cluster.
 
 Importing JAX takes over a second; a fork of a process that has imported it takes some ten milliseconds. So a pod's
-program runs in a fork of this process. Commands (and ``kubectl exec``) take the same way and then replace themselves.
+program runs in a fork of this process. Commands (and ``kubectl exec``) are forked likewise and then call exec.
 
-It is also the pods' guardian. It is the parent of them all, so it alone may signal and reap them without a race over
-reused process ids; and when its request socket closes, because the daemon ended in whatever way, it kills them all.
+It also supervises the pods. As the parent of them all, it alone can signal and reap them without a race over reused
+process ids; and when its request socket closes, because the daemon has ended, it kills them all.
 
 Requests arrive as JSON lines with file descriptors attached (:class:`Request`); reports leave as JSON lines:
 ``{"ready": threads}``, ``{"id": ..., "pid": ...}``, ``{"id": ..., "code": ...}`` (128 + signal when killed by one).
@@ -30,9 +30,9 @@ from typing import Any
 from pathways_jupyter.local import processes
 
 CONTAINER_VARIABLE = "PATHWAYS_LOCAL_CONTAINER"
-"""Tells the container that a process belongs to, also for one that left its process group."""
+"""Names the container that a process belongs to, also for one that left its process group."""
 MAIN_PID_VARIABLE = "PATHWAYS_LOCAL_MAIN_PID"
-"""The container's main process: what is pid 1 in a real container."""
+"""The container's main process, which is pid 1 in a real container."""
 
 _MAX_DESCRIPTORS = 64
 _FORWARDED = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
@@ -44,11 +44,11 @@ class Request:
 
     Attributes:
       id: The caller's name for it.
-      argv: The command; for a program, what it gets as its arguments.
+      argv: The command; for a program, its arguments.
       program: ``module:function`` to call in the fork, or empty to replace the fork by the command.
-      container: Container it belongs to. The end of the container's main process ends all others of it.
+      container: Container it belongs to. When the container's main process ends, the others are killed.
       main: Whether this is that main process.
-      name: For ``ps``.
+      name: Shown by ``ps``.
       tty: Standard streams are one terminal, which becomes the controlling one.
     """
 
@@ -69,7 +69,7 @@ class _Child:
     pid: int
 
     def signal(self, number: int, *, group: bool) -> None:
-        """Signals the process or its group; it has not been reaped, so the id is still its own."""
+        """Signal the process or its group; the id cannot have been reused, since the process has not been reaped."""
         try:
             (os.killpg if group else os.kill)(self.pid, number)
         except ProcessLookupError:
@@ -88,10 +88,11 @@ class _Server:
     _descriptors: list[int] = field(default_factory=list)
 
     def serve(self) -> tuple[Request, list[int]] | None:
-        """Answers requests until the daemon is gone (None), or returns in a fork with what the fork shall run."""
+        """Serve requests. Returns None once the daemon is gone; in a fork, returns what the fork is to run."""
         wake_read, wake_write = os.pipe()
         for descriptor in (wake_read, wake_write):
             os.set_blocking(descriptor, False)
+        # SIGCHLD has to interrupt the select below; the pipe makes it an event like any other.
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._report(ready=processes.threads())
@@ -113,7 +114,7 @@ class _Server:
                     return forked
 
     def end_all(self) -> None:
-        """Kills every process that was started here, and what they started."""
+        """Kill every process that was started here, and what they started."""
         for child in self.children.values():
             child.signal(signal.SIGKILL, group=True)
         processes.kill_children()
@@ -134,7 +135,7 @@ class _Server:
             count = message.pop("descriptors")
             descriptors, self._descriptors = self._descriptors[:count], self._descriptors[count:]
             request = Request(**message)
-            # A signal that follows at once must wait until the fork has put the handlers back.
+            # A signal that follows at once must wait until the fork has restored the default handlers.
             signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
             pid = os.fork()
             if pid == 0:
@@ -173,6 +174,8 @@ class _Server:
         for child in self.children.values():
             if child.request.container == container:
                 child.signal(signal.SIGKILL, group=True)
+        # Processes that left the group (daemons) have been adopted by this process; their environment names the
+        # container.
         mark = f"{CONTAINER_VARIABLE}={container}\0".encode()
         for pid in processes.children():
             if pid not in self.children and mark in processes.environment_of(pid):
@@ -184,26 +187,30 @@ class _Server:
         try:
             os.write(self.reports, data)
         except BrokenPipeError:
+            # The daemon is gone.
             self.end_all()
             os._exit(0)
 
 
 def main(argv: list[str]) -> None:
-    """``zygote.py REQUESTS REPORTS LIFE [MODULE...]``: inherited descriptors, then modules to import beforehand.
+    """Run ``zygote.py REQUESTS REPORTS LIFE [MODULE...]``: inherited descriptors, then modules to import beforehand.
 
-    LIFE is a pipe that the daemon never writes to: its end of file tells a program that the daemon is gone, where the
-    system's kernel does not. (A thread that waits for it would be in the way of programs that fork.)
+    LIFE is a pipe that the daemon never writes to: its end of file shows a program that the daemon is gone, on systems
+    without a parent-death signal. (Linux has one, and so needs no thread that waits on the pipe, which would disturb
+    programs that fork.)
     """
     requests, reports, life = (int(each) for each in argv[:3])
     for number in _FORWARDED:
         signal.signal(number, lambda *_: None)
     processes.adopt_orphans()
     processes.set_name("pathways-zygote")
-    # While it imports it heeds nobody; later it must outlive the daemon, to end what it has started.
+    # While importing, this process reads no requests, so it has to die with the daemon. Later it must outlive the
+    # daemon, to end the processes that it has started.
     processes.die_with(os.getppid())
     for module in argv[3:]:
         importlib.import_module(module)
     processes.survive_parent()
+    # A collection in a fork would touch, and so copy, every page that it shares with this process.
     gc.collect()
     gc.freeze()
     server = _Server(socket.socket(fileno=requests), reports, life)
@@ -224,14 +231,14 @@ def main(argv: list[str]) -> None:
 
 
 def _become(request: Request, descriptors: list[int], *, life: int, parent: int) -> None:
-    """Turns this fork into the process asked for; does not return."""
+    """Turn this fork into the requested process; does not return."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, *_FORWARDED):
         signal.signal(number, signal.SIG_DFL)
     if request.program:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     else:
-        # Python ignores it, and so do its programs; other commands expect to be ended by it.
+        # Python ignores SIGPIPE, and so do its programs; other commands expect it to end them.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if request.tty:
         os.login_tty(descriptors[0])
@@ -266,11 +273,12 @@ def _end_with_daemon(life: int) -> None:
 
 
 def _run(request: Request) -> int:
-    """Calls the program's function as the interpreter would: exit code, traceback, flushed streams."""
+    """Call the program's function as the interpreter would: exit code, traceback, flushed streams."""
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - lives as long as the process
     sys.stdout = open(1, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False, errors="backslashreplace")  # noqa: SIM115
     sys.argv = [request.name, *request.argv]
+    # Forks would otherwise all draw the same random numbers.
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
     module, _, function = request.program.partition(":")

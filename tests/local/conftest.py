@@ -35,7 +35,7 @@ class Machine:
     async def until(
         self, condition: Callable[[Object | None], Any], name: str, resource: ResourceType = PODS, namespace="default"
     ) -> Object:
-        """Waits until an object (None while it does not exist) fulfils a condition, and gives it."""
+        """Wait until an object (None while it does not exist) fulfils a condition, and return it."""
         found = self.store.find(resource, namespace if resource.namespaced else "", name)
         if condition(found):
             return found
@@ -57,7 +57,7 @@ class Machine:
         await self.until(lambda obj: obj is None, name, resource)
 
     def pod(self, name: str, *command: str, node: str = "n0", **spec: Any) -> Object:
-        """Creates a pod of one container that runs a command."""
+        """Create a pod of one container that runs a command."""
         container = {"name": "main", "image": "python:3", "command": list(command), **spec.pop("container", {})}
         metadata = {"name": name, **spec.pop("metadata", {})}
         pod_spec = {"containers": [container, *spec.pop("others", ())], "restartPolicy": "Never", **spec}
@@ -70,7 +70,7 @@ class Machine:
         return self.store.create(resource, {"metadata": metadata, **body}, namespace="default")
 
     def job(self, name: str, *command: str, hollow: bool = False, **spec: Any) -> Object:
-        """Creates a Job whose pods run a command."""
+        """Create a Job whose pods run a command."""
         pod = {
             "restartPolicy": spec.pop("restartPolicy", "Never"),
             "containers": [{"name": "main", "image": "x", "command": list(command)}],
@@ -88,7 +88,7 @@ class Machine:
         ]
 
     async def until_pods(self, condition: Callable[[list[Object]], Any], **labels: str) -> list[Object]:
-        """Waits until the pods with these labels, together, fulfil a condition, and gives them."""
+        """Wait until the pods with these labels, together, fulfil a condition, and return them."""
         watch = self.store.watch(PODS)
         try:
             async with asyncio.timeout(DEADLINE):

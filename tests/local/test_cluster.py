@@ -34,7 +34,7 @@ def runtime(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shared(runtime):
-    """One cluster for the tests that leave it as it was."""
+    """One cluster for the tests that do not change it for good."""
     running = cluster.up({"tpuv6e:2x2": 2}, name="shared", idle_seconds=600, fast_heal=True)
     yield running
     cluster.down("shared")
@@ -76,7 +76,7 @@ def test_up_gives_a_cluster_whose_service_is_ready(shared):
     assert shared.kubeconfig.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_cluster_is_nobodys_child(shared):
+def test_the_cluster_is_not_a_child_of_this_process(shared):
     assert psutil.Process(shared.pid).ppid() != os.getpid()
 
 
@@ -316,7 +316,7 @@ def test_a_daemon_that_hangs_is_killed(name, monkeypatch):
     assert gone(processes)
 
 
-def test_a_cluster_that_nobody_uses_ends(name):
+def test_a_cluster_that_is_not_used_ends(name):
     running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=0.2)
     assert gone(family(running.pid) if psutil.pid_exists(running.pid) else [])
     ClusterDirectory(name).until_dead()
@@ -398,15 +398,15 @@ def test_a_record_of_another_version_is_read_as_far_as_it_is_known(name):
 
 
 @pytest.mark.parametrize("text", ["{}", "[1]", '{"pid": 1, "port": null, "control": "x"}', "not JSON"])
-def test_a_record_that_cannot_be_read_is_told_and_down_ends_its_cluster_all_the_same(name, text):
+def test_a_record_that_cannot_be_read_is_reported_and_down_still_ends_its_cluster(name, text):
     running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=600, wait=False)
     processes = family(running.pid)
     (running.directory / "cluster.json").write_text(text)
     assert cluster.find(name) is None
     for use in (running.status, lambda: cluster.up({"tpuv6e:2x2": 1}, name=name)):
-        with pytest.raises(LocalClusterError, match="version of pathways_jupyter that this one cannot talk to") as told:
+        with pytest.raises(LocalClusterError, match="incompatible version of pathways_jupyter") as caught:
             use()
-        assert f"local down --name {name}" in told.value.hint
+        assert f"local down --name {name}" in caught.value.hint
     assert cluster.down(name)
     assert gone(processes)
     assert not running.directory.exists()

@@ -25,7 +25,7 @@ def test_only_programs_that_need_jax_are_forked_from_the_process_that_has_it():
     assert not resolve(SERVER, [], [])[0].warm
 
 
-def test_a_tag_nobody_pushed_does_not_exist():
+def test_an_unknown_tag_does_not_exist():
     with pytest.raises(ImageError, match=f'"{SERVER}:jax-0.0.1": not found; tags here: jax-{JAX}, latest'):
         resolve(f"{SERVER}:jax-0.0.1", [], [])
     with pytest.raises(ImageError):

@@ -63,7 +63,7 @@ async def test_a_pod_runs_to_its_end_and_its_directory_goes_with_it(machine, tmp
     assert {"Started"} <= reasons(machine)
 
 
-async def test_a_failed_command_tells_its_exit_code(machine):
+async def test_a_failed_command_has_its_exit_code_in_the_status(machine):
     machine.pod("bad", "sh", "-c", "exit 7")
     pod = await machine.until(phase("Failed"), "bad")
     assert first(pod)["state"]["terminated"]["exitCode"] == 7
@@ -88,7 +88,7 @@ async def test_a_container_sees_its_pod_and_nothing_of_the_daemon(machine, monke
 
 
 @pytest.mark.parametrize(("policy", "restarts"), [("OnFailure", True), ("Never", False)])
-async def test_the_restart_policy_is_heeded(machine, policy, restarts):
+async def test_the_restart_policy_is_followed(machine, policy, restarts):
     machine.pod("p", "sh", "-c", "echo try; test -e again && exec sleep 600; touch again; exit 1", restartPolicy=policy)
     again = lambda pod: first(pod).get("restartCount") == 1 and ready(pod)  # noqa: E731
     pod = await machine.until(again if restarts else phase("Failed"), "p")
@@ -196,7 +196,7 @@ async def test_an_exec_can_be_killed_and_ends_with_its_pod(machine):
     assert await asyncio.wait_for(two.wait(), DEADLINE) == 137
 
 
-async def test_an_image_that_nobody_has_is_told(machine):
+async def test_an_unknown_image_is_reported(machine):
     machine.pod("p", container={"image": "registry.example/none:1", "command": []})
     pod = await machine.until(waiting("ErrImagePull"), "p")
     assert "registry.example/none:1" in first(pod)["state"]["waiting"]["message"]
@@ -209,7 +209,7 @@ async def test_an_image_that_nobody_has_is_told(machine):
     await machine.until_gone("p")
 
 
-async def test_a_command_that_nobody_has_is_told(machine):
+async def test_an_unknown_command_is_reported(machine):
     machine.pod("p", "no-such-command")
     pod = await machine.until(phase("Failed"), "p")
     terminated = first(pod)["state"]["terminated"]
@@ -217,7 +217,7 @@ async def test_a_command_that_nobody_has_is_told(machine):
     assert "no-such-command" in terminated["message"]
 
 
-async def test_a_missing_config_map_is_told_and_mended(machine):
+async def test_a_missing_config_map_is_reported_and_looked_for_again(machine):
     from pathways_jupyter.local.apiserver.resources import CONFIG_MAPS
 
     source = {"configMapKeyRef": {"name": "late", "key": "word"}}
@@ -235,7 +235,7 @@ async def test_the_working_directory_lies_in_the_pods_own(machine):
     assert (await machine.logs("p")).endswith(f"pods/{pod['metadata']['uid']}/root/app/data\n")
 
 
-async def test_a_volume_that_is_not_mounted_is_told(machine):
+async def test_a_volume_that_is_not_mounted_is_reported(machine):
     machine.pod("p", "true", volumes=[{"name": "a", "emptyDir": {}}, {"name": "b", "configMap": {"name": "x"}}])
     await machine.until(phase("Succeeded"), "p")
     assert "without b" in next(e["message"] for e in machine.store.list(EVENTS) if e["reason"] == "FailedMount")

@@ -40,12 +40,12 @@ def test_other_commands_stay_as_they_are(programs):
 
 
 @pytest.mark.parametrize("arguments", [[], ["-s"], ["-s", "SIGNONE", "1"], ["one"]])
-def test_a_wrong_use_is_told_and_signals_nobody(arguments, capsys):
+def test_wrong_usage_is_reported_and_signals_no_process(arguments, capsys):
     assert pid_one.main(arguments, 1 << 30) == 2
     assert "usage" in capsys.readouterr().err
 
 
-def test_a_process_that_is_gone_is_told(capsys):
+def test_a_process_that_is_gone_is_reported(capsys):
     assert pid_one.main(["1"], 1 << 30) == 1
     assert "No such process" in capsys.readouterr().err
 

@@ -212,11 +212,11 @@ async def test_a_signal_that_comes_before_the_process_has_begun_is_not_lost(spaw
         assert (await each.finish())[0] == 128 + signal.SIGTERM
 
 
-async def test_a_fork_server_that_cannot_start_is_told_and_not_tried_for_ever(tmp_path):
+async def test_a_fork_server_that_cannot_start_is_reported_and_not_retried_for_ever(tmp_path):
     spawner = Spawner(["no_such_module"], log=tmp_path / "zygote.log")
     spawner.start()
     await asyncio.wait_for(spawner.ready(), DEADLINE)
-    with pytest.raises(LocalClusterError, match=r"zygote\.log says why"):
+    with pytest.raises(LocalClusterError, match=r"reason is in .*zygote\.log"):
         await start(spawner, tmp_path, "true")
     assert "no_such_module" in (tmp_path / "zygote.log").read_text()
     assert spawner.starts == 1
