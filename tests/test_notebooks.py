@@ -65,7 +65,7 @@ def test_a_saved_notebook_reads_in_the_order_of_its_cells(execute):
     )
     assert re.search(r"closed, was connected from [-0-9]+ [0-9:]+ to [0-9:]+", text(connect))
     assert "8 × TPU" in text(connect)
-    assert text(slices).count("this session") == 2
+    assert text(slices).count("this notebook") == 2
     assert "Connected." in text(events)
     assert re.search(r"connected, since [-0-9]+ [0-9:]+ \(as of [0-9:]+\)", text(status))
     assert "JAX is as it was before" in text(disconnect)
@@ -126,7 +126,7 @@ def test_01_connect_is_true(executed):
     assert text(cells["matmul"]) == "((1024, 256), 8)"
     before, after = map(float, text(cells["training"]).split("loss ")[1].split(" -> "))
     assert after < before / 2
-    assert text(cells["slices"]).count("this session") == 2
+    assert text(cells["slices"]).count("this notebook") == 2
     assert "unplaced -> placed" in text(cells["proxy-log"]) or "Opened session" in text(cells["proxy-log"])
     assert "JAX is as it was before" in text(cells["disconnect"])
     assert "CpuDevice" in text(cells["after"])

@@ -24,6 +24,7 @@ from pathways_jupyter.render import profiles as profiles_picture
 from pathways_jupyter.render import session as card
 from pathways_jupyter.render import sessions as sessions_picture
 from pathways_jupyter.render.view import View
+from pathways_jupyter.service.naming import current_user
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel import session
 from pathways_jupyter.session.registry import SessionRecord
@@ -103,7 +104,8 @@ def slices(connection: Connection, values: Values) -> Any:
         from pathways_jupyter.widgets.slices import SliceMap
 
         return SliceMap(connection.shell, current, found)
-    return picture.view(found, mine=mine)
+    viewer = picture.Viewer.of(current.record) if current is not None and mine else picture.Viewer(user=current_user())
+    return picture.view(found, viewer=viewer)
 
 
 def panel(connection: Connection, values: Values) -> Any:

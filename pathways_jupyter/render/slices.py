@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 
 from pathways_jupyter.render import html, slicemap, text, words
@@ -11,8 +12,10 @@ from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.slicemap import Box
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
+from pathways_jupyter.service.naming import short_path
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.service.status import Holder, Service, Slice
+from pathways_jupyter.session.registry import SessionRecord
 
 _MARKS = {State.READY: Mark.OK, State.STARTING: Mark.WAIT, State.DOWN: Mark.FAIL}
 _TONES = {State.READY: Tone.OK, State.STARTING: Tone.WAIT, State.DOWN: Tone.FAIL}
@@ -20,11 +23,47 @@ _HEADERS = ("", "slice", "state", "held by", "since", "hosts")
 _NONE = "There is no Pathways service in this namespace."
 
 
-def view(services: Sequence[Service], *, mine: str = "", note: str = "", now: float | None = None) -> View:
+@dataclass(frozen=True)
+class Viewer:
+    """Whose slices are drawn as the viewer's own.
+
+    Attributes:
+      session: Id of the session of this notebook; empty when it has none, or in a terminal.
+      user: Name of this user, whose other notebooks are told apart from other users; empty in a terminal.
+      lost: The service's numbers of the session's slices that are down. Their proxy's log does not name them any more.
+    """
+
+    session: str = ""
+    user: str = ""
+    lost: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, record: SessionRecord) -> Viewer:
+        """The notebook of that session."""
+        return cls(
+            record.id,
+            record.user,
+            frozenset(each.number for each in record.slices if each.number is not None and not each.up),
+        )
+
+    def owner(self, holder: Holder) -> str:
+        """Name `holder` as the sidebar does: this notebook, another one of this user, or another user."""
+        if self.session and holder.session == self.session:
+            return "this notebook"
+        if self.user and holder.user == self.user:
+            return f"my other notebook {short_path(holder.notebook) or f'(session {holder.session})'}"
+        return str(holder)
+
+
+NOBODY = Viewer()
+"""For a viewer without notebooks: holders are called by their names."""
+
+
+def view(services: Sequence[Service], *, viewer: Viewer = NOBODY, note: str = "", now: float | None = None) -> View:
     """All of `services`.
 
     Args:
-      mine: Id of the session of whoever looks; its slices are marked.
+      viewer: Its notebooks' slices are marked.
       note: What limits the picture, beside the time as of which it is true.
       now: Seconds since the epoch; the clock's when left out.
     """
@@ -34,28 +73,28 @@ def view(services: Sequence[Service], *, mine: str = "", note: str = "", now: fl
         return View([], _NONE, html.page(html.line(html.muted(_NONE)), as_of))
     return View(
         list(services),
-        "\n\n".join([*(_text(service, mine, now) for service in services), *([note] if note else [])]),
-        html.page(*(_html(service, mine, now) for service in services), as_of),
+        "\n\n".join([*(_text(service, viewer, now) for service in services), *([note] if note else [])]),
+        html.page(*(_html(service, viewer, now) for service in services), as_of),
     )
 
 
-def _text(service: Service, mine: str, now: float) -> str:
-    rows = [_row(each, mine, now) for each in service.slices]
+def _text(service: Service, viewer: Viewer, now: float) -> str:
+    rows = [_row(each, service, viewer, now) for each in service.slices]
     lines = [f"{service.name}: {_summary(service)}", f"  {service.address}", text.table(_HEADERS, rows, indent="  ")]
-    lines += [f"  {_waits(holder, service, now)}" for holder in _loose(service)]
+    lines += [f"  {_waits(holder, viewer, now)}" for holder in _loose(service)]
     return "\n".join(lines)
 
 
-def _html(service: Service, mine: str, now: float) -> str:
-    tone = Tone.OK if service.ready else Tone.FAIL
+def _html(service: Service, viewer: Viewer, now: float) -> str:
+    tone = _service_tone(service)
     boxes = [
         Box(
             each.index,
             service.instance_type,
-            _tone(each, mine),
-            _state(each, mine),
+            _tone(each, viewer),
+            _state(each, viewer),
             held=each.held_by is not None,
-            detail=_who(each, now),
+            detail=_detail(each, service, viewer, now),
             down=tuple(host.index for host in each.hosts if host.state is State.DOWN),
         )
         for each in service.slices
@@ -64,25 +103,34 @@ def _html(service: Service, mine: str, now: float) -> str:
         tone,
         html.head(service.name, html.toned(tone, _summary(service)), html.code(service.address)),
         slicemap.picture(boxes),
-        *(html.line(html.muted(_waits(holder, service, now))) for holder in _loose(service)),
+        *(html.line(html.muted(_waits(holder, viewer, now))) for holder in _loose(service)),
         "" if service.ready else html.line(escape(service.reason)),
     )
+
+
+def _service_tone(service: Service) -> Tone:
+    if not service.ready:
+        return Tone.FAIL
+    return Tone.OK if all(each.state is State.READY for each in service.slices) else Tone.WAIT
 
 
 def _summary(service: Service) -> str:
     if not service.ready:
         return f"its resource manager is not ready{f' ({service.reason})' if service.reason else ''}"
     total = words.count(len(service.slices), "slice")
-    return f"{total} of {service.instance_type}, {service.free} free"
+    ready = sum(each.state is State.READY for each in service.slices)
+    some = "" if ready == len(service.slices) else f"{ready} ready, "
+    return f"{total} of {service.instance_type}, {some}{service.free} free"
 
 
-def _row(each: Slice, mine: str, now: float) -> tuple[str, ...]:
+def _row(each: Slice, service: Service, viewer: Viewer, now: float) -> tuple[str, ...]:
     held = each.held_by
+    owner = viewer.owner(held) if held else _loser(each, service, viewer)
     return (
         _MARKS[each.state],
         str(each.index),
         str(each.state),
-        _holder(held, mine) if held else ("-" if each.state is State.READY else ""),
+        owner or ("-" if each.state is State.READY else ""),
         words.duration(now - held.since) if held else "",
         _hosts(each),
     )
@@ -90,35 +138,47 @@ def _row(each: Slice, mine: str, now: float) -> tuple[str, ...]:
 
 def _hosts(each: Slice) -> str:
     ready = sum(host.state is State.READY for host in each.hosts)
-    reasons = sorted({host.reason for host in each.hosts if host.reason})
-    why = f" ({', '.join(reasons)})" if reasons else ""
-    return f"{ready}/{len(each.hosts)}{why}"
+    why = _reasons(each)
+    return f"{ready}/{len(each.hosts)}{f' ({why})' if why else ''}"
 
 
-def _holder(holder: Holder, mine: str) -> str:
-    return "this session" if mine and holder.session == mine else str(holder)
+def _reasons(each: Slice) -> str:
+    return ", ".join(sorted({host.reason for host in each.hosts if host.reason}))
 
 
-def _tone(each: Slice, mine: str) -> Tone:
+def _tone(each: Slice, viewer: Viewer) -> Tone:
     held = each.held_by
     if each.state is State.READY and held is not None:
-        return Tone.MINE if mine and held.session == mine else Tone.NONE
+        return Tone.MINE if viewer.session and held.session == viewer.session else Tone.NONE
     return _TONES[each.state]
 
 
-def _state(each: Slice, mine: str) -> str:
+def _state(each: Slice, viewer: Viewer) -> str:
     held = each.held_by
     if each.state is not State.READY:
         return str(each.state)
     if held is None:
         return "free"
-    return "yours" if mine and held.session == mine else "taken"
+    return "this notebook" if viewer.session and held.session == viewer.session else "taken"
 
 
-def _who(each: Slice, now: float) -> str:
-    if each.held_by is not None:
-        return f"{each.held_by}, {words.duration(now - each.held_by.since)}"
-    return ", ".join(sorted({host.reason for host in each.hosts if host.reason}))
+def _detail(each: Slice, service: Service, viewer: Viewer, now: float) -> str:
+    held = each.held_by
+    if held is None:
+        return " · ".join(filter(None, (_loser(each, service, viewer), _reasons(each))))
+    since = words.duration(now - held.since)
+    owner = viewer.owner(held)
+    # The state's word names this notebook already.
+    return since if owner == _state(each, viewer) else f"{owner}, {since}"
+
+
+def _loser(each: Slice, service: Service, viewer: Viewer) -> str:
+    """Say of a slice without a holder that this notebook's session lost it, and waits for it."""
+    if each.state is State.READY or each.index not in viewer.lost:
+        return ""
+    # A service has its own numbers: this one may not be the session's.
+    known = any(holder.session == viewer.session for holder in service.holders)
+    return "this notebook (lost, waits for it)" if known else ""
 
 
 def _loose(service: Service) -> list[Holder]:
@@ -127,7 +187,7 @@ def _loose(service: Service) -> list[Holder]:
     return [holder for holder in service.holders if holder.job not in drawn]
 
 
-def _waits(holder: Holder, service: Service, now: float) -> str:
+def _waits(holder: Holder, viewer: Viewer, now: float) -> str:
     wanted = words.count(sum(holder.instances.values()), "slice")
     does = "waits for" if holder.waiting else "holds" if holder.placed else "has asked for"
-    return f"{holder} {does} {wanted}, {words.duration(now - holder.since)}"
+    return f"{viewer.owner(holder)} {does} {wanted}, {words.duration(now - holder.since)}"

@@ -59,7 +59,7 @@ class SliceMap(Live):
             self._loop.call_soon_threadsafe(self._task.cancel)
 
     def _drawn(self, note: str = "") -> Any:
-        return still.view(self._services, mine=self._session.id, note=note)
+        return still.view(self._services, viewer=still.Viewer.of(self._session.record), note=note)
 
     def _begin(self) -> None:
         # Daemons both: a kernel never waits for a picture when it ends.

@@ -1,5 +1,6 @@
 """Pictures of typed values: true, safe, and readable without colours."""
 
+import dataclasses
 import re
 import time
 
@@ -128,13 +129,31 @@ def test_a_lost_session_says_how_to_go_on_and_shows_no_devices():
     assert 'class="pw-map"' not in drawn.html
 
 
-def test_slices_tell_mine_from_others_and_who_waits():
-    drawn = slices.view([service()], mine="4f2a", now=NOW)
-    assert "this session" in drawn.text
+def test_slices_name_three_owners_and_who_waits():
+    other = Holder("9c1e", "ada", "work/eval.ipynb", NOW - 50, {"tpuv6e:4x4": 1}, False, 1, "job-ada2", "pod-ada2")
+    stranger = Holder("77aa", "eve", "", NOW - 40, {"tpuv6e:4x4": 1}, False, 1, "job-eve", "pod-eve")
+    whole = service(count=4)
+    first, down, *rest = whole.slices
+    held = (first, down, dataclasses.replace(rest[0], held_by=other), dataclasses.replace(rest[1], held_by=stranger))
+    shown = dataclasses.replace(whole, slices=held)
+    drawn = slices.view([shown], viewer=slices.Viewer("4f2a", "ada"), now=NOW)
+    for owner in ("this notebook", "my other notebook eval.ipynb", "eve (session 77aa)"):
+        assert owner in drawn.text
+        assert owner in drawn.html
     assert "3/4 (CrashLoopBackOff)" in drawn.text
-    assert re.search(r"eve.* waits for 2 slices, 1 min 20 s", drawn.text)
-    assert "slice 0, tpuv6e:4x4, yours" in drawn.html
+    assert "slice 0, tpuv6e:4x4, this notebook, 1 min" in drawn.html
     assert "slice 1, tpuv6e:4x4, down, CrashLoopBackOff" in drawn.html
+    waits = slices.view([whole], viewer=slices.Viewer("4f2a", "ada"), now=NOW)
+    assert re.search(r"eve.* waits for 2 slices, 1 min 20 s", waits.text)
+
+
+def test_slices_say_which_one_this_notebook_lost_and_are_not_green_then():
+    degraded = record(**DEGRADED)
+    drawn = slices.view([service()], viewer=slices.Viewer.of(degraded), now=NOW)
+    assert "this notebook (lost, waits for it)" in drawn.text
+    assert "slice 1, tpuv6e:4x4, down, this notebook (lost, waits for it) · CrashLoopBackOff" in drawn.html
+    assert "3 slices of tpuv6e:4x4, 2 ready, 1 free" in drawn.text
+    assert '<div class="pw-card pw-wait"' in drawn.html
 
 
 def test_a_kind_of_slice_that_is_not_known_is_shown_in_words():
