@@ -1,1 +1,1 @@
-"""Kubernetes and nothing else: credentials, requests, watches, pods and port-forwards on plain JSON objects."""
+"""A small Kubernetes client: credentials, requests, watches, logs and port-forwards, on plain JSON objects."""

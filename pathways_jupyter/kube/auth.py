@@ -1,7 +1,7 @@
-"""Finds the API server and the credentials for it: from a kubeconfig, from inside a pod, or from Google.
+"""Find the API server and its credentials: in a kubeconfig, in the pod that this process runs in, or at Google.
 
-Loading reads files and nothing else, except for GKE clusters given by name (`cluster`, `project`, `region`), which are
-looked up at Google with google-auth; no gcloud, no plugin, and the user's kubeconfig stays as it is.
+Loading only reads files, except for GKE clusters given by name (`cluster`, `project`, `region`): those are looked up
+with google-auth, which needs neither gcloud nor a plugin, and does not change the user's kubeconfig.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class NoKubeconfigError(ConfigError):
-    """No cluster was ever set up for this user: not a mistake, and nothing to repair."""
+    """There is no kubeconfig at all: the user has not set up a cluster yet, so nothing is broken."""
 
 
 def load(
@@ -35,9 +35,9 @@ def load(
     region: str = "",
     environ: Mapping[str, str] | None = None,
 ) -> Cluster:
-    """Finds a cluster.
+    """Find a cluster.
 
-    With `cluster`, `project` and `region` this asks Google and blocks until it answered; otherwise it only reads files.
+    With `cluster`, `project` and `region` this blocks on a request to Google; otherwise it only reads files.
 
     Args:
       kubeconfig: A file to read instead of those of ``$KUBECONFIG`` or ``~/.kube/config``.
@@ -48,7 +48,7 @@ def load(
     Raises:
       NoKubeconfigError: There is no kubeconfig.
       ConfigError: It cannot be used.
-      ClusterError: Google knows no such cluster, or refused to say.
+      ClusterError: Google has no such cluster, or refused the request.
     """
     environ = os.environ if environ is None else environ
     if cluster:
@@ -61,14 +61,14 @@ def load(
     if not context and environ.get("KUBERNETES_SERVICE_HOST"):
         return in_cluster(environ)
     raise NoKubeconfigError(
-        "There is no kubeconfig, so no cluster to connect to.",
+        "There is no kubeconfig, so there is no cluster to connect to.",
         hint="Use --local for a cluster on this machine, --cluster/--project/--region for GKE, or fetch credentials: "
         "gcloud container clusters get-credentials CLUSTER --region REGION --project PROJECT.",
     )
 
 
 def contexts(kubeconfig: str = "", *, environ: Mapping[str, str] | None = None) -> tuple[tuple[str, ...], str]:
-    """Names of all contexts, and the current one (empty when there is none).
+    """Return the names of all contexts, and the current one (empty when there is none).
 
     Raises:
       ConfigError: A file is not a kubeconfig.
@@ -79,7 +79,7 @@ def contexts(kubeconfig: str = "", *, environ: Mapping[str, str] | None = None) 
 
 
 def in_cluster(environ: Mapping[str, str] | None = None, *, directory: Path = SERVICE_ACCOUNT) -> Cluster:
-    """The cluster that this very process runs in, as the pod's service account.
+    """Return the cluster that this process runs in, with the credentials of the pod's service account.
 
     Raises:
       ConfigError: This is not a pod, or it has no service account.
@@ -89,7 +89,7 @@ def in_cluster(environ: Mapping[str, str] | None = None, *, directory: Path = SE
     authority, token = directory / "ca.crt", directory / "token"
     if not host or not authority.is_file() or not token.is_file():
         raise ConfigError(
-            "This process is not in a pod with a service account.",
+            "This process does not run in a pod with a service account.",
             hint="Give the pod a service account and mount its token (automountServiceAccountToken).",
         )
     namespace = directory / "namespace"
@@ -127,7 +127,7 @@ def _from_context(context: kubeconfigs.Context, environ: Mapping[str, str]) -> C
 
 
 def _url_problem(text: str, schemes: tuple[str, ...] = ()) -> str:
-    """Why `text` is no URL of a server, as the end of a sentence; empty when it is one."""
+    """Return why `text` is not the URL of a server, as the end of a sentence; empty when it is one."""
     try:
         url = urlsplit(text)
         host, port = url.hostname, url.port
@@ -151,7 +151,7 @@ def _credentials(context: kubeconfigs.Context, secure: ssl.SSLContext) -> Creden
         except ConfigError as error:
             raise user.about(error) from error
     hint = f"The credentials of context {context.name} are wrong or have expired. {REFETCH}"
-    # The same order of precedence as kubectl's.
+    # In kubectl's order of precedence.
     if path := user.text("tokenFile"):
         return TokenFile(Path(path))
     if token := user.text("token"):
@@ -173,7 +173,7 @@ def _exec_plugin(entry: Entry, cluster: Entry, secure: ssl.SSLContext) -> ExecPl
         isinstance(each, dict) and isinstance(each.get("name"), str) and isinstance(each.get("value"), str)
         for each in variables
     ):
-        raise entry.wrong("env", "must be a list of names with values")
+        raise entry.wrong("env", "must be a list of entries with a name and a value")
     config = {
         **{field: entry.text(field) for field in ("apiVersion", "command", "interactiveMode")},
         "args": entry.texts("args"),
@@ -185,11 +185,11 @@ def _exec_plugin(entry: Entry, cluster: Entry, secure: ssl.SSLContext) -> ExecPl
 
 
 def _material(entry: Entry, name: str) -> bytes:
-    """PEM bytes that an entry holds inline (``<name>-data``) or names a file of."""
+    """Return the PEM bytes that an entry holds inline (``<name>-data``) or in a file that it names."""
     inline = entry.fields.get(f"{name}-data")
     if inline:
         try:
-            # Line breaks are allowed in it, as they are everywhere else.
+            # kubectl accepts line breaks in base64 data, as do we.
             return base64.b64decode("".join(str(inline).split()), validate=True)
         except ValueError as error:
             raise entry.wrong(f"{name}-data", "is not base64") from error
@@ -219,8 +219,10 @@ def _proxy_of_environment(server: str, environ: Mapping[str, str]) -> str:
         return ""
     if any(host == name or host.endswith(f".{name}") for name in exempt):
         return ""
-    # Without a scheme it is HTTP, as for curl and kubectl.
+    # Like curl and kubectl, read a proxy without a scheme as HTTP.
     url = proxy if "://" in proxy else f"http://{proxy}"
     if problem := _url_problem(url):
-        raise ConfigError(f"HTTPS_PROXY is {proxy!r}, which is not a URL: {problem}.", hint="Correct it, or unset it.")
+        raise ConfigError(
+            f"HTTPS_PROXY is {proxy!r}, which is not a URL: {problem}.", hint="Fix the variable, or unset it."
+        )
     return url

@@ -1,8 +1,8 @@
-"""Requests to one Kubernetes API server, on plain JSON.
+"""HTTP client for one Kubernetes API server, on plain JSON.
 
-Connections are kept and used again. What may be repeated is repeated: a request that never left, one that only reads
-or that leads to the same end when done twice, and any that the server turned away because it was busy. A server that
-never answered is not waited for, so that a wrong address is told at once.
+Connections are pooled. Requests are retried with backoff where that is safe: requests that were never sent, idempotent
+ones, and any that the server rejected because it is overloaded. A server that has never answered is not retried, so
+that a wrong address is reported at once.
 """
 
 from __future__ import annotations
@@ -32,11 +32,15 @@ Json = dict[str, Any]
 Query = Mapping[str, str]
 
 ANSWER_SECONDS = 30.0
+"""Longest time for the server's answer to one attempt."""
 PATIENCE_SECONDS = 15.0
+"""How long a request is retried by default."""
 MAX_IDLE = 8
 MAX_ANSWER_BYTES = 512 * 1024 * 1024
+"""Longest body that is read into memory."""
 
-_REPEATABLE = {"GET", "PUT", "PATCH", "DELETE"}
+# Idempotent as this package uses them: doing one twice has the same result.
+_IDEMPOTENT = {"GET", "PUT", "PATCH", "DELETE"}
 _BUSY = {429, 503}
 _CLOCK_TOLERANCE_SECONDS = 2.0
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
@@ -47,11 +51,11 @@ _T = TypeVar("_T")
 
 
 class Client:
-    """An API server's client; use it as an async context manager, in one event loop.
+    """Client of one API server; use it as an async context manager, in one event loop.
 
     Args:
-      cluster: Whom to talk to, from :func:`pathways_jupyter.kube.auth.load`.
-      patience: Seconds for which a request is repeated while the server is away, after it has answered at least once.
+      cluster: The API server and its credentials, from :func:`pathways_jupyter.kube.auth.load`.
+      patience: Seconds for which a request is retried while the server cannot be reached, once it has answered at all.
     """
 
     def __init__(self, cluster: Cluster, *, patience: float = PATIENCE_SECONDS) -> None:
@@ -60,7 +64,9 @@ class Client:
         self._idle: deque[http.Connection] = deque()
         self._base = urlsplit(cluster.server)
         self._closed = False
+        # Whether this server has ever answered, so that it is worth waiting for.
         self._known = False
+        # How far the server's clock is ahead of this machine's, in seconds.
         self._ahead = 0.0
 
     async def __aenter__(self) -> Self:
@@ -73,15 +79,15 @@ class Client:
 
     @property
     def namespace(self) -> str:
-        """The namespace that the context prefers."""
+        """The context's default namespace."""
         return self.cluster.namespace
 
     def now(self) -> float:
-        """The API server's time, in seconds since the epoch; this machine's own before the first answer."""
+        """Return the API server's time, in seconds since the epoch; this machine's time before the first answer."""
         return time.time() + self._ahead
 
     def close(self) -> None:
-        """Ends all idle connections; requests under way end with their own callers."""
+        """Close all idle connections; requests in progress close theirs when they end."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()
@@ -96,21 +102,22 @@ class Client:
         content_type: str = "application/json",
         repeat: bool | None = None,
     ) -> Json:
-        """Sends a request and returns its answer.
+        """Send a request and return the answer's JSON object.
 
         Args:
           path: Below the server's URL, e.g. ``/api/v1/namespaces``.
-          repeat: Whether an attempt whose answer was lost is made again; by default unless `method` is POST.
+          repeat: Whether to retry when the answer was lost, so that the server may have acted already; by default
+            unless `method` is POST.
 
         Raises:
           ApiError: The server answered with an error.
           ClusterError: It could not be reached, or the connection was lost.
         """
         payload = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
-        again = method in _REPEATABLE if repeat is None else repeat
+        again = method in _IDEMPOTENT if repeat is None else repeat
 
         async def attempt() -> bytes:
-            # Not within the time that the server has to answer: a slow credential plugin is no silent API server.
+            # Outside of the timeout: a slow credential plugin must not look like an API server that does not answer.
             headers = await self._headers()
             async with asyncio.timeout(ANSWER_SECONDS):
                 response = await self._send(method, path, query, headers, payload, content_type)
@@ -123,34 +130,34 @@ class Client:
         try:
             decoded = json.loads(answer) if answer else {}
         except ValueError as error:
-            raise _nonsense(self.cluster.server) from error
+            raise _not_an_object(self.cluster.server) from error
         if not isinstance(decoded, dict):
-            raise _nonsense(self.cluster.server)
+            raise _not_an_object(self.cluster.server)
         return decoded
 
     async def get(self, path: str, *, query: Query | None = None) -> Json:
-        """GETs an object or a list."""
+        """GET an object or a list."""
         return await self.request("GET", path, query=query)
 
     async def post(self, path: str, body: Mapping[str, Any], *, query: Query | None = None) -> Json:
-        """POSTs an object."""
+        """POST an object."""
         return await self.request("POST", path, query=query, body=body)
 
     async def delete(self, path: str, *, body: Mapping[str, Any] | None = None, query: Query | None = None) -> Json:
-        """DELETEs an object; `body` is its DeleteOptions."""
+        """DELETE an object; `body` is its DeleteOptions."""
         return await self.request("DELETE", path, query=query, body=body)
 
     @asynccontextmanager
     async def stream(
         self, path: str, *, query: Query | None = None, patience: float | None = None
     ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
-        """GETs something that does not end by itself, such as a watch or a followed log.
+        """GET a body that does not end by itself, such as a watch or a followed log.
 
         Args:
-          patience: Seconds to go on trying while the server is away, instead of the client's own.
+          patience: Seconds for which to retry while the server cannot be reached, instead of the client's own.
 
         Yields:
-          The body's pieces as they come. Iterating raises `ConnectionLost` when they stop too early.
+          The body's chunks as they arrive. Iterating raises `ConnectionLost` when the body ends too early.
 
         Raises:
           ApiError: The server answered with an error.
@@ -173,7 +180,7 @@ class Client:
             response.close()
 
     async def websocket(self, path: str, *, protocols: tuple[str, ...], query: Query | None = None) -> Messages:
-        """Opens a WebSocket for whole messages.
+        """Open a WebSocket for whole messages.
 
         Raises:
           ApiError: The server refused to.
@@ -186,7 +193,9 @@ class Client:
     async def open_websocket(
         self, path: str, receiver: Receiver, *, protocols: tuple[str, ...], query: Query | None = None
     ) -> WebSocket:
-        """Opens a WebSocket that hands what arrives to `receiver`; :attr:`WebSocket.subprotocol` says what was agreed.
+        """Open a WebSocket that passes what it receives to `receiver`.
+
+        One of `protocols` is agreed on; see :attr:`WebSocket.subprotocol`.
 
         Raises:
           ApiError: The server refused to.
@@ -213,7 +222,8 @@ class Client:
             if socket.subprotocol not in protocols:
                 socket.close()
                 raise ClusterError(
-                    f"The API server speaks none of {', '.join(protocols)}.", hint="Check the cluster's version."
+                    f"The API server supports none of the protocols {', '.join(protocols)}.",
+                    hint="Check the cluster's version.",
                 )
             return socket
 
@@ -247,11 +257,11 @@ class Client:
     def _set_clock(self, date: str) -> None:
         try:
             _, day, month, year, clock, _ = date.split()
-            told = datetime.fromisoformat(f"{year}-{_MONTHS.index(month) // 3 + 1:02}-{day}T{clock}+00:00")
+            date_time = datetime.fromisoformat(f"{year}-{_MONTHS.index(month) // 3 + 1:02}-{day}T{clock}+00:00")
         except ValueError:
             return
-        ahead = told.timestamp() - time.time()
-        # The header has whole seconds, so small differences mean nothing.
+        ahead = date_time.timestamp() - time.time()
+        # The header has whole seconds, so ignore small differences.
         self._ahead = ahead if abs(ahead) > _CLOCK_TOLERANCE_SECONDS else 0.0
 
     async def _finish(self, response: http.Response) -> bytes:
@@ -260,7 +270,10 @@ class Client:
             body += chunk
             if len(body) > MAX_ANSWER_BYTES:
                 response.close()
-                raise ClusterError("The API server's answer is far too long.", hint="Ask for less, e.g. by labels.")
+                raise ClusterError(
+                    f"The API server's answer is longer than {MAX_ANSWER_BYTES // 1024**2} MiB.",
+                    hint="Request less, e.g. with a label selector.",
+                )
         connection = response.connection
         if connection.usable and not self._closed and len(self._idle) < MAX_IDLE:
             self._idle.append(connection)
@@ -294,16 +307,20 @@ class Client:
         try:
             answer = json.loads(body)
         except ValueError:
-            # Something before the API server answered; its words are better than none.
+            # A proxy or load balancer before the API server answered; its text is better than none.
             answer = {"message": " ".join(body[:300].decode(errors="replace").split())}
         known = answer if isinstance(answer, dict) else {}
         return problems.refused(
             status, known, method=method, path=path, query=query, hint=self.cluster.credentials.hint
         )
 
-    # Several attempts.
+    # Retries.
 
     async def _persist(self, attempt: Callable[[], Awaitable[_T]], *, again: bool, patience: float | None = None) -> _T:
+        """Run `attempt` until it succeeds, its error is final, or `patience` is over.
+
+        `again` says whether the request may reach the server twice.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self._patience if patience is None else patience)
         pause = _FIRST_PAUSE_SECONDS
@@ -312,29 +329,33 @@ class Client:
             try:
                 return await attempt()
             except TimeoutError as error:
+                # The server may be working on it, so only what may be repeated is sent again.
                 if not again or not self._known or loop.time() >= deadline:
                     raise problems.unreachable(error, self.cluster.server) from error
             except Unreachable:
-                # Nothing was sent, so anything may be sent again; but only to a server that is known to exist.
+                # Nothing was sent, so even a POST is safe to retry; but only if this server has ever answered.
                 if not self._known or loop.time() >= deadline:
                     raise
             except ConnectionLost:
-                # A server that never answered gets a second chance, and no more.
+                # The likely cause is a pooled connection that the server closed just now. A server that has never
+                # answered gets one more attempt only.
                 if not again or loop.time() >= deadline or (tried and not self._known):
                     raise
             except ApiError as error:
+                # A token may have been revoked before its expiry. Renew it once; a second 401 is final.
                 if error.status == 401 and not renewed and await self.cluster.credentials.renew():
                     renewed = True
                     continue
                 if error.status not in _BUSY or loop.time() >= deadline:
                     raise
             tried = True
+            # With jitter, so that the kernels of a hub do not all return at the same moment after an outage.
             await asyncio.sleep(pause * random.uniform(0.75, 1.25))
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
-def _nonsense(server: str) -> ClusterError:
+def _not_an_object(server: str) -> ClusterError:
     return ClusterError(
-        f"{server} answered with something that is not a Kubernetes object.",
+        f"The answer of {server} is not a Kubernetes object.",
         hint="Check that the kubeconfig's server is an API server.",
     )

@@ -1,4 +1,4 @@
-"""An API server and how to talk to it: what every way of finding one comes to."""
+"""The address of an API server with its TLS settings and credentials, however it was found."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pathways_jupyter.kube.kubeconfig import REFETCH
 
 @dataclass(frozen=True)
 class Cluster:
-    """An API server, and what it takes to talk to it.
+    """An API server, and everything needed to connect to it.
 
     Attributes:
-      name: What people call it: the context's name, or ``in-cluster``.
+      name: For messages: the context's name, or ``in-cluster``.
       server: Its base URL, without a trailing slash.
-      namespace: The namespace that the context prefers.
-      credentials: Where each request's ``Authorization`` comes from.
+      namespace: The context's default namespace.
+      credentials: Source of each request's ``Authorization`` header.
       ssl: TLS settings; None when `server` is plain HTTP.
-      server_name: The name to expect in the server's certificate, where it is not the host's.
+      server_name: Name in the server's certificate, where it is not the URL's host.
       proxy: URL of an HTTP proxy to go through, or empty.
       headers: Sent with every request (impersonation).
     """
@@ -37,7 +37,7 @@ class Cluster:
 
 
 def tls(authority: bytes = b"", *, verify: bool = True) -> ssl.SSLContext:
-    """TLS settings that trust `authority` (PEM) alone, or the system's authorities when it is empty.
+    """Return TLS settings that trust only `authority` (PEM), or the system's authorities when it is empty.
 
     Raises:
       ConfigError: `authority` is not a certificate.
@@ -46,7 +46,7 @@ def tls(authority: bytes = b"", *, verify: bool = True) -> ssl.SSLContext:
         context = ssl.create_default_context(cadata=authority.decode("ascii") if authority else None)
     except (ssl.SSLError, UnicodeDecodeError, ValueError) as error:
         raise ConfigError("The cluster's certificate authority is not a PEM certificate.", hint=REFETCH) from error
-    # Clusters make their own authorities, many of which lack extensions that newer Pythons insist on.
+    # Many clusters' own authorities lack extensions that Python 3.13 and later require by default.
     context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
     if not verify:
         context.check_hostname = False

@@ -1,7 +1,7 @@
-"""Where the credential of a request comes from, and how a refused one is renewed.
+"""Sources of a request's credentials, and how to renew credentials that the API server refused.
 
-A source is asked before each request and must answer from memory almost always. Only after the API server refused a
-credential, or when it is about to expire, may it run a program or talk to somebody.
+A source is called before every request, so it must answer from memory. It runs a program or a network request only
+when a credential is about to expire, or after the API server refused it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any, Protocol
 
 from pathways_jupyter.errors import ClusterError, ConfigError
 
-# A credential this close to its end is renewed before use, so that it does not expire on the way.
 MARGIN_SECONDS = 60.0
+"""A credential that expires sooner is renewed before use, so that it does not expire on its way."""
 CREDENTIAL_SECONDS = 30.0
-"""Longest time that a plugin, or an authority that gives tokens, may take."""
+"""Longest time that a plugin, or a token endpoint, may take."""
 _MAX_CREDENTIAL_BYTES = 1024 * 1024
-_KEPT_COMPLAINT_BYTES = 16 * 1024
+_KEPT_STDERR_BYTES = 16 * 1024
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
@@ -34,13 +34,13 @@ class Credentials(Protocol):
     """A source of the ``Authorization`` header."""
 
     hint: str
-    """What a person can do when the API server refuses these credentials for good."""
+    """What the user can do when the API server refuses even renewed credentials."""
 
     async def authorization(self) -> str:
-        """The header's value; empty when the connection itself is the credential."""
+        """Return the header's value; empty when TLS carries the credential (a client certificate)."""
 
     async def renew(self) -> bool:
-        """Drops what was refused; False when there can be nothing newer."""
+        """Drop a refused credential; False when there is no way to get a newer one."""
 
 
 class Fixed:
@@ -60,7 +60,7 @@ class Fixed:
 
 
 class TokenFile:
-    """A token in a file that somebody else rotates, as in pods."""
+    """A token in a file that another process rotates: in a pod, the kubelet."""
 
     hint = "The token file was refused: check the service account that it belongs to."
 
@@ -89,7 +89,8 @@ class Renewable:
     """A token from a blocking function, kept until shortly before it expires.
 
     Args:
-      fetch: Blocks, and returns a token and its expiry in seconds since the epoch (``inf`` when it has none).
+      fetch: Blocking function (called in a thread) that returns a token and its expiry in seconds since the epoch
+        (``inf`` when it has none).
     """
 
     def __init__(self, fetch: Callable[[], tuple[str, float]], *, hint: str) -> None:
@@ -108,7 +109,7 @@ class Renewable:
                         self._token, self._expires = await asyncio.to_thread(self._fetch)
                 except TimeoutError as error:
                     raise ClusterError(
-                        f"No credentials came within {CREDENTIAL_SECONDS:g} s.", hint=self.hint
+                        f"No credentials were received within {CREDENTIAL_SECONDS:g} s.", hint=self.hint
                     ) from error
             return f"Bearer {self._token}"
 
@@ -123,9 +124,9 @@ class ExecPlugin:
 
     Args:
       config: The ``exec`` entry of a kubeconfig user.
-      directory: Where relative commands are looked for.
-      cluster: The cluster's entry, for plugins that ask for it.
-      context: TLS settings that take up a client certificate when the plugin answers with one.
+      directory: What relative commands are relative to.
+      cluster: The cluster's entry, for plugins that need it (``provideClusterInfo``).
+      context: TLS settings into which a client certificate from the plugin is loaded.
     """
 
     def __init__(
@@ -139,8 +140,8 @@ class ExecPlugin:
             )
         if config.get("interactiveMode") == "Always":
             raise ConfigError(
-                f"The credential plugin {config['command']} wants a terminal, and a notebook has none.",
-                hint="Log in from a terminal first, or use a context whose plugin does not ask.",
+                f"The credential plugin {config['command']} needs a terminal, which a notebook does not have.",
+                hint="Use a context whose plugin works without a terminal, or whose user has a token.",
             )
         self._config = config
         self._version = version
@@ -182,25 +183,25 @@ class ExecPlugin:
 
     async def _run(self) -> Mapping[str, Any]:
         process = await self._start()
-        # Read all along: a program that fills this pipe waits until somebody does.
-        complaint = asyncio.create_task(_end_of(process.stderr, _KEPT_COMPLAINT_BYTES))
+        # Read stderr from the start: a plugin that fills the pipe would block, and never end.
+        stderr = asyncio.create_task(_end_of(process.stderr, _KEPT_STDERR_BYTES))
         try:
             async with asyncio.timeout(CREDENTIAL_SECONDS):
                 output = await _at_most(process.stdout, _MAX_CREDENTIAL_BYTES)
-                code, said = await process.wait(), await complaint
+                code, complaint = await process.wait(), await stderr
         except BaseException as error:
-            # Whatever it has started holds its pipes open, so the whole group goes.
+            # Also on cancellation. Its own children hold the pipes open, so the whole process group is killed.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-            complaint.cancel()
+            stderr.cancel()
             if isinstance(error, TimeoutError):
                 raise self._failed(f"it did not end within {CREDENTIAL_SECONDS:g} s") from error
             if isinstance(error, asyncio.LimitOverrunError):
                 raise self._failed(f"it printed more than {_MAX_CREDENTIAL_BYTES // 1024} KiB") from error
             raise
         if code:
-            lines = said.decode(errors="replace").strip().splitlines() or ["no message"]
+            lines = complaint.decode(errors="replace").strip().splitlines() or ["no message"]
             raise self._failed(f"exit code {code}: {lines[-1]}")
         try:
             return dict(json.loads(output)["status"])
@@ -220,7 +221,7 @@ class ExecPlugin:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 env={**os.environ, **environment, "KUBERNETES_EXEC_INFO": json.dumps(self._request())},
-                # A group of its own, so that it can be ended with everything that it has started.
+                # A process group of its own, so that its children can be killed with it.
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
@@ -242,15 +243,15 @@ class ExecPlugin:
 
 
 def is_token(text: str) -> bool:
-    """Whether `text` can be sent as a token: a line break in it would begin another header."""
+    """Whether `text` can be sent as a token; a line break in it would start another header."""
     return bool(text) and text.isprintable()
 
 
 async def _at_most(stream: asyncio.StreamReader | None, limit: int) -> bytes:
-    """All that `stream` holds.
+    """Read all of `stream`.
 
     Raises:
-      LimitOverrunError: That is more than `limit` bytes; whatever may follow is not waited for.
+      LimitOverrunError: It holds more than `limit` bytes; the rest is not read.
     """
     assert stream is not None
     found = b""
@@ -262,7 +263,7 @@ async def _at_most(stream: asyncio.StreamReader | None, limit: int) -> bytes:
 
 
 async def _end_of(stream: asyncio.StreamReader | None, limit: int) -> bytes:
-    """The last `limit` bytes of `stream`."""
+    """Read all of `stream`, and return its last `limit` bytes."""
     assert stream is not None
     kept = b""
     while piece := await stream.read(64 * 1024):
@@ -271,19 +272,19 @@ async def _end_of(stream: asyncio.StreamReader | None, limit: int) -> bytes:
 
 
 def basic(user: str, password: str) -> str:
-    """The ``Authorization`` of a user with a password."""
+    """Return the ``Authorization`` header of a user with a password."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 def load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Gives `context` a client certificate that is in memory (PEM).
+    """Load a client certificate from memory (PEM) into `context`.
 
     Raises:
-      ConfigError: The two do not belong together, or are no PEM.
+      ConfigError: Certificate and key do not match, or are not PEM.
     """
     import tempfile
 
-    # OpenSSL reads certificates from files only; the file is private, and gone before this returns.
+    # OpenSSL reads certificates from files only. The file is private (0600), and removed before this returns.
     descriptor, path = tempfile.mkstemp(prefix="pathways-")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -299,14 +300,14 @@ def load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) ->
 
 
 def parse_time(text: str) -> float:
-    """Seconds since the epoch of a Kubernetes timestamp, e.g. ``2026-01-31T12:00:00Z``.
+    """Return a Kubernetes timestamp, e.g. ``2026-01-31T12:00:00Z``, in seconds since the epoch.
 
     Raises:
-      ClusterError: It is not one.
+      ClusterError: `text` is not a timestamp.
     """
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError as error:
         raise ClusterError(
-            f"{text!r} is not a timestamp.", hint="Check the clock and version of what wrote it."
+            f"{text!r} is not a timestamp.", hint="Check the version of the program that wrote it."
         ) from error

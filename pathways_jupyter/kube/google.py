@@ -1,7 +1,7 @@
-"""GKE without gcloud: Google says where a cluster is, and the same token opens its API server.
+"""Connect to GKE clusters by name, without gcloud: the same Google token opens the GKE API and the API server.
 
-Imported only when a cluster is named by project and region (or a kubeconfig still uses an ``auth-provider``):
-google-auth costs a noticeable part of a second.
+Imported only when a cluster is given by project and region, or when a kubeconfig still uses an ``auth-provider``,
+because importing google-auth takes a noticeable part of a second.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from pathways_jupyter.kube.cluster import Cluster, tls
 from pathways_jupyter.kube.credentials import Renewable
 
 ENDPOINT_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER"
-"""Google's own clients read this to talk to another endpoint than the public one."""
+"""The variable with which gcloud is pointed at another endpoint than the public one."""
 
 _ENDPOINT = "https://container.googleapis.com/"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _LOGIN = "Run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a service account's file."
 _TIMEOUT_SECONDS = 20.0
-# The package refreshes what has expired whenever it is asked; this is how often it is.
+# Its tokens come without an expiry. The `kubernetes` package refreshes expired ones when called: call it this often.
 _LEGACY_SECONDS = 600.0
 
 
 def find(cluster: str, project: str, region: str) -> Cluster:
-    """Asks Google for a GKE cluster; blocks.
+    """Look up a GKE cluster at Google; blocks.
 
     Raises:
       ConfigError: Project or region is missing.
       ClusterError: There are no Google credentials here.
-      ApiError: Google knows no such cluster, or these credentials may not see it.
+      ApiError: Google has no such cluster, or these credentials may not read it.
     """
     if not (project and region):
         raise ConfigError(f"GKE cluster {cluster!r} needs its project and region.", hint="Add --project and --region.")
@@ -51,7 +51,7 @@ def find(cluster: str, project: str, region: str) -> Cluster:
 
 
 def token_source() -> Callable[[], tuple[str, float]]:
-    """A blocking function that returns an access token of Google's default credentials, and its expiry.
+    """Return a blocking function that fetches an access token of Google's default credentials, and its expiry.
 
     Raises:
       ClusterError: There are no such credentials on this machine.
@@ -66,13 +66,13 @@ def token_source() -> Callable[[], tuple[str, float]]:
         raise ClusterError("There are no Google credentials on this machine.", hint=_LOGIN) from error
 
     def fetch() -> tuple[str, float]:
-        # A fresh session each time: this runs rarely, in whatever thread is free.
+        # A new session each time: this runs rarely, and sessions are not thread-safe.
         request = google.auth.transport.requests.Request()
         try:
             credentials.refresh(request)
         except google.auth.exceptions.GoogleAuthError as error:
             detail = " ".join(str(error.args[0] if error.args else error).split())
-            raise ClusterError(f"Google refused to give a token: {detail}.", hint=_LOGIN) from error
+            raise ClusterError(f"Google refused to issue a token: {detail}.", hint=_LOGIN) from error
         finally:
             request.session.close()
         return str(credentials.token), _expiry(credentials)
@@ -81,7 +81,7 @@ def token_source() -> Callable[[], tuple[str, float]]:
 
 
 def legacy_provider(context: str, kubeconfig: Path, *, hint: str) -> Renewable:
-    """Tokens of a user with an ``auth-provider`` (OIDC and the like), as the `kubernetes` package gets them."""
+    """Return the credentials of a user with an ``auth-provider`` (OIDC and the like), from the `kubernetes` package."""
 
     def fetch() -> tuple[str, float]:
         import time
@@ -95,7 +95,7 @@ def legacy_provider(context: str, kubeconfig: Path, *, hint: str) -> Renewable:
                 str(kubeconfig), context, client_configuration=configuration, persist_config=False
             )
         except Exception as error:
-            # Its loaders raise whatever their own dependencies raise.
+            # The package's loaders raise whatever their own dependencies raise.
             raise ClusterError(f"The credentials of context {context} cannot be used: {error}.", hint=hint) from error
         value = configuration.get_api_key_with_prefix("BearerToken", "authorization")
         if not value:
@@ -128,7 +128,7 @@ def _describe(cluster: str, project: str, region: str, token: Callable[[], tuple
 
 
 def _endpoint(described: Mapping[str, Any], cluster: str) -> tuple[str, bytes]:
-    """The URL to use, and the authority that signs for it (empty: a public one)."""
+    """Return the cluster's URL and its certificate authority (empty: a public one)."""
     dns = (described.get("controlPlaneEndpointsConfig") or {}).get("dnsEndpointConfig") or {}
     if dns.get("endpoint") and dns.get("allowExternalTraffic"):
         return f"https://{dns['endpoint']}", b""
@@ -155,12 +155,12 @@ def _refused(status: int, body: str, name: str) -> ApiError:
         404: "Check --cluster, --project and --region; gcloud container clusters list shows what there is.",
     }
     return ApiError(
-        f"Google would not describe {name}: {detail}", status=status, hint=hints.get(status, "Try again later.")
+        f"Reading {name} from Google failed: {detail}", status=status, hint=hints.get(status, "Try again later.")
     )
 
 
 def _expiry(credentials: Any) -> float:
     from datetime import UTC
 
-    # google-auth keeps UTC times without saying so.
+    # google-auth's datetimes are naive, but mean UTC.
     return credentials.expiry.replace(tzinfo=UTC).timestamp() if credentials.expiry else float("inf")

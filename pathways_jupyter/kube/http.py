@@ -1,8 +1,8 @@
-"""HTTP/1.1 to one API server, on asyncio alone.
+"""HTTP/1.1 client connections, on asyncio alone.
 
-Why not aiohttp: a supervisor is a fresh process, and importing aiohttp takes longer than a whole connect is allowed
-to. What a Kubernetes client needs of HTTP is little: requests with a body in memory, answers of known length or in
-chunks, and connections that are kept.
+Why not aiohttp: a supervisor is a new process, and importing aiohttp takes longer than a whole connect may take. A
+Kubernetes client needs little of HTTP: request bodies from memory, answers of known length or in chunks, and
+keep-alive.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 10.0
 READ_BYTES = 256 * 1024
-"""Read at once, and held per connection before the sender is told to wait."""
+"""Size of a read, and the most that is buffered per connection before reading pauses."""
 _LONGEST_HEAD = 64 * 1024
 
 _P = TypeVar("_P", bound=asyncio.BaseProtocol)
 
 
 class Connection:
-    """One connection, and one exchange at a time on it."""
+    """A connection, which carries one exchange at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -36,11 +36,11 @@ class Connection:
 
     @property
     def usable(self) -> bool:
-        """Whether another request can be sent; False once the server has closed it."""
+        """Whether another request can be sent: not once the server has closed it."""
         return not self._writer.is_closing() and not self._reader.at_eof()
 
     async def exchange(self, request: bytes) -> Response:
-        """Sends a request, and returns when the head of its answer is there.
+        """Send a request, and return once the head of its answer has arrived.
 
         Raises:
           ConnectionLost: The connection ended first.
@@ -49,18 +49,20 @@ class Connection:
             self._writer.write(request)
             await self._writer.drain()
             status, headers = await self._head()
+            # 100 Continue is not the answer yet.
             while status == 100:
                 status, headers = await self._head()
         except (OSError, EOFError, asyncio.LimitOverrunError, ValueError) as error:
             self.close()
             raise _lost(error) from error
         except BaseException:
+            # Cancelled: an answer that is still on its way must not become that of the next request.
             self.close()
             raise
         return Response(self, self._reader, status, headers)
 
     def close(self) -> None:
-        """Ends the connection without waiting for anything."""
+        """Abort the connection; unsent bytes are dropped."""
         self._writer.transport.abort()
 
     async def _head(self) -> tuple[int, dict[str, str]]:
@@ -68,7 +70,7 @@ class Connection:
 
 
 class Response:
-    """An answer whose body has not been read yet; the connection is free again once it has."""
+    """An answer whose body is still to be read; then the connection can carry the next request."""
 
     def __init__(
         self, connection: Connection, reader: asyncio.StreamReader, status: int, headers: Mapping[str, str]
@@ -79,7 +81,7 @@ class Response:
         self._reader = reader
 
     async def read(self) -> bytes:
-        """The whole body.
+        """Read the whole body.
 
         Raises:
           ConnectionLost: It ended too early.
@@ -87,7 +89,7 @@ class Response:
         return b"".join([chunk async for chunk in self.chunks()])
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body as it arrives, in pieces of at most :data:`READ_BYTES`.
+        """Yield the body as it arrives, in chunks of at most :data:`READ_BYTES`.
 
         Raises:
           ConnectionLost: It ended too early.
@@ -100,12 +102,12 @@ class Response:
         except (OSError, EOFError, ValueError) as error:
             raise _lost(error) from error
         finally:
-            # A body that was not read to its end leaves bytes that the next exchange would take for its own.
+            # The rest of a body that was not read to its end would be taken for the next answer.
             if not done or self.headers.get("connection", "").lower() == "close":
                 self.connection.close()
 
     def close(self) -> None:
-        """Gives up the rest of the body, and the connection with it."""
+        """Drop the rest of the body, and close the connection."""
         self.connection.close()
 
     async def _framed(self) -> AsyncIterator[bytes]:
@@ -136,10 +138,10 @@ class Response:
 
 
 async def connect(cluster: Cluster) -> Connection:
-    """Opens a connection to the cluster's API server.
+    """Open a connection to the cluster's API server.
 
     Raises:
-      Unreachable: It cannot be reached, or is not who it should be.
+      Unreachable: It cannot be reached, or TLS with it failed.
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(READ_BYTES, loop)
@@ -148,10 +150,10 @@ async def connect(cluster: Cluster) -> Connection:
 
 
 async def dial(cluster: Cluster, factory: Callable[[], _P]) -> tuple[asyncio.Transport, _P]:
-    """Connects a protocol of `factory` to the API server, through a proxy and TLS where the cluster has them.
+    """Connect a protocol from `factory` to the API server, through a proxy and TLS where the cluster has them.
 
     Raises:
-      Unreachable: It cannot be reached, or is not who it should be.
+      Unreachable: It cannot be reached, or TLS with it failed.
     """
     url = urlsplit(cluster.server)
     try:
@@ -164,7 +166,7 @@ async def dial(cluster: Cluster, factory: Callable[[], _P]) -> tuple[asyncio.Tra
                 )
     except (OSError, UnicodeError) as error:
         raise unreachable(error, cluster.server) from error
-    # A peer that vanished without a word is noticed by the operating system.
+    # So that the operating system detects a peer that vanished without closing the connection.
     connection = transport.get_extra_info("socket")
     if connection is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -190,7 +192,10 @@ async def _dial_through(cluster: Cluster, url: SplitResult, factory: Callable[[]
 
 
 def _connect_proxy(host: str, port: int, request: bytes) -> socket.socket:
-    """A socket that leads through the proxy; read byte by byte, for what follows the head is the server's."""
+    """Open a socket through the proxy (blocking).
+
+    Its head is read byte by byte, because the bytes behind it belong to the API server's TLS.
+    """
     raw = socket.create_connection((host, port), timeout=CONNECT_SECONDS)
     try:
         raw.sendall(request)
@@ -204,7 +209,7 @@ def _connect_proxy(host: str, port: int, request: bytes) -> socket.socket:
         if status != 200:
             raise Unreachable(
                 f"The proxy {host}:{port} refused to connect (HTTP {status}).",
-                hint="Check the proxy-url and its rights.",
+                hint="Check the proxy-url and its credentials.",
             )
         raw.setblocking(False)
     except BaseException:
@@ -214,7 +219,7 @@ def _connect_proxy(host: str, port: int, request: bytes) -> socket.socket:
 
 
 def parse_head(head: bytes) -> tuple[int, dict[str, str]]:
-    """Status and headers (lower-case names) of an answer.
+    """Return the status and headers (lower-case names) of an answer.
 
     Raises:
       ValueError: It is not HTTP.
@@ -222,7 +227,7 @@ def parse_head(head: bytes) -> tuple[int, dict[str, str]]:
     first, *lines = head.decode("latin-1").split("\r\n")
     protocol, _, rest = first.partition(" ")
     if not protocol.startswith("HTTP/1."):
-        raise ValueError("it does not speak HTTP")
+        raise ValueError("the answer is not HTTP/1.x")
     headers = {}
     for line in lines:
         name, separator, value = line.partition(":")
@@ -232,7 +237,11 @@ def parse_head(head: bytes) -> tuple[int, dict[str, str]]:
 
 
 def request_bytes(method: str, target: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
-    """A request as it travels."""
+    """Return the bytes of a request.
+
+    Raises:
+      ValueError: A header contains a line break.
+    """
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     if any("\r" in line or "\n" in line for line in lines):
         raise ValueError("a header must be one line")
@@ -247,7 +256,7 @@ def _port(url: SplitResult) -> int:
 
 def _tls(cluster: Cluster, url: SplitResult) -> dict[str, Any]:
     if cluster.ssl is None:
-        # A proxy's socket brings no host name, and plain HTTP needs none.
+        # asyncio accepts a server_hostname only with TLS.
         return {}
     return {"ssl": cluster.ssl, "server_hostname": cluster.server_name or url.hostname}
 

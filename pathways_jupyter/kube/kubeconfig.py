@@ -1,7 +1,6 @@
-"""Reads kubeconfig files the way kubectl merges them, and never writes one.
+"""Read kubeconfig files and merge them like kubectl; they are never written.
 
-The `kubernetes` package reads them too, but importing its loader costs more than a whole connect may; these are plain
-files, so the plain cases are read here.
+The `kubernetes` package reads them too, but importing it takes longer than a whole connect may take.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 from pathways_jupyter.errors import ConfigError
 
 REFETCH = "Fetch the credentials of the cluster again, e.g. gcloud container clusters get-credentials."
-"""What to do about a kubeconfig that cannot be used."""
+"""Hint for a kubeconfig that cannot be used."""
 
 _PATHS = {"certificate-authority", "client-certificate", "client-key", "tokenFile"}
 _DEEPEST = 50
@@ -26,14 +25,14 @@ _TYPES = {str: "text", bool: "true or false", list: "a list", dict: "a mapping",
 
 @dataclass(frozen=True)
 class Entry:
-    """The fields of one named cluster or user; every path in it is absolute.
+    """The fields of one named cluster or user, with absolute paths.
 
-    A kubeconfig is written by people and by a dozen programs, so each field is checked when it is read: an error names
-    the file, the entry and the field.
+    Kubeconfigs are written by hand and by many programs, so each field is checked when it is read; errors name the
+    file, the entry and the field.
 
     Attributes:
-      file: Where the entry stands; relative commands are relative to it.
-      title: What it is called in messages, e.g. ``user 'jane'``.
+      file: The file that holds the entry; relative commands are relative to its directory.
+      title: Its name in messages, e.g. ``user 'jane'``.
     """
 
     file: Path
@@ -41,30 +40,30 @@ class Entry:
     fields: Mapping[str, Any]
 
     def text(self, field: str) -> str:
-        """A field's text; empty where it is not set.
+        """Return a field's text; empty where it is not set.
 
         Raises:
-          ConfigError: It is not text, or not one line of it.
+          ConfigError: It is not text, or not a single line.
         """
         text: str = self._of(field, str) or ""
         if not text.isprintable():
-            # It would become part of a request's head, where a line break begins another header.
+            # It may become part of a request's head, where a line break would start another header.
             raise self.wrong(field, "contains a line break or another control character")
         return text
 
     def flag(self, field: str) -> bool:
-        """A field that is true or false; false where it is not set.
+        """Return a boolean field; False where it is not set.
 
         Raises:
-          ConfigError: It is something else, such as the text "false", which would count as true.
+          ConfigError: It is not a boolean, e.g. the text "false", which would count as true.
         """
         return bool(self._of(field, bool))
 
     def texts(self, field: str) -> tuple[str, ...]:
-        """A field that is a list of texts; empty where it is not set.
+        """Return a field that is a list of texts; empty where it is not set.
 
         Raises:
-          ConfigError: It is not.
+          ConfigError: It is not a list of texts.
         """
         listed = self._of(field, list) or []
         return tuple(
@@ -73,19 +72,19 @@ class Entry:
         )
 
     def within(self, field: str) -> Entry:
-        """A field that is a mapping, as an entry of its own; it has no fields where it is not set.
+        """Return a field that is a mapping as an entry; without fields where it is not set.
 
         Raises:
-          ConfigError: It is not.
+          ConfigError: It is not a mapping.
         """
         return Entry(self.file, f"{field} of {self.title}", self._of(field, dict) or {})
 
     def wrong(self, field: str, problem: str) -> ConfigError:
-        """The error for a field that cannot be used; `problem` continues the sentence."""
-        return ConfigError(f"{self.file}: {field} of {self.title} {problem}.", hint=f"Correct it. {REFETCH}")
+        """Return the error for a field that cannot be used; `problem` continues the sentence."""
+        return ConfigError(f"{self.file}: {field} of {self.title} {problem}.", hint=f"Fix it. {REFETCH}")
 
     def about(self, error: ConfigError) -> ConfigError:
-        """`error`, which is about something in this entry, with the entry's name before it."""
+        """Return `error` with the file and the name of this entry before its message."""
         return ConfigError(f"{self.file}, {self.title}: {error}", hint=error.hint)
 
     def _of(self, field: str, kind: type) -> Any:
@@ -94,12 +93,12 @@ class Entry:
             return value
         found = _TYPES.get(type(value), "a number" if isinstance(value, int | float) else "a date")
         quotes = "; put it in quotes" if kind is str and found != "a list" and found != "a mapping" else ""
-        raise self.wrong(field, f"must be {_TYPES[kind]}, and is {found}{quotes}")
+        raise self.wrong(field, f"must be {_TYPES[kind]}, but is {found}{quotes}")
 
 
 @dataclass(frozen=True)
 class Context:
-    """One context with what it points at.
+    """A context with the cluster and the user that it names.
 
     Attributes:
       cluster: The cluster's entry, e.g. ``server`` and ``certificate-authority-data``.
@@ -114,7 +113,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Kubeconfig:
-    """Everything that a set of kubeconfig files says, merged."""
+    """The merged content of a set of kubeconfig files."""
 
     files: tuple[Path, ...]
     current: str
@@ -123,16 +122,16 @@ class Kubeconfig:
     users: Mapping[str, Entry]
 
     def context(self, name: str = "") -> Context:
-        """The context `name`, or the current one.
+        """Return the context `name`, or the current one.
 
         Raises:
-          ConfigError: There is none of that name, or it points at something that is not there.
+          ConfigError: There is no such context, or it names a cluster or user that does not exist.
         """
         wanted = name or self.current
         listed = ", ".join(sorted(self.contexts)) or "none"
         if not wanted:
             raise ConfigError(
-                f"{_listed(self.files)} sets no current context.", hint=f"Give --context; there are: {listed}."
+                f"{_listed(self.files)} sets no current context.", hint=f"Choose one with --context: {listed}."
             )
         if wanted not in self.contexts:
             raise ConfigError(
@@ -159,7 +158,7 @@ class Kubeconfig:
 
 
 def paths(kubeconfig: str = "", *, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
-    """The files to read: `kubeconfig`, else those of ``$KUBECONFIG``, else ``~/.kube/config``; only existing ones.
+    """Return the existing files among `kubeconfig`, else those of ``$KUBECONFIG``, else ``~/.kube/config``.
 
     Raises:
       ConfigError: `kubeconfig` was given and does not exist.
@@ -177,7 +176,7 @@ def paths(kubeconfig: str = "", *, environ: Mapping[str, str] | None = None) -> 
 
 
 def read(files: tuple[Path, ...]) -> Kubeconfig:
-    """Merges `files`; where two define the same name, the first one holds.
+    """Merge `files`; where two define the same name, the first one wins.
 
     Raises:
       ConfigError: A file cannot be read or is not a kubeconfig.
@@ -207,7 +206,7 @@ def _parse(file: Path) -> Mapping[str, Any]:
 
 def _parse_text(text: str) -> Any:
     if text.lstrip().startswith("{"):
-        # Most such files are JSON, which needs no YAML parser; the others are YAML in flow style.
+        # Almost always JSON, which needs no YAML parser; otherwise YAML in flow style.
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(text)
     import yaml
@@ -218,7 +217,7 @@ def _parse_text(text: str) -> Any:
         for event in yaml.parse(text, Loader=loader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _DEEPEST:
-                # Loading it would overflow libyaml's stack, and end the process.
+                # Loading it would overflow libyaml's C stack, and crash the process.
                 raise ValueError("it is nested too deeply")
         return yaml.load(text, Loader=loader)
     except yaml.YAMLError as error:

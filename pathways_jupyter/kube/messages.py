@@ -1,4 +1,4 @@
-"""Whole messages over a WebSocket, with a bounded number of bytes waiting on either side."""
+"""Whole messages over a WebSocket, with bounded buffers in both directions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathways_jupyter.kube.websocket import WebSocket, lost
 
 
 class Messages:
-    """A receiver for those who want whole messages, and a sender that waits while the way out is full.
+    """A queue of received messages, and a sender that waits while the write buffer is full.
 
     Args:
-      limit: Bytes held for a slow reader before the server is told to wait.
+      limit: Bytes buffered for a slow reader before reading from the socket pauses.
     """
 
     def __init__(self, *, limit: int = 1024 * 1024) -> None:
@@ -33,10 +33,10 @@ class Messages:
         return self._iterate()
 
     async def send(self, *parts: bytes) -> None:
-        """Sends one binary message.
+        """Send one binary message.
 
         Raises:
-          ConnectionLost: There is no connection any more.
+          ConnectionLost: The connection has ended.
         """
         await self._room.wait()
         if self._ended:
@@ -45,7 +45,7 @@ class Messages:
         self.socket.send(*parts)
 
     def close(self) -> None:
-        """Says goodbye."""
+        """Close the WebSocket properly."""
         if self.socket is not None:
             self.socket.close()
 
@@ -57,7 +57,7 @@ class Messages:
             self._messages.append(b"".join(self._partial))
             self._partial = []
             self._arrived.set()
-        # A message that is larger than the limit must still be able to become whole.
+        # Only with a whole message in the queue: one that is larger than the limit must still be completed.
         if self._held > self._limit and self._messages and self.socket is not None:
             self.socket.pause_reading()
 

@@ -1,7 +1,7 @@
-"""Kubernetes objects: where each kind lives, and the verbs on them.
+"""Kubernetes objects: the path of each kind, and the verbs.
 
-An object is the plain JSON that the API server sends. Typed models cost more than a second on first use, and every
-one of them would have to be taken apart again for the browser.
+An object is the plain JSON from the API server. Typed models take more than a second to import, and would have to be
+converted back to JSON for the browser.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathways_jupyter.kube.problems import ConnectionLost
 Object = dict[str, Any]
 
 PAGE = 500
+"""Objects per page of a list, as kubectl does it."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,14 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """As objects spell it, e.g. ``batch/v1``."""
+        """The ``apiVersion`` of its objects, e.g. ``batch/v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Path of the collection (of all namespaces, when `namespace` is empty), of an object, or of a part of one.
+        """Return the path of the collection (of all namespaces when `namespace` is empty), an object, or a subresource.
 
         Raises:
-          ConfigError: `namespace` or `name` is nothing that an API server could find.
+          ConfigError: `namespace` or `name` cannot be the name of an object.
         """
         parts = ["apis", self.group] if self.group else ["api"]
         parts.append(self.version)
@@ -54,14 +55,14 @@ class Resource:
         return "/" + "/".join(part for part in parts if part)
 
     def item(self, namespace: str, name: str, subresource: str = "") -> str:
-        """Path of one object; unlike :meth:`path` it never leads to the collection.
+        """Return the path of one object; unlike :meth:`path`, never that of the collection.
 
         Raises:
-          ConfigError: `name` is empty, or nothing that an API server could find.
+          ConfigError: `name` is empty, or cannot be the name of an object.
         """
         if not name:
-            # DELETE on the path of an object without a name would delete all objects of the namespace.
-            raise ConfigError(f"A {self.kind} without a name was asked for.", hint="Give its name.")
+            # Without the name it would be the path of the collection, and DELETE would delete the whole namespace's.
+            raise ConfigError(f"The name of a {self.kind} is empty.", hint="Pass its name.")
         return self.path(namespace, name, subresource)
 
 
@@ -78,16 +79,16 @@ ACCESS_REVIEWS = Resource(
 
 @dataclass(frozen=True)
 class Listing:
-    """A list as it was at one moment; a watch can go on from its `resource_version`."""
+    """A consistent list of objects; a watch can continue from its `resource_version`."""
 
     items: tuple[Object, ...]
     resource_version: str
 
 
 async def create(client: Client, resource: Resource, body: Object, *, namespace: str = "") -> Object:
-    """Creates an object, and returns it as the server made it.
+    """Create an object, and return it as the server stored it.
 
-    When the answer is lost, the object is asked for again: a name that was free before and is taken now is this one.
+    When the answer is lost, creating is tried once more: if the name is taken then, the first attempt has succeeded.
 
     Raises:
       ApiError: It exists already (409), is invalid (422), or creating it is forbidden (403).
@@ -109,7 +110,7 @@ async def create(client: Client, resource: Resource, body: Object, *, namespace:
 
 
 async def get(client: Client, resource: Resource, name: str, *, namespace: str = "") -> Object:
-    """Returns an object.
+    """Return an object.
 
     Raises:
       ApiError: There is none (404), or reading it is forbidden (403).
@@ -131,7 +132,7 @@ async def find(client: Client, resource: Resource, name: str, *, namespace: str 
 async def list_(
     client: Client, resource: Resource, *, namespace: str = "", labels: str = "", fields: str = ""
 ) -> Listing:
-    """Returns all objects of a namespace (or of all of them), page by page where there are many.
+    """Return all objects of a namespace (or of all namespaces), in pages.
 
     Args:
       labels: A label selector, e.g. ``app=x,tier in (a,b)``.
@@ -155,9 +156,10 @@ async def list_(
                     return _listing(resource, items, metadata)
                 query["continue"] = str(metadata["continue"])
         except ApiError as error:
-            # The pages of an old list are thrown away after some minutes.
+            # 410 Gone: the server keeps the snapshot behind the pages for some minutes only. Start again.
             if error.status != 410:
                 raise
+    # Paging failed twice, so get everything in one answer.
     page = await client.get(path, query=selectors)
     return _listing(resource, page.get("items") or [], page.get("metadata") or {})
 
@@ -166,7 +168,7 @@ async def patch(client: Client, resource: Resource, name: str, body: Object, *, 
     """Change parts of an object with a JSON merge patch, and return all of it.
 
     Raises:
-      ApiError: There is none (404), or a ``resourceVersion`` in `body` is not its own (409).
+      ApiError: There is none (404), or `body` has an outdated ``resourceVersion`` (409).
       ClusterError: The server could not be reached.
     """
     path = resource.item(namespace, name)
@@ -183,14 +185,14 @@ async def delete(
     uid: str = "",
     resource_version: str = "",
 ) -> bool:
-    """Delete an object, and in the background what it owns; False when there was none any more.
+    """Delete an object, and in the background what it owns; False when it did not exist any more.
 
     Args:
-      uid: Delete only this very object, not a new one of the same name.
-      resource_version: Delete only if nobody changed it since.
+      uid: Delete only the object with this uid, not a new one of the same name.
+      resource_version: Delete only if the object has not changed since.
 
     Raises:
-      ApiError: `uid` or `resource_version` is not its own (409), or deleting is forbidden (403).
+      ApiError: `uid` or `resource_version` does not match (409), or deleting is forbidden (403).
       ClusterError: The server could not be reached.
     """
     options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
@@ -209,10 +211,10 @@ async def delete(
 
 
 async def allowed(client: Client, verb: str, resource: Resource, *, namespace: str = "", subresource: str = "") -> bool:
-    """Whether these credentials may do `verb` on `resource`, as the API server itself judges.
+    """Whether these credentials may `verb` `resource`, according to a SelfSubjectAccessReview.
 
     Raises:
-      ApiError: The server does not answer such questions.
+      ApiError: The server does not support access reviews.
       ClusterError: The server could not be reached.
     """
     attributes = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
@@ -228,12 +230,12 @@ async def allowed(client: Client, verb: str, resource: Resource, *, namespace: s
 
 
 def selection(labels: str, fields: str) -> dict[str, str]:
-    """The query of a label and a field selector."""
+    """Return the query parameters of a label and a field selector."""
     return {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
 
 
 def owner(body: Object, *, controller: bool = False) -> Object:
-    """An ownerReference to an object that the server has made."""
+    """Return an ownerReference to an object that the server has created."""
     return {
         "apiVersion": body["apiVersion"],
         "kind": body["kind"],
@@ -245,15 +247,14 @@ def owner(body: Object, *, controller: bool = False) -> Object:
 
 
 def _segment(name: str, what: str) -> str:
-    """`name` as one segment of a path.
+    """Return `name` as one segment of a path.
 
-    Quoting alone is not enough: servers decode a path before they split it, so a quoted slash separates as a bare one
-    does, and dots are resolved even when they are quoted. No object can have such a name, so it is refused here, as
-    kubectl and client-go do.
+    Quoting alone is not enough: servers decode a path before they split it, so a quoted slash still separates, and
+    quoted dots are still resolved. No object can have such a name, so reject it here, as kubectl and client-go do.
     """
     if name in {".", ".."} or "/" in name or "%" in name:
         raise ConfigError(
-            f"{name!r} cannot be the name of {what}.", hint='A name holds no "/" and no "%", and is not "." or "..".'
+            f"{name!r} cannot be the name of {what}.", hint='A name contains no "/" and no "%", and is not "." or "..".'
         )
     return quote(name, safe="")
 
@@ -264,7 +265,7 @@ def _namespace(body: Object) -> str:
 
 def _listing(resource: Resource, items: list[Object], metadata: Mapping[str, Any]) -> Listing:
     for item in items:
-        # Lists say these once for all of their items.
+        # Lists carry these two once, not in each item.
         item.setdefault("apiVersion", resource.api_version)
         item.setdefault("kind", resource.kind)
     return Listing(tuple(items), str(metadata.get("resourceVersion") or ""))

@@ -1,8 +1,8 @@
-"""The far half of a forwarded connection: a WebSocket that leads to a port of a pod (``v4.channel.k8s.io``).
+"""The remote half of a forwarded connection: a WebSocket to a port of a pod (``v4.channel.k8s.io``).
 
-Two channels travel in it, one for data and one for what went wrong, each message beginning with the channel's number.
-There is no half-closing in this protocol, and no word that the port was reached: only the first bytes tell, or the
-refusal.
+It carries two channels, one for data and one for an error message; each message begins with its channel's number. The
+protocol has no half-close and does not acknowledge that the port was reached: one learns that from the first bytes of
+data, or from an error message.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ PROTOCOL = "v4.channel.k8s.io"
 
 # Room for a frame's head and for the byte that names the channel.
 HEADROOM = FRAME_HEADROOM + 1
-"""Bytes before a message that :meth:`Remote.send` may need."""
+"""Free bytes that :meth:`Remote.send` needs before the data."""
 
 KEEP_ALIVE_SECONDS = 60.0
-"""Between the messages that keep an idle connection open."""
+"""Time between the messages that keep an idle connection open."""
 
 _DATA, _ERROR = 0, 1
-_HELD_BYTES = 256 * 1024
-_LONGEST_ERROR = 4096
+_MAX_PENDING_BYTES = 256 * 1024
+_MAX_ERROR_BYTES = 4096
 
 
 class PortRefused(ClusterError):
-    """The pod is there, but nothing in it takes connections on that port."""
+    """The pod exists, but nothing in it listens on that port."""
 
 
 @dataclass(frozen=True)
@@ -50,51 +50,56 @@ class Target:
 
 
 class Near(Protocol):
-    """The near half, as the far one sees it."""
+    """The local half of a connection, as the remote half sees it."""
 
     def write(self, data: memoryview | bytes) -> None:
-        """Takes bytes of the pod."""
+        """Write bytes from the pod to the local socket."""
 
     def holds_bytes(self) -> bool:
-        """Whether bytes given to :meth:`write` have not left yet."""
+        """Whether bytes given to :meth:`write` are still buffered, so that their memory must not be reused."""
 
-    def hold(self) -> None:
-        """Sends nothing more for now."""
+    def pause_reading(self) -> None:
+        """Stop reading from the local socket, because the WebSocket's write buffer is full."""
 
-    def go_on(self) -> None:
-        """Sends again."""
+    def resume_reading(self) -> None:
+        """Continue to read from the local socket."""
 
     def remote_closed(self, error: ClusterError | None) -> None:
-        """The far half has ended; None when it ended properly."""
+        """End this half, because the remote one has ended: properly (`error` is None) or not."""
 
 
 class Remote:
-    """The far half of a connection: a WebSocket, and the local half that takes what comes out of it.
+    """The remote half of a connection: a WebSocket that feeds the local half.
 
-    A kubelet cuts a stream that carried no message for four hours (`streamingConnectionIdleTimeout`), and JAX sends
-    nothing while nobody computes, so an idle session would lose its arrays over night. Pings do not count there, for
-    they are answered below the place where messages are counted. So once a minute an empty message is sent on the data
-    channel: the kubelet counts it, and there are no bytes in it for the program in the pod.
+    A kubelet closes a stream without messages after four hours (`streamingConnectionIdleTimeout`). JAX sends nothing
+    between computations, so an idle session would lose its arrays over night. Pings do not count as messages: the
+    kubelet's WebSocket library answers them itself. So an empty message is sent on the data channel once a minute: it
+    counts, and it delivers no bytes to the program in the pod.
+
+    Attributes:
+      answered: Set once data has arrived from the pod, or the connection has ended.
+      ended: Whether the connection has ended.
+      error: Why it ended; None while it is open, or when it was closed properly.
     """
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.greeted = asyncio.Event()
+        self.answered = asyncio.Event()
         self.ended = False
         self.error: ClusterError | None = None
         self._socket: WebSocket | None = None
         self._local: Near | None = None
-        self._held: list[bytes] = []
-        self._holding = 0
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
         self._channel = -1
-        # Each channel begins with the port's number, which says nothing new.
+        # The first two bytes of each channel are the port's number, which is known.
         self._skip = [2, 2]
-        self._complaint = b""
+        self._error_text = b""
         self._keep_alive: asyncio.TimerHandle | None = None
 
     @classmethod
     async def open(cls, target: Target) -> Remote:
-        """Opens a connection; whether anything listens on the port shows later, in :attr:`error`.
+        """Open a connection; that nothing listens on the port shows only later, in :attr:`error`.
 
         Raises:
           ApiError: The pod is gone, or forwarding is forbidden.
@@ -111,10 +116,10 @@ class Remote:
         return remote
 
     def join(self, local: Near) -> None:
-        """Hands everything that came, and will come, to `local`."""
+        """Pass on all data to `local`, what has arrived already first."""
         self._local = local
-        held, self._held, self._holding = self._held, [], 0
-        for data in held:
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        for data in pending:
             local.write(data)
         if self._socket is not None:
             self._socket.resume_reading()
@@ -122,29 +127,29 @@ class Remote:
             local.remote_closed(self.error)
 
     def send(self, buffer: memoryview, begin: int, end: int) -> None:
-        """Sends ``buffer[begin:end]`` to the pod; the :data:`HEADROOM` before it is overwritten."""
+        """Send ``buffer[begin:end]`` to the pod, overwriting the :data:`HEADROOM` bytes before `begin`."""
         if self._socket is not None:
             buffer[begin - 1] = _DATA
             self._socket.send_in_place(buffer, begin - 1, end)
 
-    def hold(self) -> None:
-        """Makes the pod wait."""
+    def pause_reading(self) -> None:
+        """Stop reading from the pod, because the local socket's write buffer is full."""
         if self._socket is not None:
             self._socket.pause_reading()
 
-    def go_on(self) -> None:
-        """Takes bytes from the pod again."""
+    def resume_reading(self) -> None:
+        """Continue to read from the pod."""
         if self._socket is not None:
             self._socket.resume_reading()
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Close the connection; :meth:`Near.remote_closed` is not called."""
         self._local = None
         self._cancel_keep_alive()
         if self._socket is not None:
             self._socket.close()
 
-    # What the WebSocket calls.
+    # Callbacks of the WebSocket.
 
     def payload(self, data: memoryview, *, first: bool, last: bool) -> None:
         """See :class:`pathways_jupyter.kube.websocket.Receiver`."""
@@ -160,17 +165,18 @@ class Remote:
         if not len(data):
             return
         if self._channel == _ERROR:
-            self._complaint = (self._complaint + data)[:_LONGEST_ERROR]
+            self._error_text = (self._error_text + data)[:_MAX_ERROR_BYTES]
             self._end(self._refusal())
             return
-        self.greeted.set()
+        self.answered.set()
         if self._local is not None:
             self._local.write(data)
             return
-        self._held.append(bytes(data))
-        self._holding += len(data)
-        if self._holding > _HELD_BYTES:
-            self.hold()
+        # There is no local half yet (the connection was opened ahead): buffer a little, then make the pod wait.
+        self._pending.append(bytes(data))
+        self._pending_bytes += len(data)
+        if self._pending_bytes > _MAX_PENDING_BYTES:
+            self.pause_reading()
 
     def holds_bytes(self) -> bool:
         """See :class:`pathways_jupyter.kube.websocket.Receiver`."""
@@ -178,7 +184,8 @@ class Remote:
 
     def closed(self, error: ClusterError | None) -> None:
         """See :class:`pathways_jupyter.kube.websocket.Receiver`."""
-        if self._complaint:
+        if self._error_text:
+            # The error message is the reason; that the socket closed is only its consequence.
             error = self._refusal()
         elif isinstance(error, ConnectionLost):
             error = ConnectionLost(
@@ -190,12 +197,12 @@ class Remote:
     def pause(self) -> None:
         """See :class:`pathways_jupyter.kube.websocket.Receiver`."""
         if self._local is not None:
-            self._local.hold()
+            self._local.pause_reading()
 
     def resume(self) -> None:
         """See :class:`pathways_jupyter.kube.websocket.Receiver`."""
         if self._local is not None:
-            self._local.go_on()
+            self._local.resume_reading()
 
     def _schedule_keep_alive(self) -> None:
         if not self.ended:
@@ -212,10 +219,10 @@ class Remote:
             self._keep_alive = None
 
     def _refusal(self) -> PortRefused:
-        detail = " ".join(self._complaint.decode(errors="replace").split())
+        detail = " ".join(self._error_text.decode(errors="replace").split())
         return PortRefused(
-            f"{self.target} takes no connections: {detail}".replace("port", "Port", 1),
-            hint="Check that the program in the pod is running; its log says why not.",
+            f"{self.target} refuses connections: {detail}".replace("port", "Port", 1),
+            hint="Check that the program in the pod is running; see its log.",
         )
 
     def _end(self, error: ClusterError | None) -> None:
@@ -223,6 +230,6 @@ class Remote:
             return
         self.ended, self.error = True, error
         self._cancel_keep_alive()
-        self.greeted.set()
+        self.answered.set()
         if self._local is not None:
             self._local.remote_closed(error)

@@ -18,8 +18,9 @@ from pathways_jupyter.kube.objects import PODS, Object, find
 from pathways_jupyter.kube.problems import ConnectionLost
 
 LONGEST_LINE = 1024 * 1024
-"""A longer line of a log is handed on in pieces."""
+"""A longer line of a log is split."""
 MAX_OUTPUT_BYTES = 256 * 1024 * 1024
+"""The most that a command may print on one stream."""
 
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STDIN, _STDOUT, _STDERR, _STATUS, _CLOSE = 0, 1, 2, 3, 255
@@ -37,14 +38,14 @@ async def logs(
     tail: int | None = None,
     since_seconds: int | None = None,
 ) -> AsyncGenerator[str, None]:
-    """Yields the lines of a container's log, without their ends.
+    """Yield the lines of a container's log, without line ends.
 
-    A followed log goes on where it stopped when the connection drops or the API server restarts, with no line lost or
-    told twice; it ends when the container does, or when the pod is gone.
+    Following continues after a dropped connection or a restart of the API server, without losing or repeating a line.
+    It ends when the container ends, or when the pod is gone.
 
     Args:
-      tail: Only the last so many lines.
-      since_seconds: Only lines of the last so many seconds.
+      tail: Only this number of last lines.
+      since_seconds: Only lines of this number of last seconds.
 
     Raises:
       ApiError: There is no such pod or container, or it has not started yet (400).
@@ -59,36 +60,38 @@ async def logs(
             async for line in _lines(chunks):
                 yield line
         return
-    place = _Place()
+    position = _LogPosition()
     identity = ""
     while True:
         try:
             async with client.stream(path, query=query) as chunks:
                 identity = identity or await _running(client, namespace, name, container)
                 async for stamped in _lines(chunks):
-                    fresh = place.take(stamped)
+                    fresh = position.take(stamped)
                     if fresh is not None:
                         yield fresh
         except ApiError as error:
-            if error.status == 404 and place.started:
+            if error.status == 404 and position.started:
                 return
             raise
         except ConnectionLost:
             pass
-        # A server that shuts down ends its streams as properly as a container that ends.
+        # An API server that shuts down ends its streams properly, as if the container had ended. So ask whether the
+        # same container still runs.
         if not identity or await _running(client, namespace, name, container) != identity:
             return
         await asyncio.sleep(_PAUSE_SECONDS)
+        # The next stream starts at the last line's time, and `position` drops the lines that were read already.
         query.pop("tailLines", None)
         query.pop("sinceSeconds", None)
-        if place.since:
-            query["sinceTime"] = place.since
-        place.rewind()
+        if position.since:
+            query["sinceTime"] = position.since
+        position.rewind()
 
 
 @dataclass(frozen=True)
 class Completed:
-    """How a command ended."""
+    """The result of a command."""
 
     exit_code: int
     stdout: bytes
@@ -98,11 +101,11 @@ class Completed:
 async def run(
     client: Client, name: str, command: list[str], *, namespace: str, container: str = "", stdin: bytes | None = None
 ) -> Completed:
-    """Runs a command in a container and collects what it says.
+    """Run a command in a container and collect its output.
 
     Args:
       command: The program and its arguments; no shell is involved.
-      stdin: What the program reads before it sees the end; without it there is nothing to read from.
+      stdin: The program's standard input; None for none.
 
     Raises:
       ApiError: There is no such pod or container, or running commands is forbidden.
@@ -124,19 +127,22 @@ async def run(
             if channel in streams:
                 streams[channel] += message[1:]
                 if len(streams[channel]) > MAX_OUTPUT_BYTES:
-                    raise ClusterError(f"{command[0]} in pod {name} printed too much.", hint="Let it write to a file.")
+                    raise ClusterError(
+                        f"{command[0]} in pod {name} printed more than {MAX_OUTPUT_BYTES // 1024**2} MiB.",
+                        hint="Redirect its output to a file.",
+                    )
     finally:
         feeding.cancel()
         messages.close()
     raise ConnectionLost(
-        f"{command[0]} in pod {name} ended without saying how.", hint="The pod may be gone; see kubectl get pods."
+        f"{command[0]} in pod {name} ended without an exit status.", hint="The pod may be gone; see kubectl get pods."
     )
 
 
 async def _feed(messages: Messages, stdin: bytes | None) -> None:
     if stdin is None:
         return
-    # A connection that breaks is noticed and reported where the answer is read.
+    # A broken connection is reported where the output is read.
     with contextlib.suppress(ClusterError):
         for start in range(0, len(stdin), _STDIN_CHUNK):
             await messages.send(bytes([_STDIN]), stdin[start : start + _STDIN_CHUNK])
@@ -160,7 +166,7 @@ def _exit_code(status: bytes) -> int:
 
 
 async def _running(client: Client, namespace: str, name: str, container: str) -> str:
-    """What tells one life of a container from the next; empty when it does not run."""
+    """Return an id of this run of a container, which changes when it restarts; empty when it does not run."""
     pod = await find(client, PODS, name, namespace=namespace)
     if pod is None or pod["metadata"].get("deletionTimestamp"):
         return ""
@@ -177,11 +183,11 @@ def _container_status(pod: Object, container: str) -> Mapping[str, Any]:
     return named[0] if named else {}
 
 
-class _Place:
-    """Where in a stamped log the reader is, so that a second stream can go on behind a first.
+class _LogPosition:
+    """The position in a log with timestamps, so that a second stream can continue where the first one ended.
 
-    A stream that starts at a time starts at that whole second, so some of its lines have been read already: those
-    with older stamps, and as many with the very last stamp as were read.
+    ``sinceTime`` counts in whole seconds, so a new stream repeats some lines: those with older timestamps, and as many
+    lines with the last timestamp as were read already.
     """
 
     def __init__(self) -> None:
@@ -193,15 +199,15 @@ class _Place:
 
     @property
     def since(self) -> str:
-        """The time to start the next stream at; empty to start at the beginning."""
+        """The time at which to start the next stream; empty for the beginning."""
         return self._stamp
 
     def rewind(self) -> None:
-        """The next line may be one that was read before."""
+        """Prepare for a new stream, whose first lines may have been read already."""
         self._again, self._skip = self._stamp, self._count
 
     def take(self, stamped: str) -> str | None:
-        """The line without its stamp; None when it was read before."""
+        """Return a line without its timestamp; None when it was read already."""
         self.started = True
         stamp, _, line = stamped.partition(" ")
         if self._again:
@@ -219,7 +225,7 @@ class _Place:
 
 
 def _order(stamp: str) -> tuple[float, str]:
-    """Sorts RFC 3339 stamps with any number of digits behind the point."""
+    """Sort key of RFC 3339 timestamps with any number of fractional digits."""
     whole, _, fraction = stamp.rstrip("Z").partition(".")
     try:
         seconds = datetime.fromisoformat(whole).replace(tzinfo=UTC).timestamp()

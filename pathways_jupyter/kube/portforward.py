@@ -1,8 +1,8 @@
-"""Connections to a port of a pod, through the API server.
+"""Forward local connections to a port of a pod, through the API server.
 
 Each local connection gets a WebSocket of its own (``v4.channel.k8s.io``), so none waits for another, and bytes are
-handed on in the pieces in which they come. Either side that reads slowly makes the other side wait: what is held in
-between is bounded by the buffers of the two sockets.
+passed on as they arrive. There is back-pressure in both directions: when one side reads slowly, reading from the other
+side pauses, so at most the write buffers of the two sockets are held in memory.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -23,18 +24,19 @@ from pathways_jupyter.kube.websocket import WRITE_BUFFER_BYTES
 __all__ = ["Forward", "PortRefused", "Target", "listen"]
 
 GREETING_SECONDS = 1.0
+"""How long :meth:`Forward.prepare` waits for the first bytes from the pod, or for an error."""
 
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 0.25
 
 
 class Forward:
-    """A local socket whose connections all lead to one port of one pod; made by :func:`listen`.
+    """A local listening socket for one port of one pod; made by :func:`listen`.
 
     Attributes:
-      target: Where connections lead.
+      target: The port that connections are forwarded to.
       address: The socket's path, or ``host:port``.
-      connections: How many are open now.
+      connections: Number of open connections.
     """
 
     def __init__(self, target: Target, on_failure: Callable[[ClusterError], None] | None) -> None:
@@ -49,12 +51,12 @@ class Forward:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def prepare(self, *, patience: float = 0.0) -> None:
-        """Opens the first connection ahead, which shows that the way is free; the next local connection gets it.
+        """Open a connection in advance, to check that the port is reachable; the next local connection uses it.
 
-        Returns when the program in the pod has said something, or after :data:`GREETING_SECONDS` in silence.
+        Returns when the first bytes arrive from the pod, or after :data:`GREETING_SECONDS` without an error.
 
         Args:
-          patience: Seconds for which a port that is refused is tried again: programs start, and then listen.
+          patience: Seconds for which to retry a refused port: a program listens some time after its container starts.
 
         Raises:
           PortRefused: Nothing listens on the port.
@@ -65,7 +67,7 @@ class Forward:
         deadline, pause = loop.time() + patience, _FIRST_PAUSE_SECONDS
         while True:
             try:
-                remote = await self._greeted()
+                remote = await self._probe()
                 break
             except PortRefused:
                 if loop.time() >= deadline:
@@ -76,12 +78,14 @@ class Forward:
         if before is not None:
             before.close()
 
-    async def _greeted(self) -> Remote:
+    async def _probe(self) -> Remote:
+        # The protocol acknowledges nothing. A refusal comes fast, and a gRPC server sends its settings at once; but a
+        # server that waits for its client sends nothing: no bytes in time counts as success.
         remote = await Remote.open(self.target)
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GREETING_SECONDS):
-                    await remote.greeted.wait()
+                    await remote.answered.wait()
             if remote.error is not None:
                 raise remote.error
         except BaseException:
@@ -90,7 +94,7 @@ class Forward:
         return remote
 
     async def close(self) -> None:
-        """Stops listening and ends every connection."""
+        """Stop listening, abort every connection, and wait for the tasks that are still connecting."""
         if self._server is not None:
             self._server.close()
         for task in tuple(self._tasks):
@@ -105,19 +109,20 @@ class Forward:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def accepted(self, local: _Local) -> None:
-        """Connects a new local connection; called by it."""
+        """Connect `local`, a new local connection, to the pod."""
         self._open.add(local)
         self.connections = len(self._open)
         remote, self._ready = self._ready, None
         if remote is not None and not remote.ended:
             local.join(remote)
             return
+        # asyncio keeps only weak references to tasks, and close() has to cancel those that still connect.
         task = asyncio.get_running_loop().create_task(self._connect(local))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def finished(self, local: _Local, error: ClusterError | None) -> None:
-        """Forgets a local connection; called by it."""
+        """Remove `local`, which has ended; with `error` if it did not end properly."""
         self._open.discard(local)
         self.connections = len(self._open)
         if error is not None and self._on_failure is not None:
@@ -140,15 +145,15 @@ async def listen(
     port: int = 0,
     on_failure: Callable[[ClusterError], None] | None = None,
 ) -> Forward:
-    """Listens on a unix socket (`path`), or on a TCP port of this machine.
+    """Listen on a unix socket (`path`), or on a TCP port of this machine.
 
     Args:
-      path: Where to make the socket; its directory must be private.
-      port: 0 takes a free one.
+      path: Where to create the socket; its directory must be private.
+      port: 0 for any free port.
       on_failure: Called with the reason when a connection could not be made, or was lost.
 
     Raises:
-      ClusterError: The path or the port is taken.
+      ClusterError: The path or the port is in use.
     """
     forward = Forward(target, on_failure)
     loop = asyncio.get_running_loop()
@@ -169,7 +174,7 @@ async def listen(
 
 
 class _Local(asyncio.BufferedProtocol):
-    """The near half of a connection."""
+    """The local half of a connection."""
 
     def __init__(self, forward: Forward) -> None:
         self._forward = forward
@@ -184,7 +189,7 @@ class _Local(asyncio.BufferedProtocol):
         # uvloop's transports are transports in all but name.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        # Until there is somebody to send it to.
+        # Until there is a remote half to send the bytes to.
         self._transport.pause_reading()
         self._forward.accepted(self)
 
@@ -197,9 +202,10 @@ class _Local(asyncio.BufferedProtocol):
         if self._remote is not None:
             self._remote.send(self._buffer, HEADROOM, HEADROOM + nbytes)
         else:
-            # uvloop begins to read only after connection_made, and so forgets that it was told to pause there.
+            # uvloop starts reading after connection_made, and so undoes the pause there. Keep what it has read at the
+            # front of the buffer for join(), and pause again.
             self._early += nbytes
-            self.hold()
+            self.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See :class:`asyncio.Protocol`."""
@@ -212,16 +218,17 @@ class _Local(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """See :class:`asyncio.Protocol`."""
         if self._remote is not None:
-            self._remote.hold()
+            self._remote.pause_reading()
 
     def resume_writing(self) -> None:
         """See :class:`asyncio.Protocol`."""
         if self._remote is not None:
-            self._remote.go_on()
+            self._remote.resume_reading()
 
     def join(self, remote: Remote) -> None:
-        """Connects this half with the far one."""
+        """Connect this half with the remote half."""
         if self._transport is None:
+            # The local program closed its connection while the remote half was still connecting.
             remote.close()
             return
         self._remote = remote
@@ -229,51 +236,46 @@ class _Local(asyncio.BufferedProtocol):
             remote.send(self._buffer, HEADROOM, HEADROOM + self._early)
             self._early = 0
         remote.join(self)
-        self.go_on()
+        self.resume_reading()
 
     def holds_bytes(self) -> bool:
-        """Whether bytes given to :meth:`write` have not left yet."""
+        """See :class:`pathways_jupyter.kube.podport.Near`."""
         return self._transport is not None and self._transport.get_write_buffer_size() > 0
 
     def write(self, data: memoryview | bytes) -> None:
-        """Hands bytes of the pod to the local program."""
+        """Write bytes from the pod to the local program."""
         if self._transport is not None:
             self._transport.write(data)
 
-    def hold(self) -> None:
-        """Makes the local program wait."""
+    def pause_reading(self) -> None:
+        """Stop reading from the local program."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
-    def go_on(self) -> None:
-        """Takes bytes from the local program again."""
+    def resume_reading(self) -> None:
+        """Continue to read from the local program."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def remote_closed(self, error: ClusterError | None) -> None:
-        """Ends this half after the far one: properly, or as brokenly as that one ended."""
+        """End this half like the remote one: properly, or with an error."""
         if error is not None:
             self.fail(error)
         elif self._transport is not None:
             self._transport.close()
 
     def fail(self, error: ClusterError) -> None:
-        """Ends this half, so that the local program sees a broken connection and not a short answer."""
+        """End this half with a reset, so that the local program does not take a short answer for a complete one."""
         self._error = self._error or error
         if self._transport is not None:
             connection = self._transport.get_extra_info("socket")
             if connection is not None and connection.family != socket.AF_UNIX:
-                _reset_on_close(connection)
+                # Linger of zero seconds: closing sends a TCP reset.
+                with contextlib.suppress(OSError):
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.abort()
 
     def abort(self) -> None:
-        """Ends this half at once."""
+        """End this half at once; unsent bytes are dropped."""
         if self._transport is not None:
             self._transport.abort()
-
-
-def _reset_on_close(connection: socket.socket) -> None:
-    import struct
-
-    with contextlib.suppress(OSError):
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

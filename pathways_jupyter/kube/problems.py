@@ -1,4 +1,4 @@
-"""What went wrong with a request, in words: which verb on which resource, and what to do about it."""
+"""Errors of failed requests: which verb on which resource failed, why, and what to do about it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from urllib.parse import unquote
 from pathways_jupyter.errors import ApiError, ClusterError
 
 UPGRADE = "UPGRADE"
-"""Stands for the method of a WebSocket request: a GET, which Kubernetes authorizes as a `get` and as a `create`."""
+"""Method of a WebSocket request: sent as a GET, which Kubernetes authorizes as a `get` and a `create`."""
 
 _UPGRADED = {"pods/attach", "pods/exec", "pods/portforward"}
 _DENIED = re.compile(r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"')
-
-
 _SILENT: Mapping[type[BaseException], str] = {
     ConnectionResetError: "the connection was reset",
     ConnectionAbortedError: "the connection was aborted",
@@ -27,20 +25,20 @@ _SILENT: Mapping[type[BaseException], str] = {
 
 
 class Unreachable(ClusterError):
-    """No connection to the API server could be made; nothing was sent."""
+    """Connecting to the API server failed; nothing was sent."""
 
 
 class ConnectionLost(ClusterError):
-    """The connection ended before the answer was complete; the server may have acted on the request or not."""
+    """The connection ended before the answer was complete; the server may or may not have acted on the request."""
 
 
 @dataclass(frozen=True)
 class Act:
-    """What a request would do, in Kubernetes' own words.
+    """What a request does, in the terms of Kubernetes' RBAC.
 
     Attributes:
       verb: As in RBAC rules, e.g. ``create``.
-      resource: With its subresource, e.g. ``pods/log``; empty for paths that are no resource.
+      resource: With its subresource, e.g. ``pods/log``; the path where it is not that of a resource.
     """
 
     verb: str
@@ -87,11 +85,11 @@ def act(method: str, path: str, query: Mapping[str, str] | None = None) -> Act:
 def refused(
     status: int, answer: Mapping[str, Any], *, method: str, path: str, query: Mapping[str, str] | None, hint: str
 ) -> ApiError:
-    """The error for an answer of 400 or above.
+    """Return the error for an answer with status 400 or above.
 
     Args:
-      answer: The Status object, or an empty mapping when the body was none.
-      hint: What the credentials suggest when they are refused.
+      answer: The Status object, or an empty mapping when the body is not one.
+      hint: The credentials' hint for when they are refused.
     """
     done = act(method, path, query)
     reason = str(answer.get("reason") or "")
@@ -100,7 +98,7 @@ def refused(
         return ApiError("The API server does not accept these credentials.", status=status, reason=reason, hint=hint)
     if status == 403:
         if denied := _DENIED.search(detail):
-            # The API server knows best which verb was missing: a WebSocket needs two, and asks for them one by one.
+            # The message names the verb that is missing: for a WebSocket, one of two.
             done = replace(done, **denied.groupdict())
         return ApiError(
             f"You are not allowed to {done}: {detail}", status=status, reason=reason, hint=_permission(done, detail)
@@ -109,42 +107,42 @@ def refused(
         return ApiError(detail, status=status, reason=reason, hint="Choose another name, or delete that one first.")
     hints = {
         404: "Check the name and the namespace.",
-        409: "Somebody changed it at the same time; look at it and try again.",
-        422: "The API server found the object invalid; its message names the field.",
+        409: "The object was changed at the same time; read it again and retry.",
+        422: "The API server rejected the object as invalid; the message names the field.",
         429: "The API server is overloaded; try again in a moment.",
     }
     return ApiError(detail, status=status, reason=reason, hint=hints.get(status, "Try again in a moment."))
 
 
 def unreachable(error: BaseException, server: str) -> Unreachable:
-    """The error for a connection that could not be made."""
+    """Return the error for a connection that could not be made."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return Unreachable(
-            f"{server} is not who the kubeconfig says: {error.verify_message or error}.",
-            hint="Fetch the credentials of the cluster again: it may have been made anew.",
+            f"The certificate of {server} does not match the kubeconfig: {error.verify_message or error}.",
+            hint="Fetch the credentials of the cluster again: it may have been recreated.",
         )
     if isinstance(error, ssl.SSLError):
         return Unreachable(
             f"TLS with {server} failed: {(error.reason or str(error)).replace('_', ' ').lower()}.",
-            hint="Check the server's address, and whether something between here and there breaks TLS.",
+            hint="Check the server's address, and whether a proxy on the way intercepts TLS.",
         )
     if isinstance(error, TimeoutError):
         what = "it does not answer"
     elif isinstance(error, ConnectionRefusedError):
         what = "connection refused"
     else:
-        # Many errors of connections carry no text at all.
+        # Many connection errors have no text.
         what = str(getattr(error, "strerror", None) or error) or _SILENT.get(type(error), type(error).__name__)
     return Unreachable(
         f"The API server {server} cannot be reached: {what}.",
-        hint="Check that the cluster runs, the context is the right one, and the network (VPN, private endpoint).",
+        hint="Check that the cluster is running, the context is right, and the network (VPN, private endpoint).",
     )
 
 
 def _permission(done: Act, detail: str) -> str:
     if "webhook" in detail or "exceeded quota" in detail:
         return "Denied by a policy of the cluster; ask your cluster administrator."
-    # Whoever lacks one of the two verbs of a WebSocket would otherwise come back for the other.
+    # Name both verbs of a WebSocket: a user who lacks one probably lacks the other.
     verbs = ["get", "create"] if done.resource in _UPGRADED else [done.verb]
     kind, title = ("role", "Role") if done.namespace else ("clusterrole", "ClusterRole")
     resource, _, subresource = done.resource.partition("/")

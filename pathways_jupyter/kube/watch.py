@@ -1,8 +1,9 @@
-"""Follows a set of objects through whatever happens to the connection.
+"""Follow a set of objects, across dropped connections and restarts of the API server.
 
-A reader sees first what there is, then every change, each once. When the connection breaks, when the API server
-restarts, or when it has forgotten where the reader was (410 Gone), what was missed is worked out by comparing lists,
-because only a list says for certain that nothing more was missed. Until then the reader is told that it may be.
+A reader receives the existing objects first, then every change exactly once. After a broken connection, or when the API
+server no longer has the reader's resource version (410 Gone), the objects are listed again and compared with those that
+the reader knows, because only a list shows for certain that nothing else was missed. Until then the reader's objects
+may be outdated, which a ``LOST`` change reports.
 """
 
 from __future__ import annotations
@@ -20,25 +21,27 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Listing, Object, Resource, list_, selection
 from pathways_jupyter.kube.problems import ConnectionLost
 
-# The server ends a watch after this long, so that one which stays silent longer must be dead.
 SERVER_SECONDS = 240
+"""The server is asked to end a watch after this time; then it is resumed at the last resource version."""
 SILENCE_SECONDS = 300.0
+"""A watch without data for this long is dead, because the server should have ended it before."""
 LONGEST_LINE = 64 * 1024 * 1024
+"""Most bytes of one event."""
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 
 
 class ChangeType(StrEnum):
-    """What happened."""
+    """Kinds of changes."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
     SYNCED = "SYNCED"
-    """Everything that there is has been told (again)."""
+    """The reader knows all objects (again)."""
     LOST = "LOST"
-    """The server cannot be heard; what was told may be outdated until the next ``SYNCED``."""
+    """The connection to the server was lost; earlier changes may be outdated until the next ``SYNCED``."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ class Change:
     """One change.
 
     Attributes:
-      object: The object as it is now, or as it last was when it is gone; empty for ``SYNCED`` and ``LOST``.
-      error: Why the server cannot be heard (``LOST`` only).
+      object: The object now; its last state when it was deleted; empty for ``SYNCED`` and ``LOST``.
+      error: Why the connection was lost (``LOST`` only).
     """
 
     type: ChangeType
@@ -63,23 +66,26 @@ async def watch(
     name: str = "",
     labels: str = "",
 ) -> AsyncGenerator[Change, None]:
-    """Yields what there is, then every change, until the caller stops asking.
+    """Yield the existing objects, then every change, until the caller closes the generator.
 
     Args:
       namespace: All namespaces when empty.
-      name: Only the object of this name.
+      name: Only the object with this name.
       labels: A label selector.
 
     Raises:
-      ApiError: Watching is forbidden, or there is no such kind.
-      ClusterError: The server could not be reached in the first place.
+      ApiError: Watching is forbidden, or the kind does not exist.
+      ClusterError: The server could not be reached at the start; later such errors are reported as ``LOST``.
     """
     fields = f"metadata.name={name}" if name else ""
     view = _View()
+    # Whether LOST was reported and SYNCED not yet: an outage is reported once, not at every attempt.
     lost = False
     pause = _FIRST_PAUSE_SECONDS
     while True:
         try:
+            # Without a version: at the start, after a 410, and after any error. After an error, only a list
+            # shows for certain what was missed.
             if not view.version:
                 listing = await list_(client, resource, namespace=namespace, labels=labels, fields=fields)
                 for change in view.compare(listing):
@@ -93,6 +99,7 @@ async def watch(
                 "allowWatchBookmarks": "true",
                 "timeoutSeconds": str(SERVER_SECONDS),
             }
+            # No retries inside the client: they would delay LOST.
             async with client.stream(resource.path(namespace), query=query, patience=0) as chunks:
                 async for event in _events(chunks):
                     pause = _FIRST_PAUSE_SECONDS
@@ -100,16 +107,20 @@ async def watch(
                         yield change
         except ApiError as error:
             if error.status == 410:
+                # The server has discarded the changes since our version. Nothing is wrong, so list again at once.
                 view.version = ""
                 continue
+            # 4xx is final (forbidden, no such kind), except for an overloaded server.
             if error.status < 500 and error.status != 429:
                 raise
             problem: ClusterError | None = error
         except ClusterError as error:
+            # A server that was never reached may have a wrong address: let the caller decide.
             if not view.started:
                 raise
             problem = error
         else:
+            # The server ended the watch as asked; resume at the last version.
             problem = None
         if problem is not None:
             view.version = ""
@@ -121,7 +132,12 @@ async def watch(
 
 
 class _View:
-    """What the reader has been told so far."""
+    """The objects as the reader knows them: the sum of the changes yielded so far.
+
+    Attributes:
+      version: Resource version to watch from; empty when a list is needed.
+      started: Whether there was a list.
+    """
 
     def __init__(self) -> None:
         self.version = ""
@@ -129,7 +145,7 @@ class _View:
         self._known: dict[tuple[str, str], Object] = {}
 
     def compare(self, listing: Listing) -> Iterator[Change]:
-        """The changes that lead from what is known to `listing`."""
+        """Yield the changes from the known objects to `listing`."""
         self.version, self.started = listing.resource_version, True
         now = {_key(item): item for item in listing.items}
         for key in [key for key in self._known if key not in now]:
@@ -138,7 +154,11 @@ class _View:
             yield from self._put(key, item)
 
     def take(self, event: Object) -> Iterator[Change]:
-        """The changes of one event of a watch."""
+        """Yield the changes of one watch event.
+
+        Raises:
+          ApiError: It is an error event, e.g. 410 Gone.
+        """
         kind, item = event.get("type"), event.get("object") or {}
         if kind == "ERROR":
             raise ApiError(
@@ -152,11 +172,12 @@ class _View:
                 yield Change(ChangeType.DELETED, item)
         elif kind in {"ADDED", "MODIFIED"}:
             yield from self._put(_key(item), item)
-        # Only after the change was taken: a reader that stops in between has not seen it.
+        # Set last, after the reader has received the changes. Bookmarks carry a version and no change.
         self.version = str(version or self.version)
 
     def _put(self, key: tuple[str, str], item: Object) -> Iterator[Change]:
         before = self._known.get(key)
+        # Another uid: it was deleted and created again while we did not watch.
         if before is not None and _metadata(before).get("uid") != _metadata(item).get("uid"):
             yield Change(ChangeType.DELETED, before)
             before = None
@@ -174,12 +195,17 @@ async def _events(chunks: AsyncGenerator[bytes, None]) -> AsyncIterator[Object]:
             async with asyncio.timeout(SILENCE_SECONDS):
                 chunk = await anext(chunks, b"")
         except TimeoutError as error:
-            raise ConnectionLost("The API server has gone silent.", hint="Waiting for it to come back.") from error
+            raise ConnectionLost(
+                f"The API server sent nothing for {SILENCE_SECONDS:g} s.", hint="Waiting for it to answer again."
+            ) from error
         if not chunk:
             return
         partial += chunk
         if len(partial) > LONGEST_LINE:
-            raise ConnectionLost("The API server sent an endless line.", hint="Check what answers at that address.")
+            raise ConnectionLost(
+                f"The API server sent a line longer than {LONGEST_LINE // 1024**2} MiB.",
+                hint="Check which server answers at its address.",
+            )
         *lines, rest = partial.split(b"\n")
         partial = bytearray(rest)
         for line in lines:
@@ -191,7 +217,9 @@ def _decoded(line: bytes) -> Object:
     try:
         event = json.loads(line)
     except ValueError as error:
-        raise ConnectionLost("The API server sent half a change.", hint="Waiting for it to come back.") from error
+        raise ConnectionLost(
+            "The API server sent an incomplete event.", hint="Waiting for it to answer again."
+        ) from error
     return event if isinstance(event, dict) else {}
 
 

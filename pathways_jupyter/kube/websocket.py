@@ -1,8 +1,8 @@
-"""The client's half of RFC 6455, built for tunnels: what arrives is handed on at once, in whatever pieces it came.
+"""WebSocket client (RFC 6455) for tunnels: passes on data as it arrives, without assembling messages.
 
-A library that assembles messages would hold each one until its last byte is there, and copy it on the way. A tunnel
-wants neither: bytes are read into one buffer that is used again, and sent from the buffer that they were read into.
-Who wants whole messages gets them from `messages`.
+A WebSocket library would hold each message until its last byte has arrived, and copy it. A tunnel needs neither: bytes
+are read into one buffer that is reused, and sent from the buffer that they were read into. For whole messages see
+`messages`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from pathways_jupyter.kube.http import READ_BYTES, parse_head
 from pathways_jupyter.kube.problems import ConnectionLost
 
 PING_SECONDS = 20.0
+"""Time between pings; a server that sends nothing for as long after a ping is considered dead."""
 WRITE_BUFFER_BYTES = 512 * 1024
+"""High-water mark of a transport's write buffer: above it, the sender is paused."""
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _LONGEST_ANSWER = 64 * 1024
 _TEARDOWN_SECONDS = 2.0
@@ -28,11 +30,11 @@ _NO_MASK = bytes(4)
 _LONGEST_HEAD = 10
 
 HEADROOM = 14
-"""Bytes before a message that :meth:`WebSocket.send_in_place` may need."""
+"""Free bytes that :meth:`WebSocket.send_in_place` needs before the data: the size of the longest frame head."""
 
 
 class Opcode(IntEnum):
-    """Kinds of frames."""
+    """Frame types."""
 
     CONTINUATION = 0
     TEXT = 1
@@ -46,26 +48,26 @@ _OPCODES = frozenset(Opcode)
 
 
 class Receiver(Protocol):
-    """Who gets what arrives. Called from the event loop; must not block."""
+    """Callbacks of a WebSocket, called in the event loop; they must not block."""
 
     def payload(self, data: memoryview, *, first: bool, last: bool) -> None:
-        """A piece of a message. The bytes stay as they are for as long as :meth:`holds_bytes` says so."""
+        """Receive a piece of a message. Its memory is reused as soon as :meth:`holds_bytes` returns False."""
 
     def holds_bytes(self) -> bool:
-        """Whether bytes of earlier pieces are still needed where they are."""
+        """Whether the memory of earlier pieces is still in use, so that the next read needs another buffer."""
 
     def closed(self, error: ClusterError | None) -> None:
-        """Nothing more comes; called once. None when the server said goodbye properly."""
+        """Called once, when the connection has ended: properly (`error` is None) or not."""
 
     def pause(self) -> None:
-        """The way out is full."""
+        """The write buffer is full; stop sending."""
 
     def resume(self) -> None:
-        """The way out has room again."""
+        """The write buffer has room again; continue to send."""
 
 
 class Refused(Exception):
-    """The server answered the upgrade with an ordinary answer."""
+    """The server answered the upgrade request with an ordinary HTTP answer."""
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(status)
@@ -74,11 +76,11 @@ class Refused(Exception):
 
 
 class WebSocket(asyncio.BufferedProtocol):
-    """One connection.
+    """A WebSocket connection.
 
     Args:
-      receiver: Gets what arrives.
-      encrypted: Whether the bytes travel inside TLS.
+      receiver: Receives the data.
+      encrypted: Whether the connection uses TLS.
     """
 
     def __init__(self, receiver: Receiver, *, encrypted: bool) -> None:
@@ -90,7 +92,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._key = base64.b64encode(os.urandom(16))
         self._buffer = memoryview(bytearray(READ_BYTES))
-        # What arrived of a head (of the answer, or of a frame) that is not complete yet.
+        # An incomplete head (of the HTTP answer, then of a frame), kept until the rest of it arrives.
         self._head = b""
         self._upgraded = False
         self._finished = False
@@ -99,17 +101,17 @@ class WebSocket(asyncio.BufferedProtocol):
         self._left = 0
         self._first = True
         self._control = b""
-        self._heard = True
+        self._received = True
         self._reading = True
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def key(self) -> str:
-        """Value of the request's ``Sec-WebSocket-Key``."""
+        """The value for the request's ``Sec-WebSocket-Key`` header."""
         return self._key.decode()
 
     async def upgrade(self, request: bytes) -> None:
-        """Sends the upgrade request and waits for the answer.
+        """Send the upgrade request and wait for the answer.
 
         Raises:
           Refused: The server answered, but not with an upgrade.
@@ -123,12 +125,12 @@ class WebSocket(asyncio.BufferedProtocol):
             raise
 
     def send(self, *parts: bytes | memoryview, opcode: Opcode = Opcode.BINARY) -> None:
-        """Sends one message made of `parts`; :meth:`Receiver.pause` tells when to stop."""
+        """Send one message made of `parts`; :meth:`Receiver.pause` is called when the write buffer is full."""
         if self._finished or self._transport is None:
             return
         head = _head(opcode, sum(len(part) for part in parts))
-        # Masks protect caches that read plain HTTP from what scripts in browsers send. Nobody reads inside TLS, and
-        # no script sends here, so there the mask is zero, which leaves the payload as it is.
+        # Clients must mask payloads, to protect HTTP caches on the way from scripts in browsers. Caches cannot look
+        # into TLS, so there use a mask of zeros, which leaves the payload unchanged and saves the XOR.
         if self._encrypted:
             self._write(b"".join((head, _NO_MASK, *parts)))
         else:
@@ -136,10 +138,10 @@ class WebSocket(asyncio.BufferedProtocol):
             self._write(b"".join((head, mask, _masked(b"".join(parts), mask))))
 
     def send_in_place(self, buffer: memoryview, begin: int, end: int) -> None:
-        """Sends ``buffer[begin:end]`` as one message without copying it; it may be changed afterwards.
+        """Send ``buffer[begin:end]`` as one message without copying it; the buffer may be reused afterwards.
 
         Args:
-          begin: At least :data:`HEADROOM`; what lies before it is overwritten.
+          begin: At least :data:`HEADROOM`; the bytes before it are overwritten.
         """
         if not self._encrypted or self._transport is None:
             self.send(buffer[begin:end])
@@ -152,31 +154,32 @@ class WebSocket(asyncio.BufferedProtocol):
         self._transport.write(buffer[begin - len(head) : end])
 
     def close(self, code: int = 1000) -> None:
-        """Says goodbye, after everything sent before."""
+        """Send a close frame behind all earlier messages, and close the connection."""
         if not self._finished and self._transport is not None:
             self.send(struct.pack("!H", code), opcode=Opcode.CLOSE)
             self._finish(None)
+            # close() waits until the write buffer is empty, which a stalled server would prevent for ever.
             self._transport.close()
             self._loop.call_later(_TEARDOWN_SECONDS, self._transport.abort)
 
     def abort(self) -> None:
-        """Ends the connection at once."""
+        """Abort the connection; unsent bytes are dropped."""
         if self._transport is not None:
             self._transport.abort()
 
     def pause_reading(self) -> None:
-        """Tells the server to wait, once the buffers in between are full."""
+        """Stop reading, so that TCP makes the server wait once its buffers are full."""
         if self._transport is not None and not self._transport.is_closing():
             self._reading = False
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Takes the next bytes again."""
+        """Continue to read."""
         if self._transport is not None and not self._transport.is_closing():
-            self._reading = self._heard = True
+            self._reading = self._received = True
             self._transport.resume_reading()
 
-    # What the event loop calls.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See :class:`asyncio.Protocol`."""
@@ -187,13 +190,14 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See :class:`asyncio.BufferedProtocol`."""
+        # The receiver wrote the last bytes to a socket that has not sent them all, from this very memory.
         if self._receiver.holds_bytes():
             self._buffer = memoryview(bytearray(READ_BYTES))
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """See :class:`asyncio.BufferedProtocol`."""
-        self._heard = True
+        self._received = True
         data = self._buffer[:nbytes]
         if self._upgraded:
             self._frames(data)
@@ -202,7 +206,7 @@ class WebSocket(asyncio.BufferedProtocol):
         try:
             self._answered()
         except ValueError as error:
-            self._fail(f"the answer to the upgrade makes no sense ({error})")
+            self._fail(f"the answer to the upgrade request is invalid ({error})")
 
     def eof_received(self) -> None:
         """See :class:`asyncio.Protocol`."""
@@ -211,7 +215,7 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See :class:`asyncio.Protocol`."""
-        self._finish(lost(str(exc) if exc and str(exc) else "it was cut"))
+        self._finish(lost(str(exc) if exc and str(exc) else "it ended without a close frame"))
 
     def pause_writing(self) -> None:
         """See :class:`asyncio.Protocol`."""
@@ -221,7 +225,7 @@ class WebSocket(asyncio.BufferedProtocol):
         """See :class:`asyncio.Protocol`."""
         self._receiver.resume()
 
-    # What arrives.
+    # Parsing.
 
     def _answered(self, *, complete: bool = False) -> None:
         head, separator, rest = self._head.partition(b"\r\n\r\n")
@@ -231,6 +235,7 @@ class WebSocket(asyncio.BufferedProtocol):
             return
         status, headers = parse_head(head)
         if status != 101:
+            # Wait for the body, which has the reason: all of it, as much as we read at most, or the last chunk.
             expected = int(headers.get("content-length", _LONGEST_ANSWER))
             whole = complete or len(rest) >= min(expected, _LONGEST_ANSWER) or rest.endswith(b"0\r\n\r\n")
             if whole and not self._opened.done():
@@ -238,7 +243,7 @@ class WebSocket(asyncio.BufferedProtocol):
             return
         digest = base64.b64encode(hashlib.sha1(self._key + _GUID, usedforsecurity=False).digest()).decode()
         if headers.get("sec-websocket-accept") != digest:
-            raise ValueError("it belongs to another request")
+            raise ValueError("its Sec-WebSocket-Accept does not match")
         self.subprotocol = headers.get("sec-websocket-protocol", "")
         self._upgraded, self._head = True, b""
         if not self._opened.done():
@@ -248,6 +253,7 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def _frames(self, view: memoryview) -> None:
         while len(view) and not self._finished:
+            # Inside of a frame, everything up to its end is payload.
             if self._left:
                 piece, view = view[: self._left], view[self._left :]
                 self._left -= len(piece)
@@ -258,8 +264,9 @@ class WebSocket(asyncio.BufferedProtocol):
             if len(head) < size:
                 self._head = head
                 return
+            # Masked frames, reserved bits and unknown opcodes are protocol errors (RFC 6455, 5.1 and 5.2).
             if head[1] & 0x80 or head[0] & 0x70 or head[0] & 0x0F not in _OPCODES:
-                self._fail("it sent a frame that servers may not send")
+                self._fail("it sent an invalid frame")
                 return
             view = view[size - len(self._head) :]
             self._head = b""
@@ -270,6 +277,7 @@ class WebSocket(asyncio.BufferedProtocol):
     def _begin(self, first: int, length: int) -> None:
         opcode = Opcode(first & 0x0F)
         self._left = length
+        # Control frames may arrive between the frames of a message, and leave its state as it is.
         if opcode >= Opcode.CLOSE:
             self._control = b""
         else:
@@ -288,12 +296,12 @@ class WebSocket(asyncio.BufferedProtocol):
         if self._opcode is Opcode.PING:
             self.send(self._control, opcode=Opcode.PONG)
         elif self._opcode is Opcode.CLOSE:
-            self._goodbye(self._control)
+            self._handle_close(self._control)
 
-    def _goodbye(self, said: bytes) -> None:
-        code = int.from_bytes(said[:2], "big") if len(said) >= 2 else 1000
-        reason = said[2:].decode(errors="replace")
-        self.send(said[:2], opcode=Opcode.CLOSE)
+    def _handle_close(self, payload: bytes) -> None:
+        code = int.from_bytes(payload[:2], "big") if len(payload) >= 2 else 1000
+        reason = payload[2:].decode(errors="replace")
+        self.send(payload[:2], opcode=Opcode.CLOSE)
         proper = code in {1000, 1001}
         self._finish(None if proper else lost(f"the server closed it with code {code} {reason}".rstrip()))
         if self._transport is not None:
@@ -302,10 +310,11 @@ class WebSocket(asyncio.BufferedProtocol):
     def _ping(self) -> None:
         if self._finished:
             return
-        if not self._heard and self._reading:
-            self._fail("it stopped answering")
+        # While reading is paused, a pong cannot arrive; that says nothing about the server.
+        if not self._received and self._reading:
+            self._fail("the server stopped answering")
             return
-        self._heard = False
+        self._received = False
         if self._upgraded:
             self.send(opcode=Opcode.PING)
         self._timer = self._loop.call_later(PING_SECONDS, self._ping)
@@ -321,6 +330,7 @@ class WebSocket(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
         if not self._opened.done():
+            # The caller of upgrade() gets the error; the receiver has never been connected.
             self._opened.set_exception(error or lost("it was closed"))
         elif self._upgraded:
             self._receiver.closed(error)
@@ -358,5 +368,5 @@ def _masked(data: bytes, mask: bytes) -> bytes:
 
 
 def lost(problem: str) -> ConnectionLost:
-    """The error for a WebSocket that ended badly."""
+    """Return the error for a WebSocket that did not end properly."""
     return ConnectionLost(f"The connection through the API server was lost: {problem}.", hint="Try again.")

@@ -25,7 +25,7 @@ async def bench(tmp_path):
 
 @pytest.fixture
 def unused_port():
-    """A loopback port on which nobody listens."""
+    """A loopback port on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         yield probe.getsockname()[1]

@@ -73,7 +73,7 @@ async def test_a_plugin_gets_its_arguments_its_environment_and_the_cluster(tmp_p
     assert await source.authorization() == "Bearer abhttps://x"
 
 
-async def test_a_failing_plugin_is_told_with_its_last_words(tmp_path):
+async def test_a_failing_plugin_is_reported_with_its_last_words(tmp_path):
     source = plugin(tmp_path, "sys.exit('you must log in')")
     with pytest.raises(ClusterError, match="exit code 1: you must log in") as raised:
         await source.authorization()
@@ -81,12 +81,12 @@ async def test_a_failing_plugin_is_told_with_its_last_words(tmp_path):
 
 
 @pytest.mark.parametrize("body", ["print('hello')", "print('{}')", prints("{}")])
-async def test_a_plugin_that_prints_something_else_is_told(tmp_path, body):
+async def test_a_plugin_that_prints_something_else_is_reported(tmp_path, body):
     with pytest.raises(ClusterError, match=r"it (did not print|printed neither)"):
         await plugin(tmp_path, body).authorization()
 
 
-async def test_a_missing_plugin_is_told_with_how_to_install_it(tmp_path):
+async def test_a_missing_plugin_is_reported_with_how_to_install_it(tmp_path):
     entry = {"apiVersion": V1, "command": "pathways-no-such-plugin", "installHint": "Install   it\nfrom there."}
     source = ExecPlugin(entry, directory=tmp_path, cluster={}, context=None)
     with pytest.raises(ClusterError, match="cannot be run") as raised:
@@ -136,7 +136,7 @@ async def test_much_talk_on_standard_error_does_no_harm(tmp_path):
 
 
 @pytest.mark.parametrize("token", ["a\\r\\nX: 1", "a\\nb", "\\x00"])
-async def test_a_token_that_would_begin_another_header_is_refused_whoever_gives_it(tmp_path, token):
+async def test_a_token_that_would_begin_another_header_is_refused_from_every_source(tmp_path, token):
     printed = token.encode().decode("unicode_escape")
     with pytest.raises(ClusterError, match="the token that it printed is not one line"):
         await plugin(tmp_path, prints(f"{{'token': '{token}'}}")).authorization()
@@ -148,7 +148,7 @@ async def test_a_token_that_would_begin_another_header_is_refused_whoever_gives_
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"\xff\xfe"])
-async def test_a_token_file_without_a_token_is_told(tmp_path, content):
+async def test_a_token_file_without_a_token_is_reported(tmp_path, content):
     (tmp_path / "token").write_bytes(content)
     with pytest.raises(ClusterError, match="does not hold one line"):
         await TokenFile(tmp_path / "token").authorization()
@@ -237,14 +237,14 @@ def test_impersonation_becomes_headers(tmp_path):
         ({}, {"server": "https://"}, "server of cluster 'c' is 'https:', .* names no host"),
         ({}, {"server": "https://a b"}, "names no host"),
         ({}, {"server": "https://x\r\nY: 1"}, "server of cluster 'c' contains a line break"),
-        ({}, {"server": ["https://x"]}, "server of cluster 'c' must be text, and is a list"),
+        ({}, {"server": ["https://x"]}, "server of cluster 'c' must be text, but is a list"),
         ({}, {"proxy-url": "http://["}, "proxy-url of cluster 'c' is"),
-        ({}, {"insecure-skip-tls-verify": "false"}, "insecure-skip-tls-verify .* must be true or false, and is text"),
-        ({"token": 5}, {}, "token of user 'u' must be text, and is a number; put it in quotes"),
-        ({"token": ["t"]}, {}, "token of user 'u' must be text, and is a list"),
+        ({}, {"insecure-skip-tls-verify": "false"}, "insecure-skip-tls-verify .* must be true or false, but is text"),
+        ({"token": 5}, {}, "token of user 'u' must be text, but is a number; put it in quotes"),
+        ({"token": ["t"]}, {}, "token of user 'u' must be text, but is a list"),
         ({"token": "t", "as": "jane\nX: 1"}, {}, "as of user 'u' contains a line break"),
-        ({"token": "t", "as-groups": "dev"}, {}, "as-groups of user 'u' must be a list, and is text"),
-        ({"exec": "plugin"}, {}, "exec of user 'u' must be a mapping, and is text"),
+        ({"token": "t", "as-groups": "dev"}, {}, "as-groups of user 'u' must be a list, but is text"),
+        ({"exec": "plugin"}, {}, "exec of user 'u' must be a mapping, but is text"),
         ({"exec": {"apiVersion": V1, "command": "x", "args": "a"}}, {}, "args of exec of user 'u' must be a list"),
         ({"exec": {"apiVersion": V1, "command": "x", "args": [1]}}, {}, r"args\[0\] of exec of user 'u' must be text"),
         ({"exec": {"apiVersion": V1, "command": "x", "env": [{"name": "A"}]}}, {}, "env of exec of user 'u' must be"),
@@ -275,14 +275,14 @@ def test_an_encrypted_key_is_refused_and_not_asked_for(tmp_path):
         auth.load(kubeconfig(tmp_path, user))
 
 
-def test_no_kubeconfig_at_all_is_told_with_every_way_out(tmp_path):
+def test_no_kubeconfig_at_all_is_reported_with_every_way_out(tmp_path):
     with pytest.raises(ConfigError, match="no kubeconfig") as raised:
         auth.load(environ={"HOME": str(tmp_path)})
     assert "--local" in raised.value.hint
 
 
 def test_inside_a_pod_the_service_account_is_used(tmp_path):
-    with pytest.raises(ConfigError, match="not in a pod"):
+    with pytest.raises(ConfigError, match="not run in a pod"):
         auth.in_cluster({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, directory=tmp_path)
 
 

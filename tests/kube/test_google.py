@@ -110,7 +110,7 @@ async def test_a_refused_token_is_exchanged_anew(google):
 
 
 @pytest.mark.parametrize(("status", "hint"), [(403, "clusterViewer"), (404, "--region")])
-async def test_what_google_refuses_is_told_with_what_to_do(google, status, hint):
+async def test_what_google_refuses_is_reported_with_a_hint(google, status, hint):
     google.status = status
     with pytest.raises(ApiError) as raised:
         await load()
@@ -118,26 +118,26 @@ async def test_what_google_refuses_is_told_with_what_to_do(google, status, hint)
     assert hint in raised.value.hint
 
 
-async def test_a_disabled_account_is_told(google):
+async def test_a_disabled_account_is_reported(google):
     google.refuse = True
-    with pytest.raises(ClusterError, match="Google refused to give a token") as raised:
+    with pytest.raises(ClusterError, match="Google refused to issue a token") as raised:
         await load()
     assert "gcloud auth" in raised.value.hint
 
 
-async def test_a_cluster_that_is_still_being_made_is_told(google):
+async def test_a_cluster_that_is_still_being_made_is_reported(google):
     google.describe = {"status": "PROVISIONING"}
     with pytest.raises(ClusterError, match="PROVISIONING"):
         await load()
 
 
-async def test_a_google_that_cannot_be_reached_is_told(google, monkeypatch, unused_port):
+async def test_a_google_that_cannot_be_reached_is_reported(google, monkeypatch, unused_port):
     monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER", f"http://127.0.0.1:{unused_port}")
     with pytest.raises(ClusterError, match="cannot be reached"):
         await load()
 
 
-async def test_a_machine_without_google_credentials_is_told(tmp_path, monkeypatch, unused_port):
+async def test_a_machine_without_google_credentials_is_reported(tmp_path, monkeypatch, unused_port):
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))

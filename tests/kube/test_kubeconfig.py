@@ -85,7 +85,7 @@ def test_a_file_that_was_asked_for_must_exist(tmp_path):
         kubeconfig.paths(str(tmp_path / "missing"))
 
 
-def test_an_unknown_context_is_told_with_those_that_exist(files):
+def test_an_unknown_context_is_reported_with_those_that_exist(files):
     with pytest.raises(ConfigError, match="no context 'three'") as raised:
         kubeconfig.read(files).context("three")
     assert "one, two" in raised.value.hint

@@ -85,14 +85,14 @@ async def test_a_followed_log_ends_when_its_pod_is_deleted(bench):
 
 
 @pytest.mark.parametrize("follow", [False, True])
-async def test_the_log_of_a_pod_that_is_not_there_is_told(bench, follow):
+async def test_the_log_of_a_pod_that_is_not_there_is_reported(bench, follow):
     async with bench.client() as client:
         with pytest.raises(ApiError) as raised:
-            await anext(pods.logs(client, "nobody", namespace="default", follow=follow))
+            await anext(pods.logs(client, "missing", namespace="default", follow=follow))
     assert raised.value.status == 404
 
 
-async def test_a_command_runs_in_a_container_and_tells_how_it_ended(bench):
+async def test_a_command_runs_in_a_container_and_returns_its_exit_code(bench):
     async with bench.client() as client:
         await bench.pod(client, "p", "sleep", "600")
         script = "import sys; print(sys.stdin.read().upper()); sys.stderr.write('oh'); sys.exit(3)"
@@ -118,7 +118,7 @@ async def test_whatever_a_command_reads_reaches_it_unchanged(bench):
             assert (done.exit_code, done.stdout) == (0, content)
 
 
-async def test_a_program_that_is_not_there_is_told(bench):
+async def test_a_program_that_is_not_there_is_reported(bench):
     async with bench.client() as client:
         await bench.pod(client, "p", "sleep", "600")
         with pytest.raises(ClusterError):

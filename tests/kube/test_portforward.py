@@ -95,17 +95,17 @@ async def test_a_connection_opened_ahead_is_used_and_keeps_what_was_said(bench, 
         await forward.close()
 
 
-async def test_a_refused_port_is_told_with_the_port_and_the_pod(bench):
+async def test_a_refused_port_is_reported_with_the_port_and_the_pod(bench):
     async with bench.client() as client:
         await bench.pod(client, "idle", "sleep", "600")
         forward = await portforward.listen(Target(client, "default", "idle", 7001))
-        with pytest.raises(PortRefused, match="7001 of pod idle takes no connections") as raised:
+        with pytest.raises(PortRefused, match="7001 of pod idle refuses connections") as raised:
             await forward.prepare()
         assert "log" in raised.value.hint
         await forward.close()
 
 
-async def test_a_local_connection_to_a_refused_port_breaks_and_the_reason_is_told(bench):
+async def test_a_local_connection_to_a_refused_port_breaks_and_the_reason_is_reported(bench):
     async with bench.client() as client:
         await bench.pod(client, "idle", "sleep", "600")
         failures = asyncio.Queue()
@@ -120,9 +120,9 @@ async def test_a_local_connection_to_a_refused_port_breaks_and_the_reason_is_tol
         await forward.close()
 
 
-async def test_a_pod_that_is_gone_is_told(bench):
+async def test_a_pod_that_is_gone_is_reported(bench):
     async with bench.client() as client:
-        forward = await portforward.listen(Target(client, "default", "nobody", 7000))
+        forward = await portforward.listen(Target(client, "default", "missing", 7000))
         with pytest.raises(ApiError) as raised:
             await forward.prepare()
         assert raised.value.status == 404
@@ -145,7 +145,7 @@ async def test_a_forbidden_forward_names_the_verb_that_is_missing_and_asks_for_b
 
 
 @pytest.mark.parametrize("cut", ["pod", "server"])
-async def test_what_cuts_a_transfer_is_noticed_at_once_and_told(bench, cut, monkeypatch):
+async def test_what_cuts_a_transfer_is_noticed_and_reported_at_once(bench, cut, monkeypatch):
     monkeypatch.setattr(websocket, "PING_SECONDS", 1e6)
     async with bench.client() as client:
         target = await echo_pod(bench, client)
@@ -182,7 +182,7 @@ async def test_a_reader_that_does_not_read_makes_the_writer_wait_and_memory_stay
         near.setblocking(False)
         loop = asyncio.get_running_loop()
         sent, chunk = 0, b"x" * 262_144
-        # Nobody reads the echo: sooner or later nothing more is taken.
+        # The echo is not read: sooner or later the pod stops reading, too.
         while True:
             try:
                 async with asyncio.timeout(1):
@@ -252,7 +252,7 @@ async def test_a_connection_that_has_ended_is_not_kept_alive(bench, monkeypatch)
         closed, cut = [await podport.Remote.open(target) for _ in range(2)]
         closed.close()
         await objects.delete(client, PODS, target.pod, namespace="default", grace_seconds=0)
-        await cut.greeted.wait()
+        await cut.answered.wait()
         ended = weakref.WeakSet([closed, cut])
         del closed, cut
         while ended:
@@ -260,7 +260,7 @@ async def test_a_connection_that_has_ended_is_not_kept_alive(bench, monkeypatch)
             await asyncio.sleep(0.05)
 
 
-async def test_a_taken_port_is_told(bench, unused_port):
+async def test_a_taken_port_is_reported(bench, unused_port):
     async with bench.client() as client:
         target = Target(client, "default", "any", 7000)
         with pytest.raises(ClusterError, match=f"Cannot listen on 127.0.0.1:{unused_port}"):

@@ -88,7 +88,7 @@ def authority():
 
 @contextlib.asynccontextmanager
 async def server(authority, directory):
-    """Answers each request with the name in the client's certificate, and speaks to nobody without one."""
+    """Answer each request with the name in the client's certificate, and reject clients without one."""
     certificate, key = authority.sign("server")
     for name, content in [("ca.crt", authority.pem), ("server.pem", certificate + key)]:
         (directory / name).write_bytes(content)

@@ -38,7 +38,7 @@ class Follower:
         return [await self.next() for _ in range(count)]
 
     async def settled(self):
-        """Reads until in sync again, past any number of losses."""
+        """Read until in sync again, past any number of losses."""
         seen = []
         while not seen or seen[-1] != SYNCED:
             seen.append(await self.next())
@@ -73,7 +73,7 @@ async def test_one_object_can_be_followed_by_name(bench):
         assert await follower.next() == (ADDED, "b")
 
 
-async def test_a_restart_of_the_server_is_told_and_nothing_is_missed(bench):
+async def test_a_restart_of_the_server_is_reported_and_nothing_is_missed(bench):
     async with bench.client() as client:
         await objects.create(client, CONFIG_MAPS, config_map("a"))
         async with following(client) as follower:
@@ -108,18 +108,18 @@ async def test_a_server_that_forgot_makes_the_watch_compare_lists(bench, monkeyp
             assert await follower.next() == (ADDED, "e")
 
 
-async def test_a_dropped_connection_costs_no_change_and_tells_none_twice(bench):
+async def test_a_dropped_connection_loses_and_repeats_no_change(bench):
     async with bench.client() as client, following(client) as follower:
         assert await follower.next() == SYNCED
-        told = []
+        received = []
         for round_ in range(3):
             await objects.create(client, CONFIG_MAPS, config_map(f"m{round_}"))
-            while len(told) <= round_:
+            while len(received) <= round_:
                 change = await follower.next()
                 if change not in {SYNCED, LOST}:
-                    told.append(change)
+                    received.append(change)
             await bench.restart()
-        assert told == [(ADDED, "m0"), (ADDED, "m1"), (ADDED, "m2")]
+        assert received == [(ADDED, "m0"), (ADDED, "m1"), (ADDED, "m2")]
 
 
 async def test_a_flood_of_changes_arrives_in_order(bench):
@@ -131,7 +131,7 @@ async def test_a_flood_of_changes_arrives_in_order(bench):
         assert await follower.take(500) == [(ADDED, f"m{index:03}") for index in range(500)]
 
 
-async def test_a_kind_that_does_not_exist_is_told(bench):
+async def test_a_kind_that_does_not_exist_is_reported(bench):
     async with bench.client() as client:
         changes = watch(client, Resource("no.such.group", "v1", "things", "Thing"), namespace="default")
         with pytest.raises(ApiError) as raised:
@@ -139,7 +139,7 @@ async def test_a_kind_that_does_not_exist_is_told(bench):
     assert raised.value.status == 404
 
 
-async def test_a_forbidden_watch_is_told_and_not_tried_for_ever(bench):
+async def test_a_forbidden_watch_is_reported_and_not_retried_for_ever(bench):
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]
     async with bench.client(rules=rules, name="lister") as client, following(client) as follower:
         assert await follower.next() == SYNCED
@@ -147,7 +147,7 @@ async def test_a_forbidden_watch_is_told_and_not_tried_for_ever(bench):
             await follower.next()
 
 
-async def test_a_server_that_was_never_there_is_told_at_once(bench, unused_port):
+async def test_a_server_that_was_never_there_is_reported_at_once(bench, unused_port):
     async with bench.client(cluster={"server": f"https://127.0.0.1:{unused_port}"}) as client:
         with pytest.raises(Unreachable):
             await anext(watch(client, CONFIG_MAPS))
