@@ -1,7 +1,7 @@
-"""Asynchronous calls for callers that are not: command line, magics and scripts.
+"""Run coroutines from synchronous code: command line, magics and scripts.
 
-A notebook's thread already runs an event loop, which must not be entered again; so a call gets a thread with a loop of
-its own. Interrupt cancels the call, waits until it has cleaned up, and then is raised as usual.
+A notebook's main thread already runs an event loop, which is not reentrant, so each call gets a thread with its own
+loop. Interrupt cancels the call, waits for its cleanup, and is then raised as usual.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 Value = TypeVar("Value")
 
 _ROOM = 1024
-"""Values that may wait for a slow reader."""
+"""Most values that are queued for a slow reader."""
 
 
 class _Call(threading.Thread):
-    """One coroutine on a loop of its own."""
+    """A thread that runs one coroutine on its own event loop."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         super().__init__(name="pathways-call", daemon=True)
@@ -40,15 +40,17 @@ class _Call(threading.Thread):
             self._begun.set()
 
     def cancel(self) -> None:
-        """Ends the coroutine at its next await, and waits for it."""
+        """Cancel the coroutine, and wait until it has cleaned up."""
+        # Before the thread has begun there is no task to cancel yet.
         self._begun.wait()
         if self._task is not None:
             self.soon(self._task.cancel)
         self.join()
 
     def soon(self, function: Callable[[], Any]) -> None:
-        """Has the loop call `function`, if it still runs."""
+        """Call `function` in the loop's thread; no-op if the loop has ended."""
         if self._loop is not None:
+            # RuntimeError: the loop was closed between the coroutine's end and this call.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(function)
 
@@ -59,12 +61,13 @@ class _Call(threading.Thread):
 
 
 def run(coroutine: Coroutine[Any, Any, Value]) -> Value:
-    """The result of `coroutine`, or what it raises."""
+    """Run `coroutine`; return its result, or raise its exception."""
     call = _Call(coroutine)
     call.start()
     try:
         call.join()
     except BaseException:
+        # Interrupt arrives in this thread only, so pass it on.
         call.cancel()
         raise
     if call.error is not None:
@@ -74,9 +77,9 @@ def run(coroutine: Coroutine[Any, Any, Value]) -> Value:
 
 
 def iterate(source: Callable[[], AsyncIterator[Value]]) -> Iterator[Value]:
-    """What the iterator that `source` makes yields, as it comes; closing this closes that."""
+    """Yield the values of the asynchronous iterator from `source`; closing this generator cancels it."""
     arrived: queue.SimpleQueue[tuple[Value] | None] = queue.SimpleQueue()
-    # A flood of log lines waits for its reader at the other end of the wire, and not in memory.
+    # Back-pressure: a flood of log lines waits in the network for a slow reader, not in memory.
     room = asyncio.Semaphore(_ROOM)
 
     async def pump() -> None:
@@ -85,6 +88,7 @@ def iterate(source: Callable[[], AsyncIterator[Value]]) -> Iterator[Value]:
                 await room.acquire()
                 arrived.put((value,))
         finally:
+            # Wakes the reader at the end, also when the source raised.
             arrived.put(None)
 
     call = _Call(pump())

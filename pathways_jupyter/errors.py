@@ -1,8 +1,8 @@
-"""One tree of errors: each says what happened, and what to do next.
+"""Base classes of all errors: each has a message (what failed) and a hint (what to do next).
 
-A face (magic, command line, server) shows ``str(error)`` and ``error.advice(face)`` and nothing else, so both must
-stand on their own: name the thing that failed, then the command or the setting that fixes it. The message is the same
-in every face, and names no flag and no magic.
+A face (magic, command line, server) shows only ``str(error)`` and ``error.advice(face)``. So the message must name the
+thing that failed, and the hint the command or setting that fixes it. The message is the same in every face, so it names
+no flag and no magic.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from pathways_jupyter.wording import Face, worded
 
 
 class PathwaysError(Exception):
-    """Anything this package raises on purpose.
+    """Base class of all errors that this package raises on purpose.
 
     Args:
       message: What happened, in one line.
-      hint: What to do next, in one line and in the words of the magics; empty when the message says it already.
+      hint: What to do next, in one line, with the commands as magics; empty when the message says it already.
 
     Attributes:
-      face: Whose words IPython shows; the notebook's, unless the call that failed was one of a script's.
+      face: The face for whose commands IPython words the hint: the notebook's, unless a script's call failed.
     """
 
     face = Face.NOTEBOOK
@@ -27,15 +27,15 @@ class PathwaysError(Exception):
         super().__init__(message)
         self.hint = hint
         if hint:
-            # A script that does not catch it shows the hint below the traceback.
+            # As a note, so that Python shows the hint below the traceback of a script.
             self.add_note(worded(hint, Face.SCRIPT))
 
     def advice(self, face: Face) -> str:
-        """The hint in the words of `face`."""
+        """Return the hint with the commands of `face`."""
         return worded(self.hint, face)
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows in place of the traceback, in a notebook and in a terminal."""
+        """Return the lines that IPython shows instead of a traceback, in a notebook and in a terminal."""
         lines = [f"\x1b[1;31m{type(self).__name__}\x1b[0m: {self}"]
         if self.hint:
             lines.append(f"  {self.advice(self.face)}")
@@ -67,11 +67,11 @@ class ApiError(ClusterError):
 
 
 class ServiceError(PathwaysError):
-    """The Shared Pathways Service is missing, unhealthy, or cannot give what was asked."""
+    """The Shared Pathways Service is missing or unhealthy, or cannot satisfy the request."""
 
 
 class CapacityError(ServiceError):
-    """Every matching slice is taken; the message says who holds what."""
+    """All matching slices are taken; the message lists their holders."""
 
 
 class SessionError(PathwaysError):

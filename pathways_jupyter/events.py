@@ -1,7 +1,7 @@
-"""The typed events that everything reports in, and the states a session goes through.
+"""Typed events, and the states of a session.
 
-Supervisor, kernel, server extension and browser all speak in these. An event is plain data: it travels as one line of
-JSON (:meth:`Event.to_json`) and reads the same on every side.
+Supervisor, kernel, server extension and browser exchange these. An event is plain data that is sent as one line of JSON
+(:meth:`Event.to_json`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class SessionState(StrEnum):
-    """Where a session stands. :data:`TRANSITIONS` is the whole table."""
+    """State of a session; :data:`TRANSITIONS` lists the possible transitions."""
 
     STARTING = "starting"
     WAITING = "waiting"
@@ -40,7 +40,7 @@ TRANSITIONS: Mapping[SessionState, frozenset[SessionState]] = {
     SessionState.WAITING: frozenset(
         {SessionState.CONNECTED, SessionState.LOST, SessionState.FAILED, SessionState.CLOSING}
     ),
-    # From CONNECTED to STARTING leads a reconnect that nothing forced.
+    # CONNECTED to STARTING: a reconnect that the user requested.
     SessionState.CONNECTED: frozenset(
         {SessionState.DEGRADED, SessionState.STARTING, SessionState.LOST, SessionState.CLOSING}
     ),
@@ -55,19 +55,19 @@ TRANSITIONS: Mapping[SessionState, frozenset[SessionState]] = {
 
 
 class EventKind(StrEnum):
-    """What an event reports."""
+    """Kinds of events."""
 
     STAGE = "stage"
-    """Connecting went one stage further; ``data["stage"]`` names it."""
+    """Connecting entered its next stage; ``data["stage"]`` is a :class:`Stage`."""
     STATE = "state"
     """The session's state changed; ``data["state"]`` is a :class:`SessionState`."""
     SLICE_PLACED = "slice-placed"
     SLICE_DOWN = "slice-down"
     SLICE_HEALED = "slice-healed"
     PROXY_LOST = "proxy-lost"
-    """The proxy is gone, and with it everything that was on its devices."""
+    """The proxy is gone, and so is all data on its devices."""
     SUPERVISOR_LOST = "supervisor-lost"
-    """The supervisor ended without having cleaned up; only the kernel itself can tell."""
+    """The supervisor ended without cleaning up; only the kernel itself can detect it."""
     WARNING = "warning"
 
 
@@ -80,7 +80,7 @@ class Stage(StrEnum):
     """The stages of connecting, in order."""
 
     DISCOVER = "discover"
-    """Find the service, its image, and who holds its slices."""
+    """Find the service, its image, and the holders of its slices."""
     CREATE = "create"
     """Create the proxy Job and its Lease."""
     START = "start"
@@ -95,13 +95,13 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a session.
+    """An event of a session.
 
     Attributes:
-      kind: What it reports.
-      message: One line for a person.
-      at: When, in seconds since the epoch.
-      data: The same for a program; JSON values only (``slice``: JAX's index of it in this session, ``number``: the
+      kind: Its kind.
+      message: One line for people.
+      at: Time in seconds since the epoch.
+      data: The same for programs; JSON values only (``slice``: JAX's index of it in this session, ``number``: the
         service's number of the same slice, ``stage``, ``state``, ``pod``, ...).
     """
 
@@ -111,15 +111,15 @@ class Event:
     data: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """This event as JSON values."""
+        """Return this event as JSON values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Event:
-        """The inverse of :meth:`to_json`.
+        """Create an event from JSON values; the inverse of :meth:`to_json`.
 
         Raises:
-          KeyError, TypeError, ValueError, OverflowError: It is not an event.
+          KeyError, TypeError, ValueError, OverflowError: `value` is not an event.
         """
         return cls(EventKind(value["kind"]), str(value["message"]), float(value["at"]), dict(value.get("data", {})))
 
@@ -129,10 +129,10 @@ class SessionSlice:
     """One slice that a session holds.
 
     Attributes:
-      number: The service's number of it, which names it wherever a person reads of it; None where the proxy's log (an
-        older release's) does not say which of the service's slices it is.
+      number: The service's number of it, which is used for people everywhere; None where the log of an older proxy does
+        not name it.
       index: JAX's ``slice_index`` of its devices, which counts the slices of one session.
-      up: Whether it can be computed on now.
+      up: Whether it can be used now.
     """
 
     number: int | None

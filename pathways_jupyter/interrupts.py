@@ -1,8 +1,8 @@
-"""Defer SIGINT while raising KeyboardInterrupt would lose it, or leave Python in disorder.
+"""Defer SIGINT while a KeyboardInterrupt would be lost, or would leave Python in an inconsistent state.
 
-In the import system's own bookkeeping CPython may swallow it and keep the lock of all imports for ever: the next thread
-that imports anything, JAX for one, then waits without end. In a weakref callback, a ``__del__`` or a callback of the
-garbage collector an exception cannot go anywhere: Python prints it and goes on, and the interrupt is lost.
+Inside the import system's bookkeeping, CPython may swallow the exception and never release the import lock: the next
+thread that imports anything then waits for ever. In a weakref callback, a ``__del__`` or a callback of the garbage
+collector, exceptions do not propagate: Python prints the KeyboardInterrupt and continues, so the interrupt is lost.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 _CALLBACK_MODULES = frozenset({weakref.__file__, _weakrefset.__file__})
 _CALLBACK_NAMES = frozenset({"__del__", "_xla_gc_callback"})
 _AGAIN_SECONDS = 0.005
+"""Delay before a deferred signal is sent again."""
 
 
 @contextlib.contextmanager
 def after_imports() -> Iterator[None]:
-    """Inside the block an interrupt waits until raising it is safe.
+    """Context manager: inside, an interrupt is deferred until raising it is safe.
 
-    Does nothing on other threads than the main one, and where Interrupt means something else than KeyboardInterrupt.
+    Does nothing in other threads than the main thread, and where SIGINT has another handler than Python's default.
     """
     on_main = threading.current_thread() is threading.main_thread()
     if not on_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -51,7 +52,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _is_in_callback(frame: FrameType | None) -> bool:
     """Whether an exception raised in `frame` would end in a callback that Python itself called."""
-    # All callers, because what a callback calls is unwound into it.
+    # Check all callers: an exception in a function that the callback called would reach the callback.
     while frame is not None:
         if frame.f_code.co_filename in _CALLBACK_MODULES or frame.f_code.co_name in _CALLBACK_NAMES:
             return True
