@@ -11,7 +11,7 @@ from quiet_cluster import QuietCluster
 
 @pytest.fixture
 def bench_type():
-    """For tests that bring an event loop of their own."""
+    """For tests with an event loop of their own."""
     return QuietCluster
 
 
@@ -33,7 +33,7 @@ def unused_port():
 
 @pytest.fixture(scope="session")
 def self_signed():
-    """A certificate that signs itself, as PEM text."""
+    """A self-signed certificate, as PEM text."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     now = datetime.datetime.now(datetime.UTC)

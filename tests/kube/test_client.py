@@ -142,7 +142,7 @@ async def test_a_token_that_stays_wrong_is_renewed_once_and_then_reported(bench)
     async with bench.client(user=user) as made:
         with pytest.raises(ApiError, match="does not accept"):
             await objects.list_(made, PODS)
-        # Once to begin with, and once more because the first one was refused.
+        # Once at first, and once more because the first token was refused.
         assert seen.read_text() == "xx"
 
 
@@ -237,7 +237,7 @@ async def test_a_server_that_stays_away_is_given_up(bench):
 
 
 class Scripted:
-    """A server of raw bytes: answers each request with the next of `answers`, None drops the connection."""
+    """A server that answers each request with the next of `answers` (raw bytes); None drops the connection."""
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -296,7 +296,7 @@ async def test_an_answer_that_breaks_off_is_asked_for_again(half):
 
 
 async def test_a_create_whose_answer_was_lost_is_not_made_twice():
-    """The first POST is lost; the second one finds the object there, so it is read."""
+    """The answer to the first POST is lost; the second one gets 409, so the object is read."""
     conflict = b'{"kind":"Status","reason":"AlreadyExists","message":"exists","code":409}'
     answers = (
         None,
@@ -358,7 +358,7 @@ async def test_a_cancelled_request_leaves_no_half_used_connection(bench):
         assert (await objects.get(client, NAMESPACES, "default"))["kind"] == "Namespace"
 
 
-async def test_a_proxy_of_the_environment_is_gone_through(bench):
+async def test_a_proxy_of_the_environment_is_used(bench):
     """A real CONNECT proxy on loopback."""
     asked = []
 

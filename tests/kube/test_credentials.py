@@ -107,8 +107,8 @@ async def test_a_cancelled_request_does_not_leave_the_plugin_running(tmp_path):
         os.kill(pid, 0)
 
 
-async def test_a_plugin_that_hangs_is_named_with_how_long_it_was_waited_for(tmp_path, monkeypatch):
-    """The program that hangs is a child of the plugin, and holds its output open after the plugin itself."""
+async def test_a_plugin_that_hangs_is_named_with_its_timeout(tmp_path, monkeypatch):
+    """The process that hangs is a child of the plugin, and keeps the output open after the plugin has ended."""
     monkeypatch.setattr(credentials, "CREDENTIAL_SECONDS", 0.5)
     pid_file = tmp_path / "pid"
     body = f"import subprocess\nopen({str(pid_file)!r}, 'w').write(str(subprocess.Popen(['sleep', '600']).pid))"

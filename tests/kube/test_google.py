@@ -1,4 +1,4 @@
-"""The cloud is played by a loopback server that speaks the two protocols: OAuth2 token exchange, and clusters.get."""
+"""Google is replaced by a loopback server with the two protocols: OAuth2 token exchange, and clusters.get."""
 
 import asyncio
 import base64
@@ -27,7 +27,7 @@ def private_key():
 
 @pytest.fixture
 async def google(tmp_path, monkeypatch, private_key):
-    """A Google of two routes; `describe` is what it says of the cluster, `tokens` how many it has given."""
+    """A Google of two routes; `describe` is its answer about the cluster, `tokens` how many it has issued."""
 
     played = SimpleNamespace(describe={}, status=200, tokens=0, refuse=False)
 

@@ -20,7 +20,7 @@ from pathways_jupyter.kube.portforward import PortRefused, Target
 DEADLINE = 60.0
 
 
-# A program for pods: listens on a unix socket, where the kubelet looks first.
+# A program for pods: it listens on a unix socket, which the kubelet tries first.
 ECHO = """
 import os, socket, threading
 listener = socket.socket(socket.AF_UNIX)
@@ -196,7 +196,7 @@ async def test_a_reader_that_does_not_read_makes_the_writer_wait_and_memory_stay
 
 
 class Silent:
-    """A WebSocket to an echo that never sends anything of its own."""
+    """A WebSocket to an echo server, which sends nothing on its own."""
 
     def __init__(self):
         self.cut = asyncio.Event()
@@ -218,9 +218,9 @@ class Silent:
 
 
 async def test_an_idle_connection_outlives_the_timeout_of_the_kubelet(bench_type, tmp_path, monkeypatch):
-    """Connections that send nothing are cut meanwhile, one after the other, so the timeout has passed twice."""
+    """Connections without keep-alive are cut meanwhile, one after the other, so the timeout has passed twice."""
     monkeypatch.setattr(podport, "KEEP_ALIVE_SECONDS", 0.2)
-    # Pings are not what keeps it.
+    # Pings do not keep the connection open.
     monkeypatch.setattr(websocket, "PING_SECONDS", 1e6)
     bench = bench_type(tmp_path, stream_idle_seconds=2.0)
     await bench.start()
@@ -230,7 +230,7 @@ async def test_an_idle_connection_outlives_the_timeout_of_the_kubelet(bench_type
         forward = await portforward.listen(target, path=tmp_path / "tunnel", on_failure=failures.put_nowait)
         await prepared(forward)
         reader, writer = await asyncio.open_unix_connection(tmp_path / "tunnel")
-        # One more is held ready, for the next that comes.
+        # One more is open in advance, for the next local connection.
         await prepared(forward)
         for _ in range(2):
             await (await Silent().open(target)).cut.wait()
@@ -245,7 +245,7 @@ async def test_an_idle_connection_outlives_the_timeout_of_the_kubelet(bench_type
 
 
 async def test_a_connection_that_has_ended_is_not_kept_alive(bench, monkeypatch):
-    """A timer that went on would hold it in memory for ever."""
+    """A timer that continued would keep it in memory for ever."""
     monkeypatch.setattr(podport, "KEEP_ALIVE_SECONDS", 0.05)
     async with bench.client() as client, asyncio.timeout(DEADLINE):
         target = await echo_pod(bench, client)
@@ -283,12 +283,12 @@ async def test_closing_ends_every_connection(bench):
 
 
 def connecting() -> list[asyncio.Task]:
-    """Tasks that open the far half of a local connection."""
+    """Tasks that open the remote half of a local connection."""
     return [task for task in asyncio.all_tasks() if task.get_coro().__qualname__ == "Forward._connect"]
 
 
 async def test_closing_leaves_no_task_of_a_connection_that_is_being_made(tmp_path, monkeypatch):
-    """The API server takes the connection, and never answers."""
+    """The API server accepts the connection, and never answers."""
     monkeypatch.setattr(clients, "ANSWER_SECONDS", 1e6)
     monkeypatch.setattr(websocket, "PING_SECONDS", 1e6)
     asked, over = asyncio.Event(), asyncio.Event()
@@ -312,7 +312,7 @@ async def test_closing_leaves_no_task_of_a_connection_that_is_being_made(tmp_pat
         over.set()
 
 
-# Numbers in order, so that bytes of a buffer that was used again too early stand out.
+# Ascending numbers, so that bytes of a buffer that was reused too early show.
 NUMBERS = b"".join(number.to_bytes(4, "big") for number in range(1_000_000))
 FLOOD = "connection.sendall(b''.join(number.to_bytes(4, 'big') for number in range(1_000_000)))"
 
@@ -339,7 +339,7 @@ async def test_a_flood_past_a_slow_reader_arrives_unchanged(bench, tmp_path):
 
 
 def test_supervisors_loop_carries_the_same_bytes(bench_type, tmp_path):
-    """Supervisors run on uvloop, whose transports differ in small ways: here with and without a connection ahead."""
+    """Supervisors run on uvloop, whose transports differ slightly: with and without a connection opened in advance."""
 
     async def scenario():
         bench = bench_type(tmp_path)

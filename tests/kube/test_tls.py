@@ -1,4 +1,4 @@
-"""Client certificates, and the pod's own credentials, against servers that really check them."""
+"""Client certificates, and the pod's own credentials, against servers that check them."""
 
 import asyncio
 import base64
@@ -57,7 +57,7 @@ class Authority:
             .not_valid_after(now + datetime.timedelta(days=1))
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
         )
-        # Python 3.13 insists on these when it is the server.
+        # Python 3.13 requires these when it is the server.
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         builder = builder.add_extension(identifier, critical=False)
         builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -73,7 +73,7 @@ class Authority:
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def sign(self, name):
-        """Certificate and key as PEM."""
+        """Return certificate and key as PEM."""
         key = ec.generate_private_key(ec.SECP256R1())
         private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

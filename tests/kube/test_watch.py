@@ -153,8 +153,8 @@ async def test_a_server_that_was_never_there_is_reported_at_once(bench, unused_p
             await anext(watch(client, CONFIG_MAPS))
 
 
-async def test_a_change_that_arrives_in_halves_is_put_together(bench):
-    """A relay between client and server passes on one byte at a time."""
+async def test_a_change_that_arrives_in_pieces_is_reassembled(bench):
+    """A relay between client and server forwards one byte at a time."""
 
     async def relay(reader, writer):
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", bench.server.port)

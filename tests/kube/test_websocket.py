@@ -1,4 +1,4 @@
-"""The other end is aiohttp's WebSocket server, over plain HTTP, where masks are real."""
+"""The server is aiohttp's, over plain HTTP, where payloads are masked."""
 
 import asyncio
 import contextlib
@@ -115,7 +115,7 @@ async def test_a_frame_that_no_server_may_send_ends_the_connection(frame):
 
 
 async def test_a_server_that_stops_answering_is_noticed(monkeypatch):
-    """The relay goes silent after the upgrade without closing anything."""
+    """After the upgrade the relay forwards nothing, and closes nothing."""
     monkeypatch.setattr(websocket, "PING_SECONDS", 0.3)
     async with server(echo) as inner:
         host, port = inner.cluster.server.removeprefix("http://").split(":")
@@ -179,7 +179,7 @@ async def test_a_slow_reader_makes_the_server_wait():
             assert len(await anext(iterator)) == 262_144
 
 
-async def test_a_reader_that_was_made_to_wait_is_not_taken_for_a_dead_server(monkeypatch):
+async def test_a_paused_reader_is_not_taken_for_a_dead_server(monkeypatch):
     """While reading is paused no pong can arrive, so a missing one must not end the connection."""
     monkeypatch.setattr(websocket, "PING_SECONDS", 0.05)
     pings = asyncio.Queue()
