@@ -68,7 +68,7 @@ def watches(kubeconfig: str) -> dict[str, int]:
                 live = asyncio.Event()
                 for _ in range(PAGES):
                     watch = await hub.watch(Scope())
-                    watch.add(lambda message: live.set() if message.get("hearing") == "live" else None)
+                    watch.add(lambda message: live.set() if message.get("watch") == "live" else None)
                 await live.wait()
                 # A list that has been told becomes a watch a moment later.
                 await counted.until(lambda watches: len(watches) >= len(WATCHED))

@@ -170,7 +170,7 @@ class Person:
                     names_seen = {row["name"] for row in message.get("put", {}).get("jobs", ())}
                     if f"late-{self.name}" in names_seen:
                         return []
-                    if message.get("hearing") == "live":
+                    if message.get("watch") == "live":
                         await objects.create(admin, PATHWAYS_JOBS, pathways_job(f"late-{self.name}"))
         finally:
             await watch.close()

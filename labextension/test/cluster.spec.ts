@@ -1,5 +1,5 @@
 import { Cluster, looksLike } from '../src/models/cluster';
-import { hearing, host, SCOPE, slice, tables } from './rows';
+import { host, SCOPE, slice, tables, watch } from './rows';
 
 describe('Cluster', () => {
   const ids = (cluster: Cluster) => cluster.rows('slices').map(each => each.id);
@@ -41,9 +41,9 @@ describe('Cluster', () => {
 
   it('never shows the rows of one cluster under the name of another', () => {
     const cluster = new Cluster(SCOPE);
-    cluster.setHearing(hearing('live', { place: 'one' }));
+    cluster.setWatch(watch('live', { place: 'one' }));
     cluster.apply(tables({ reset: true, put: { slices: [slice()] } }));
-    cluster.setHearing(hearing('failed', { identity: 'https://other default', place: 'two', heard: 0 }));
+    cluster.setWatch(watch('failed', { identity: 'https://other default', place: 'two', as_of: 0 }));
     expect(cluster.place).toBe('two');
     expect(ids(cluster)).toEqual([]);
     expect(cluster.staleSince).toBeNull();
@@ -51,31 +51,31 @@ describe('Cluster', () => {
 
   it('has no rows where its scope means no cluster at all', () => {
     const cluster = new Cluster(SCOPE);
-    cluster.setHearing(hearing('live'));
+    cluster.setWatch(watch('live'));
     cluster.apply(tables({ reset: true, put: { slices: [slice()] } }));
-    cluster.setHearing(hearing('failed', { identity: '', place: '', heard: 0 }));
+    cluster.setWatch(watch('failed', { identity: '', place: '', as_of: 0 }));
     expect(ids(cluster)).toEqual([]);
   });
 
   it('keeps the rows of a cluster that does not answer, and knows how old they are', () => {
     const cluster = new Cluster(SCOPE);
-    cluster.setHearing(hearing('live', { heard: 5 }));
+    cluster.setWatch(watch('live', { as_of: 5 }));
     cluster.apply(tables({ reset: true, put: { slices: [slice()] } }));
     expect(cluster.staleSince).toBeNull();
-    cluster.setHearing(hearing('lost', { heard: 7 }));
+    cluster.setWatch(watch('lost', { as_of: 7 }));
     expect(ids(cluster)).toEqual(['default/svc/0']);
     expect(cluster.staleSince).toBe(7);
   });
 
   it('keeps its rows under another scope until that turns out to mean another cluster', () => {
     const cluster = new Cluster(SCOPE);
-    cluster.setHearing(hearing('live'));
+    cluster.setWatch(watch('live'));
     cluster.apply(tables({ reset: true, put: { slices: [slice()] } }));
     cluster.moveTo({ ...SCOPE, context: '' });
     expect(ids(cluster)).toEqual(['default/svc/0']);
-    expect(cluster.hearing).toBe('loading');
+    expect(cluster.watch).toBe('loading');
     expect(cluster.staleSince).not.toBeNull();
-    cluster.setHearing(hearing('live', { heard: 9 }));
+    cluster.setWatch(watch('live', { as_of: 9 }));
     expect(ids(cluster)).toEqual(['default/svc/0']);
     cluster.moveTo(SCOPE);
     cluster.setName({ type: 'named', scope: SCOPE, named: SCOPE, identity: 'https://other default' });

@@ -1,6 +1,6 @@
 import { Model } from '../src/models/model';
 import { IEvent, ISession, Message } from '../src/models/wire';
-import { hearing, SCOPE, session, slice, tables } from './rows';
+import { SCOPE, session, slice, tables, watch } from './rows';
 
 const event = (message: string): IEvent => ({ kind: 'slice-down', message, at: 1, data: {} });
 
@@ -69,7 +69,7 @@ describe('Model', () => {
   it('knows its rows to be old while the server does not answer, and until it has answered again', () => {
     const made = model();
     made.apply({ type: 'hello', version: '1.0.0', user: 'u' });
-    made.apply(hearing('live'));
+    made.apply(watch('live'));
     made.apply(tables({ reset: true, put: { slices: [slice()] } }));
     expect([made.live, made.staleSince]).toEqual([true, null]);
     made.setLink({ state: 'broken' });
@@ -78,14 +78,14 @@ describe('Model', () => {
     made.apply({ type: 'hello', version: '1.0.0', user: 'u' });
     expect(made.live).toBe(false);
     expect(made.cluster?.rows('slices')).toHaveLength(1);
-    made.apply(hearing('live'));
+    made.apply(watch('live'));
     expect([made.live, made.staleSince]).toEqual([true, null]);
   });
 
   it('knows its rows to be old while the page looks at nothing', () => {
     const made = model();
     made.apply({ type: 'hello', version: '1.0.0', user: 'u' });
-    made.apply(hearing('live'));
+    made.apply(watch('live'));
     made.setScope(null);
     expect(made.live).toBe(false);
     made.setScope(SCOPE);

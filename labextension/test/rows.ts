@@ -1,5 +1,5 @@
 /** Rows and messages as the server sends them, with what a test does not care about filled in. */
-import { Hearing, IHost, IProxy, IScope, ISession, ISlice, Message } from '../src/models/wire';
+import { IHost, IProxy, IScope, ISession, ISlice, Message, WatchState } from '../src/models/wire';
 
 export const SCOPE: IScope = { context: 'c', namespace: 'n', session: '', local: false };
 export const IDENTITY = 'https://here default';
@@ -67,11 +67,11 @@ export function proxy(some: Partial<IProxy> = {}): IProxy {
 type Tables = Extract<Message, { type: 'tables' }>;
 
 export function tables(some: Partial<Tables> = {}): Tables {
-  return { type: 'tables', scope: SCOPE, identity: IDENTITY, heard: 1, reset: false, put: {}, drop: {}, ...some };
+  return { type: 'tables', scope: SCOPE, identity: IDENTITY, as_of: 1, reset: false, put: {}, drop: {}, ...some };
 }
 
-type HearingMessage = Extract<Message, { type: 'hearing' }>;
+type WatchMessage = Extract<Message, { type: 'watch' }>;
 
-export function hearing(state: Hearing, some: Partial<HearingMessage> = {}): HearingMessage {
-  return { type: 'hearing', scope: SCOPE, identity: IDENTITY, hearing: state, problem: null, place: 'here', heard: 1, ...some };
+export function watch(state: WatchState, some: Partial<WatchMessage> = {}): WatchMessage {
+  return { type: 'watch', scope: SCOPE, identity: IDENTITY, watch: state, problem: null, place: 'here', as_of: 1, ...some };
 }

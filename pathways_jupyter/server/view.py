@@ -127,7 +127,7 @@ class ClusterView:
         if problem != self._problem:
             self._problem = problem
             self._publish(
-                {"type": "hearing", "hearing": "failed", "problem": problem, "place": "", "identity": "", "heard": 0.0}
+                {"type": "watch", "watch": "failed", "problem": problem, "place": "", "identity": "", "as_of": 0.0}
             )
 
     def _leave(self) -> None:

@@ -1,11 +1,11 @@
-"""One cluster, watched once for all pages that look at it.
+"""Watch one cluster on behalf of all pages that show it.
 
 Each kind of object is listed and watched once, whatever the number of pages; changes are collected for a moment and
-sent as differences. Logs of proxies are followed as well, because only they say which slices a proxy holds. Pods are
-the many; until all of them are known, what the Jobs say is drawn.
+sent as differences. The logs of proxies are followed too, because only they say which slices a proxy holds. Pods are by
+far the most objects; until all of them have arrived, an outline is drawn from the Jobs.
 
-Every message carries the identity of the cluster that it is about, and the time at which the cluster was last known to
-be as the tables say, so that a page can neither show one cluster's rows under another's name nor old rows as new ones.
+Every message carries the identity of its cluster, and the time at which the tables were last known to be right, so that
+a page can neither show one cluster's rows under another's name nor outdated rows as current.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from pathways_jupyter.service.tables import EMPTY, Tables, difference, tables
 RESOURCES = (PODS, JOBS, JOBSETS, PATHWAYS_JOBS)
 
 COLLECT_SECONDS = 0.05
-"""Changes come in bursts: the first of a burst is drawn at once, what follows within this time in one picture."""
+"""Changes come in bursts: the first of a burst is drawn at once, all others within this time together."""
 RETRY_SECONDS = 5.0
-"""Between attempts to reach a cluster that did not answer, or refused."""
+"""Pause before another attempt at a cluster that did not answer, or refused."""
 
 _FAULT = "This is a fault of pathways_jupyter; see the log of the Jupyter server."
 
@@ -44,39 +44,42 @@ logger = logging.getLogger(__name__)
 
 
 def identity(cluster: Cluster) -> str:
-    """Return what two ways to the same namespace of the same cluster have in common: an opaque text."""
+    """Return an opaque text that is equal for all contexts of the same namespace of the same cluster."""
     return f"{cluster.server} {cluster.namespace}"
 
 
 class ClusterWatch:
-    """The tables of one namespace of one cluster, kept up to date while anyone listens.
+    """The tables of one namespace of one cluster, kept up to date from the first listener until :meth:`close`.
 
     Args:
-      cluster: Where to look; its namespace is the one that is watched.
+      cluster: The cluster to watch; its namespace is the one that is watched.
 
     Attributes:
-      cluster: May be replaced by another way to the same place (new credentials); the next attempt uses it.
+      cluster: May be replaced by the same cluster with new credentials; the next attempt uses it.
       closed: Set once nothing is watched any more.
-      pictures: The services as they were last drawn from all that there is; empty until then.
+      pictures: The services as last drawn from complete data; empty until then.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.closed = asyncio.Event()
         self._identity = identity(cluster)
-        self._heard = 0.0
+        # When the tables were last known to be right; only used while the watch is not live.
+        self._as_of = 0.0
         self.pictures: tuple[status.Service, ...] = ()
         self._me = label_value(current_user())
         self._listeners = Listeners()
+        # What the watches know, by kind and name, and the kinds of which everything is known.
         self._objects: dict[Resource, dict[str, Object]] = {}
         self._synced: set[Resource] = set()
         self._placements: dict[str, Placement] = {}
         self._following: dict[str, asyncio.Task[None]] = {}
         self._drawn: status.Drawn = {}
         self._tables: Tables = EMPTY
-        self._hearing: dict[str, Any] = {}
-        self._hear("loading", None)
+        self._state: dict[str, Any] = {}
+        self._publish_state("loading", None)
         self._dirty = asyncio.Event()
+        # The first picture is drawn, or the first attempt has failed.
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -87,15 +90,15 @@ class ClusterWatch:
 
     @property
     def is_live(self) -> bool:
-        """Whether the tables are what the cluster says now."""
-        return bool(self._hearing["hearing"] == "live")
+        """Whether the tables show the cluster as it is now."""
+        return bool(self._state["watch"] == "live")
 
     def add(self, listener: Listener) -> None:
-        """Send `listener` what is known, and every change from now on. What it raises ends its own membership only."""
+        """Send `listener` the current tables, and every change from now on. A listener that raises is removed."""
         self._listeners.add(listener)
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"watch {self.cluster.name}")
-        self._listeners.send(listener, self._stamped(self._hearing))
+        self._listeners.send(listener, self._stamped(self._state))
         if self._tables is not EMPTY and listener in self._listeners:
             self._listeners.send(listener, self._whole())
 
@@ -104,14 +107,14 @@ class ClusterWatch:
         self._listeners.remove(listener)
 
     async def services(self) -> list[dict[str, Any]]:
-        """Return the services with what each has free, once known.
+        """Return the services with their free slices, once known.
 
         Raises:
           PathwaysError: The cluster cannot be reached, or refuses.
         """
         await self._ready.wait()
-        problem = self._hearing["problem"]
-        if problem and self._hearing["hearing"] == "failed":
+        problem = self._state["problem"]
+        if problem and self._state["watch"] == "failed":
             raise PathwaysError(problem["message"], hint=problem["hint"])
         return list(self._tables["services"].values())
 
@@ -120,7 +123,8 @@ class ClusterWatch:
         tasks = [task for task in (self._task, *self._following.values()) if task is not None]
         for task in tasks:
             task.cancel()
-        # Not awaited one by one: a caller that is cancelled while waiting would take that for the task's own end.
+        # With gather, because awaiting a task raises CancelledError both when the task and when the caller was
+        # cancelled.
         await asyncio.gather(*tasks, return_exceptions=True)
         self._following.clear()
         self._task = None
@@ -136,11 +140,12 @@ class ClusterWatch:
             except* PathwaysError as failures:
                 error = _first(failures)
                 logger.info("cluster %s: %s", self.cluster.name, error)
-                self._hear("failed", error)
+                self._publish_state("failed", error)
             except* Exception as faults:
-                # Pages must be notified, or they would wait for ever.
+                # Nothing awaits this task, so without this the pages would wait for ever.
                 logger.exception("cluster %s", self.cluster.name)
-                self._hear("failed", PathwaysError(f"The watch failed: {faults.exceptions[0]!r}", hint=_FAULT))
+                self._publish_state("failed", PathwaysError(f"The watch failed: {faults.exceptions[0]!r}", hint=_FAULT))
+            # The followers use the client that is closed now; the next picture starts new ones.
             for task in self._following.values():
                 task.cancel()
             self._following.clear()
@@ -155,10 +160,9 @@ class ClusterWatch:
             async with contextlib.aclosing(changes):
                 async for change in changes:
                     if change.type is ChangeType.LOST:
-                        # Nothing is drawn until this kind is complete again: one that is missing changes makes the
-                        # whole picture old.
+                        # Draw nothing until this kind is complete again, because the picture combines all kinds.
                         self._synced.discard(resource)
-                        self._hear("lost", change.error)
+                        self._publish_state("lost", change.error)
                     elif change.type is ChangeType.SYNCED:
                         self._synced.add(resource)
                     elif change.type is ChangeType.DELETED:
@@ -167,7 +171,7 @@ class ClusterWatch:
                         known[_key(change.object)] = change.object
                     self._dirty.set()
         except ApiError as error:
-            # A cluster need not have every kind: it is no problem that there are no PathwaysJobs.
+            # PathwaysJobs are optional: the cluster may not have the kind, or not let this user read it.
             if resource is not PATHWAYS_JOBS or error.status not in {403, 404}:
                 raise
             self._synced.add(resource)
@@ -183,15 +187,17 @@ class ClusterWatch:
     def _redraw(self, client: Client) -> None:
         if len(self._synced) < len(RESOURCES):
             if self._tables is EMPTY and self._synced >= {JOBS, JOBSETS}:
-                self._heard = time.time()
+                # The first time, when the pods are still on their way: draw an outline.
+                self._as_of = time.time()
                 self._tables = self._outline()
                 self._listeners.publish(self._whole())
             return
         before, self._tables = self._tables, self._picture(client)
-        first = not self._ready.is_set() or self._hearing["hearing"] != "live"
+        first = not self._ready.is_set() or self._state["watch"] != "live"
         self._ready.set()
         if first:
-            self._hear("live", None)
+            # Also after an outage: all rows, because a page may have opened in between.
+            self._publish_state("live", None)
             self._listeners.publish(self._whole())
             return
         put, drop = difference(before, self._tables)
@@ -220,6 +226,7 @@ class ClusterWatch:
         return tables(drawn, heads=_heads(pods), me=self._me, jobs=shown)
 
     def _follow_proxies(self, client: Client, services: Sequence[status.Service]) -> None:
+        """Start and stop followers of logs, so that there is one for each proxy whose pod is ready."""
         wanted = {holder.pod: holder.job for service in services for holder in service.holders if holder.pod}
         for pod in [pod for pod in self._following if pod not in wanted]:
             self._following.pop(pod).cancel()
@@ -234,7 +241,7 @@ class ClusterWatch:
     async def _follow_log(self, client: Client, pod: str, job: str) -> None:
         """Read from the log of a proxy which slices it holds, until its container ends."""
         while True:
-            # Read from its beginning each time: a Placement is the sum of all lines.
+            # From its beginning each time, because a Placement is the sum of all lines.
             placement = Placement()
             lines = logs(client, pod, namespace=self.cluster.namespace, container=names.PROXY_CONTAINER, follow=True)
             try:
@@ -245,31 +252,31 @@ class ClusterWatch:
                             self._dirty.set()
                 return
             except ApiError as error:
-                # Until there is one that can be read, the slices of this proxy are drawn as not known.
+                # Until the log can be read, the slices of this proxy are drawn as unknown.
                 logger.info("log of %s: %s", pod, error)
                 if error.status in {401, 403, 404}:
                     return
             except PathwaysError as error:
                 logger.info("log of %s: %s", pod, error)
             except Exception:
-                # Nothing awaits this task: an error that left it would end the following of this log silently.
+                # Nothing awaits this task, so an error that left it would end it silently.
                 logger.exception("log of %s", pod)
             await asyncio.sleep(RETRY_SECONDS)
 
-    def _hear(self, hearing: str, error: PathwaysError | None) -> None:
-        """Publish how the connection to the cluster is: ``loading``, ``live``, ``lost`` or ``failed``."""
-        if self._hearing and self.is_live:
-            self._heard = time.time()
+    def _publish_state(self, state: str, error: PathwaysError | None) -> None:
+        """Publish the state of the watch, if it changed: ``loading``, ``live``, ``lost`` or ``failed``."""
+        if self._state and self.is_live:
+            self._as_of = time.time()
         problem = {"message": str(error), "hint": error.hint} if error is not None else None
         place = f"{self.cluster.name} / {self.cluster.namespace}"
-        message = {"type": "hearing", "hearing": hearing, "problem": problem, "place": place}
-        if message != self._hearing:
-            self._hearing = message
+        message = {"type": "watch", "watch": state, "problem": problem, "place": place}
+        if message != self._state:
+            self._state = message
             self._listeners.publish(self._stamped(message))
 
     def _stamped(self, message: dict[str, Any]) -> dict[str, Any]:
-        # As long as the cluster can be heard, its tables are of now, however long ago the last change was.
-        return {**message, "identity": self._identity, "heard": time.time() if self.is_live else self._heard}
+        # While the watch is live, its tables are right now, however long ago the last change was.
+        return {**message, "identity": self._identity, "as_of": time.time() if self.is_live else self._as_of}
 
     def _whole(self) -> dict[str, Any]:
         put = {name: list(rows.values()) for name, rows in self._tables.items()}
@@ -281,7 +288,7 @@ def _key(item: Object) -> str:
 
 
 def _heads(pods: list[Object]) -> Mapping[str, str]:
-    """Names of the resource managers' pods, by service."""
+    """Return the names of the resource managers' pods, by service."""
     labelled = ((pod, pod["metadata"].get("labels") or {}) for pod in pods)
     return {
         str(labels.get(names.JOBSET_NAME_LABEL)): _key(pod)

@@ -87,9 +87,9 @@ class SliceMap(Live):
 
         def take(message: dict[str, Any]) -> None:
             nonlocal problem
-            if message["type"] == "hearing" and message["problem"]:
+            if message["type"] == "watch" and message["problem"]:
                 problem = f"Not live: {message['problem']['message']}"
-            elif message["type"] == "hearing":
+            elif message["type"] == "watch":
                 problem = ""
             changed.set()
 

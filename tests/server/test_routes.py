@@ -146,7 +146,7 @@ async def test_a_page_may_look_at_nothing_and_then_at_a_cluster_that_is_not_ther
         await socket.send_json({"type": "look", "scope": {"context": "gone"}})
         async for message in socket:
             said = message.json()
-            if said["type"] == "hearing" and said["hearing"] == "failed":
+            if said["type"] == "watch" and said["watch"] == "failed":
                 break
         assert "127.0.0.1:1" in said["problem"]["message"]
         assert said["problem"]["hint"]
@@ -156,7 +156,7 @@ async def problem(socket, scope):
     await socket.send_json({"type": "look", "scope": scope})
     async for message in socket:
         said = message.json()
-        if said["type"] == "hearing" and said["hearing"] == "failed":
+        if said["type"] == "watch" and said["watch"] == "failed":
             return said["problem"]
 
 

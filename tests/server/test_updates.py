@@ -41,7 +41,7 @@ def all_ready(page):
 
 
 def failed(page):
-    return page.hearing is not None and page.hearing["hearing"] == "failed"
+    return page.watch is not None and page.watch["watch"] == "failed"
 
 
 async def kill_worker(cluster, number):
@@ -96,9 +96,9 @@ async def test_a_scope_that_means_the_same_cluster_has_its_identity_and_is_live_
         await page.until(lambda page: {"type": "tables", "scope": page.scope}.items() <= page.messages[-1].items())
         assert page.named["context"] == "pathways-local"
         assert all_ready(page)
-        news = [message for message in page.messages[before:] if message["type"] in {"hearing", "tables", "named"}]
+        news = [message for message in page.messages[before:] if message["type"] in {"watch", "tables", "named"}]
         assert {message["identity"] for message in news} == {identity}
-        assert [message["hearing"] for message in news if message["type"] == "hearing"] == ["live"]
+        assert [message["watch"] for message in news if message["type"] == "watch"] == ["live"]
         assert held is None or (held["session"], held["notebook"]) == (record["id"], "a.ipynb")
 
 
@@ -129,11 +129,11 @@ async def test_a_changed_context_is_another_identity_and_shows_no_row_of_the_for
         first = page.identity
         set_up(UNREACHABLE)
         await page.until(failed)
-        assert "127.0.0.1:1" in page.hearing["problem"]["message"]
+        assert "127.0.0.1:1" in page.watch["problem"]["message"]
         assert page.named["context"] == "gone"
         assert page.identity not in {first, ""}
         assert page.rows == {}
-        assert page.hearing["heard"] == 0
+        assert page.watch["as_of"] == 0
         set_up(text)
         await page.until(all_ready)
         assert page.identity == first
@@ -144,7 +144,7 @@ async def test_a_kubeconfig_that_cannot_be_used_says_so_until_it_can(server, clu
         set_up("clusters: [")
         await page.look()
         await page.until(failed)
-        assert ".kube/config" in page.hearing["problem"]["message"]
+        assert ".kube/config" in page.watch["problem"]["message"]
         assert page.identity == ""
         set_up(cluster.read_text(encoding="utf-8"))
         await page.until(all_ready)
@@ -164,7 +164,7 @@ async def test_the_embedded_cluster_is_no_substitute_for_a_kubeconfig_that_canno
         assert page.named["local"]
         beside_embedded.set_up("clusters: [")
         await page.until(failed)
-        assert ".kube/config" in page.hearing["problem"]["message"]
+        assert ".kube/config" in page.watch["problem"]["message"]
         assert page.rows == {}
         async with http.get(beside_embedded.route("services")) as answer:
             assert answer.status == 400
@@ -183,9 +183,9 @@ async def test_an_embedded_cluster_that_ends_is_said_to_be_gone_and_the_next_one
         first = page.identity
         await asyncio.to_thread(machine.cli, "local", "down")
         await page.until(failed)
-        assert "embedded cluster" in page.hearing["problem"]["message"]
-        assert "ended" in page.hearing["problem"]["message"]
-        assert "local up" in page.hearing["problem"]["hint"]
+        assert "embedded cluster" in page.watch["problem"]["message"]
+        assert "ended" in page.watch["problem"]["message"]
+        assert "local up" in page.watch["problem"]["hint"]
         assert (page.rows, page.identity) == ({}, "")
         await asyncio.to_thread(machine.cli, "local", "up")
         await page.until(all_ready)
@@ -224,6 +224,6 @@ async def test_a_record_leads_to_its_cluster_and_a_session_that_is_gone_to_none(
         await asyncio.to_thread(lambda: link.answer(link.ask(Method.DISCONNECT), patience=DEADLINE))
         await page.look(session=record["id"])
         await page.until(failed)
-        assert record["id"] in page.hearing["problem"]["message"]
+        assert record["id"] in page.watch["problem"]["message"]
         await page.until(lambda page: [row["id"] for row in page.ended][-1:] == [record["id"]])
     assert registry.read(record["id"]) is None

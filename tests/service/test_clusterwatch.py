@@ -14,16 +14,16 @@ DEADLINE = 60.0
 
 async def test_the_documented_role_is_enough_to_see_a_service_come(bench):
     watch = ClusterWatch(auth.load(bench.kubeconfig(rules=documented_rules(), name="user")))
-    told: asyncio.Queue[dict] = asyncio.Queue()
+    received: asyncio.Queue[dict] = asyncio.Queue()
 
     async def until(true) -> None:
         async with asyncio.timeout(DEADLINE):
-            while not true(message := await told.get()):
+            while not true(message := await received.get()):
                 assert message.get("problem") is None
 
-    watch.add(told.put_nowait)
+    watch.add(received.put_nowait)
     try:
-        await until(lambda message: message.get("hearing") == "live")
+        await until(lambda message: message.get("watch") == "live")
         async with bench.client(name="admin") as client:
             spec = jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 2, "r/server:1", name="late")
             await objects.create(client, objects.JOBSETS, jobset.manifest(spec), namespace="default")
@@ -33,7 +33,7 @@ async def test_the_documented_role_is_enough_to_see_a_service_come(bench):
 
 
 class Page:
-    """What a listener gets, until it raises."""
+    """A listener that keeps its messages, until it raises."""
 
     def __init__(self, raises_at: int = -1) -> None:
         self.messages: list[dict] = []
@@ -47,7 +47,7 @@ class Page:
         self._arrived.set()
 
     async def until(self, true, since: int = 0) -> dict:
-        """Returns the first message after the first `since` of which `true` holds."""
+        """Return the first message after the first `since` of which `true` holds."""
         async with asyncio.timeout(DEADLINE):
             while True:
                 self._arrived.clear()
@@ -57,8 +57,8 @@ class Page:
                 await self._arrived.wait()
 
 
-def hearing(word):
-    return lambda message: message.get("hearing") == word
+def watch_is(word):
+    return lambda message: message.get("watch") == word
 
 
 def puts(service):
@@ -77,11 +77,11 @@ async def test_a_listener_that_raises_at_any_point_keeps_nothing_from_the_others
         watch.add(page)
     try:
         async with bench.client(name="admin") as client:
-            await good.until(hearing("live"))
+            await good.until(watch_is("live"))
             for name in ("one", "two", "three"):
                 await create(client, name)
                 await good.until(puts(name))
-            # Those that broke are gone; one that comes later finds everything in order.
+            # The failed listeners are removed; a later one gets everything.
             late = Page()
             watch.add(late)
             assert {"default/one", "default/two", "default/three"} <= {
@@ -103,20 +103,20 @@ async def test_what_cannot_be_reached_is_not_called_live_and_says_since_when(ben
             before = len(page.messages)
             url = bench.server.url
             await bench.server.stop()
-            lost = await page.until(hearing("lost"), since=before)
-            # It stays so: what is heard of the other kinds of objects makes the tables no newer.
+            lost = await page.until(watch_is("lost"), since=before)
+            # It stays lost: changes of the other kinds of objects do not make the tables current.
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(10 * clusterwatch.COLLECT_SECONDS):
-                    await page.until(hearing("live"), since=before)
+                    await page.until(watch_is("live"), since=before)
             late = Page()
             watch.add(late)
-            assert [message.get("hearing", message["type"]) for message in late.messages] == ["lost", "tables"]
-            assert {message["heard"] for message in late.messages} == {lost["heard"]}
+            assert [message.get("watch", message["type"]) for message in late.messages] == ["lost", "tables"]
+            assert {message["as_of"] for message in late.messages} == {lost["as_of"]}
             assert not watch.is_live
             await bench.server.start()
             assert bench.server.url == url
-            live = await page.until(hearing("live"), since=before)
-            assert live["heard"] > lost["heard"]
+            live = await page.until(watch_is("live"), since=before)
+            assert live["as_of"] > lost["as_of"]
             whole = await page.until(lambda message: message["type"] == "tables", since=page.messages.index(live))
             assert whole["reset"]
     finally:
@@ -125,7 +125,7 @@ async def test_what_cannot_be_reached_is_not_called_live_and_says_since_when(ben
 
 async def test_every_message_names_the_cluster_and_namespace_it_is_about(bench):
     cluster = auth.load(bench.kubeconfig())
-    # Another user of the same cluster, by another context's name.
+    # The same cluster with another user and another context name.
     other = auth.load(bench.kubeconfig(name="other"))
     watches = [ClusterWatch(each) for each in (cluster, other, dataclasses.replace(cluster, namespace="elsewhere"))]
     pages = [Page() for _ in watches]
@@ -142,16 +142,16 @@ async def test_every_message_names_the_cluster_and_namespace_it_is_about(bench):
 
 
 async def test_slices_of_a_proxy_that_is_gone_are_not_given_to_its_successor(bench):
-    """A session's proxies all have the same name: the second one has not said anything of slices yet."""
+    """A session's proxies have the same name; the second one's log has no slices yet."""
     rows: dict[str, dict] = {}
-    told: asyncio.Queue[dict] = asyncio.Queue()
+    received: asyncio.Queue[dict] = asyncio.Queue()
     watch = ClusterWatch(auth.load(bench.kubeconfig(name="user")))
-    watch.add(told.put_nowait)
+    watch.add(received.put_nowait)
 
     async def until(true) -> None:
         async with asyncio.timeout(DEADLINE):
             while not true():
-                message = await told.get()
+                message = await received.get()
                 if message["type"] == "tables":
                     if message["reset"]:
                         rows.clear()

@@ -1,4 +1,4 @@
-"""A page of JupyterLab, as far as the sidebar's server half can see it: one WebSocket, and what came through it."""
+"""A fake page of JupyterLab for the sidebar's server half: one WebSocket, and the messages received from it."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ DEADLINE = 60
 
 
 class Page:
-    """What a page is sent, and what it makes of it: rows of one cluster only, and the events of each session."""
+    """The messages sent to a page, and its state: the rows of one cluster, and the events of each session."""
 
     def __init__(self, socket):
         self.socket = socket
@@ -16,7 +16,7 @@ class Page:
         self.events = {}
         self.scope = None
         self.identity = ""
-        self.hearing = None
+        self.watch = None
         self.named = None
         self.rows = {}
         self._changed = asyncio.Event()
@@ -44,7 +44,7 @@ class Page:
 
     @property
     def live(self):
-        return self.hearing is not None and self.hearing["hearing"] == "live"
+        return self.watch is not None and self.watch["watch"] == "live"
 
     def _take(self, message):
         self.messages.append(message)
@@ -56,8 +56,8 @@ class Page:
         elif "identity" in message and message["scope"] == self.scope:
             if message["identity"] != self.identity:
                 self.identity, self.rows = message["identity"], {}
-            if message["type"] == "hearing":
-                self.hearing = message
+            if message["type"] == "watch":
+                self.watch = message
             elif message["type"] == "named":
                 self.named = message["named"]
             elif message["type"] == "tables":

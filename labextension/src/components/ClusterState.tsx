@@ -12,13 +12,13 @@ export function ClusterState({ model, trans }: { model: Model; trans: ITrans }):
     // Without a link the panel says so at its top.
     return null;
   }
-  if (!cluster || cluster.hearing === 'loading') {
+  if (!cluster || cluster.watch === 'loading') {
     const known = !!cluster && cluster.staleSince !== null;
     return known ? null : <Notice title={trans.__('Asking the cluster…')} />;
   }
   return (
     <Notice
-      tone={cluster.hearing === 'lost' ? 'wait' : 'fail'}
+      tone={cluster.watch === 'lost' ? 'wait' : 'fail'}
       title={cluster.problem?.message ?? trans.__('The cluster does not answer.')}
       hint={cluster.problem?.hint}
     />

@@ -4,7 +4,7 @@
  * Every message names the cluster that it is about. Rows of one cluster must never stand under another's name, so a
  * change of that identity empties the tables; rows whose source is silent stay, but are known to be old.
  */
-import { Hearing, IProblem, IScope, ISlice, ITables, Message, TableName } from './wire';
+import { IProblem, IScope, ISlice, ITables, Message, TableName, WatchState } from './wire';
 
 const TABLES: readonly TableName[] = ['slices', 'services', 'proxies', 'jobs'];
 
@@ -21,7 +21,7 @@ export class Cluster {
     return this._scope;
   }
 
-  hearing: Hearing = 'loading';
+  watch: WatchState = 'loading';
   problem: IProblem | null = null;
   place = '';
   /** The same place as `scope`, by its name; null until the server has said it. */
@@ -29,7 +29,7 @@ export class Cluster {
 
   /** When the rows stopped being up to date, in seconds since the epoch; null while they are, or there are none. */
   get staleSince(): number | null {
-    return this.hearing === 'live' || !this._heard ? null : this._heard;
+    return this.watch === 'live' || !this._asOf ? null : this._asOf;
   }
 
   /**
@@ -44,10 +44,10 @@ export class Cluster {
 
   /** Says that no news come until the server answers again. */
   pause(): void {
-    if (this.hearing === 'live') {
-      this._heard = Date.now() / 1000;
+    if (this.watch === 'live') {
+      this._asOf = Date.now() / 1000;
     }
-    this.hearing = 'loading';
+    this.watch = 'loading';
     this.problem = null;
   }
 
@@ -56,12 +56,12 @@ export class Cluster {
     this.named = message.named;
   }
 
-  setHearing(message: Extract<Message, { type: 'hearing' }>): void {
+  setWatch(message: Extract<Message, { type: 'watch' }>): void {
     this._identify(message.identity);
-    this.hearing = message.hearing;
+    this.watch = message.watch;
     this.problem = message.problem;
     this.place = message.place;
-    this._heard = message.heard;
+    this._asOf = message.as_of;
   }
 
   private _identify(identity: string): void {
@@ -69,7 +69,7 @@ export class Cluster {
       return;
     }
     this._identity = identity;
-    this._heard = 0;
+    this._asOf = 0;
     for (const table of TABLES) {
       this._maps[table].clear();
       delete this._sorted[table];
@@ -91,7 +91,7 @@ export class Cluster {
 
   apply(message: Extract<Message, { type: 'tables' }>): void {
     this._identify(message.identity);
-    this._heard = message.heard;
+    this._asOf = message.as_of;
     for (const table of TABLES) {
       const map = this._maps[table] as Map<string, { readonly id: string }>;
       const put = message.put[table] ?? [];
@@ -113,7 +113,7 @@ export class Cluster {
 
   private _scope: IScope;
   private _identity = '';
-  private _heard = 0;
+  private _asOf = 0;
   private readonly _maps: { [T in TableName]: Map<string, ITables[T]> } = {
     slices: new Map(),
     services: new Map(),

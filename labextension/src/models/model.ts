@@ -96,7 +96,7 @@ export class Model {
 
   /** Whether the rows of the cluster are what is there now: only then does an empty table mean that there is nothing. */
   get live(): boolean {
-    return this.linked && this.cluster?.hearing === 'live';
+    return this.linked && this.cluster?.watch === 'live';
   }
 
   /** Who holds which slice of the cluster in view. */
@@ -166,9 +166,9 @@ export class Model {
       case 'events':
         this._addEvents(message);
         break;
-      case 'hearing':
+      case 'watch':
         if (this.cluster && sameScope(message.scope, this.cluster.scope)) {
-          this.cluster.setHearing(message);
+          this.cluster.setWatch(message);
           this._changed.emit('cluster');
         }
         break;

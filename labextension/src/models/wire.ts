@@ -170,7 +170,7 @@ export interface ITables {
 export type TableName = keyof ITables;
 
 /** Whether the server receives news from the cluster. */
-export type Hearing = 'loading' | 'live' | 'lost' | 'failed';
+export type WatchState = 'loading' | 'live' | 'lost' | 'failed';
 
 /** Which cluster and namespace a message is about, and how fresh it is. */
 export interface IOrigin {
@@ -182,7 +182,7 @@ export interface IOrigin {
    */
   readonly identity: string;
   /** When the tables were last known to be right, in seconds since the epoch; 0 when they never were. */
-  readonly heard: number;
+  readonly as_of: number;
 }
 
 /** What the server sends. */
@@ -203,13 +203,13 @@ export type Message =
       readonly events: readonly IEvent[];
     }
   | (IOrigin & {
-      readonly type: 'hearing';
-      readonly hearing: Hearing;
+      readonly type: 'watch';
+      readonly watch: WatchState;
       readonly problem: IProblem | null;
       /** Cluster and namespace, as people call them. */
       readonly place: string;
     })
-  | (Omit<IOrigin, 'heard'> & {
+  | (Omit<IOrigin, 'as_of'> & {
       /** The same place as `scope`, by its name. Sent first, whenever the scope means another place. */
       readonly type: 'named';
       readonly named: IScope;
