@@ -1,16 +1,16 @@
-"""Memory for what comes in over a socket, such that XLA uses it where it is.
+"""Memory for arrays received from a socket, aligned so that XLA uses it without a copy.
 
-Here because both ends of the embedded cluster's colocated Python, and its proxy, receive arrays.
+Used by both ends of the embedded cluster's colocated Python, and by its proxy.
 """
 
 from __future__ import annotations
 
 _ALIGNMENT = 64
-"""In bytes: XLA takes memory so aligned as it is, and copies any other."""
+"""In bytes: XLA uses memory with this alignment in place, and copies any other."""
 
 
 def aligned(size: int) -> memoryview:
-    """Fresh memory of `size` bytes that XLA can use without a copy."""
+    """Return uninitialized memory of `size` bytes that XLA can use without a copy."""
     import numpy as np
 
     space = np.empty(size + _ALIGNMENT, np.uint8)

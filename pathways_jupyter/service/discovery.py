@@ -1,4 +1,4 @@
-"""Finds Shared Pathways Services by what their JobSets say, whoever made them."""
+"""Find Shared Pathways Services by their JobSets, whichever tool created them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from pathways_jupyter.service import jobset, names
 
 @dataclass(frozen=True)
 class ServiceInfo:
-    """What a service says of itself.
+    """A service as its JobSet describes it.
 
     Attributes:
       name: The JobSet's name.
       address: ``host:port`` of its resource manager.
-      instance_type: The kind of its slices, e.g. ``tpuv6e:2x2``; empty when it does not say.
-      slices: How many it is meant to have.
+      instance_type: The kind of its slices, e.g. ``tpuv6e:2x2``; empty when the JobSet does not say.
+      slices: Number of slices that it should have.
       hosts_per_slice: Pods of each worker Job.
-      server_image: Image of resource manager and workers; the proxy's follows from it.
+      server_image: Image of resource manager and workers, from which the proxy's image is derived.
       sidecar_image: Image of the colocated Python sidecar; empty without one.
-      worker_job: Name of the replicated job of its workers.
+      worker_job: Name of the workers' replicated job.
       started: Whether all of its pods have been started once.
-      ended: Why its JobSet will never start a pod again, in JobSet's words; empty while it may.
-      embedded: The embedded cluster that it belongs to; empty for a service of a real one.
+      ended: Why its JobSet has ended for good, with JobSet's message; empty while it has not.
+      embedded: Name of its embedded cluster; empty on a real cluster.
     """
 
     name: str
@@ -46,10 +46,10 @@ class ServiceInfo:
 
 
 async def list_services(client: Client, namespace: str) -> tuple[ServiceInfo, ...]:
-    """All services of a namespace, by name; of all namespaces when it is empty.
+    """Return all services of a namespace (of all namespaces when it is empty), sorted by name.
 
     Raises:
-      ServiceError: The cluster has no JobSets.
+      ServiceError: The cluster does not have the JobSet kind.
       ApiError: Listing them is forbidden.
       ClusterError: The server could not be reached.
     """
@@ -63,20 +63,20 @@ async def list_services(client: Client, namespace: str) -> tuple[ServiceInfo, ..
 
 
 async def find(client: Client, namespace: str, wanted: str = "") -> ServiceInfo:
-    """Finds a service.
+    """Find a service.
 
     Args:
-      wanted: Its name, its address (``host:port``), or empty for the only one that there is.
+      wanted: Its name, its address (``host:port``), or empty for the only service.
 
     Raises:
-      ServiceError: There is none such, or there are several to choose from; the hint names them.
+      ServiceError: There is no such service, or there are several to choose from; the hint names them.
       ApiError: Reading JobSets is forbidden.
       ClusterError: The server could not be reached.
     """
     name, within = name_of(wanted)
     place = within or namespace
     if name:
-        # One object is quicker to get than all, and may be readable where all are not.
+        # Reading one object is faster than listing all, and may be allowed where listing is not.
         found = await objects.find(client, JOBSETS, name, namespace=place)
         described = describe(found) if found is not None else None
         if described is not None and _matches(described, wanted):
@@ -89,7 +89,7 @@ async def find(client: Client, namespace: str, wanted: str = "") -> ServiceInfo:
     if not known:
         raise ServiceError(
             f"There is no Pathways service in namespace {place}.",
-            hint="Check --namespace and --context, or ask who runs the cluster to start a service.",
+            hint="Check --namespace and --context, or ask your cluster administrator to start a service.",
         )
     if not wanted:
         raise ServiceError(f"There are several Pathways services in namespace {place}.", hint=f"Choose one: {listed}.")
@@ -99,18 +99,18 @@ async def find(client: Client, namespace: str, wanted: str = "") -> ServiceInfo:
 
 
 def of_jobsets(jobsets: Sequence[Object]) -> tuple[ServiceInfo, ...]:
-    """The services among `jobsets`, by name."""
+    """Return the services among `jobsets`, sorted by name."""
     described = (describe(each) for each in jobsets)
     return tuple(sorted((each for each in described if each is not None), key=lambda each: (each.namespace, each.name)))
 
 
 def describe(found: Object) -> ServiceInfo | None:
-    """What a JobSet says of the service that it is; None when it is something else."""
+    """Return the service that a JobSet describes; None when it is not a service."""
     jobs = {str(job.get("name")): job for job in (found.get("spec") or {}).get("replicatedJobs") or ()}
     worker_job = next((name for name in names.WORKER_JOBS if name in jobs), "")
     head = _containers(jobs.get(names.HEAD_JOB, {}))
     manager = head.get(names.RESOURCE_MANAGER_CONTAINER)
-    # A head with a proxy of its own serves one workload, and is nobody else's to connect to.
+    # A head with a proxy of its own belongs to one workload; it is not a shared service.
     if not worker_job or manager is None or names.PROXY_CONTAINER in head:
         return None
     workers = _containers(jobs[worker_job])
@@ -136,7 +136,7 @@ def describe(found: Object) -> ServiceInfo | None:
 
 
 def name_of(wanted: str) -> tuple[str, str]:
-    """The name of the service that `wanted` (a name or an address) means, and the namespace where it says one."""
+    """Return the service's name from `wanted` (a name or an address), and the namespace if the address has one."""
     if ":" not in wanted:
         return wanted, ""
     host = wanted.rpartition(":")[0]
@@ -147,7 +147,7 @@ def name_of(wanted: str) -> tuple[str, str]:
 
 
 def flags(container: Mapping[str, Any]) -> dict[str, str]:
-    """A container's arguments of the form ``--name=value``, by name."""
+    """Return a container's arguments of the form ``--name=value``, by name."""
     found = {}
     for argument in container.get("args") or ():
         name, separator, value = str(argument).partition("=")
@@ -157,7 +157,7 @@ def flags(container: Mapping[str, Any]) -> dict[str, str]:
 
 
 def same_address(one: str, other: str) -> bool:
-    """Whether two addresses mean the same resource manager, however much of its DNS name each spells out."""
+    """Whether two addresses mean the same resource manager, with a short or a full DNS name."""
     if one == other:
         return True
     name, namespace = name_of(one)
@@ -167,27 +167,27 @@ def same_address(one: str, other: str) -> bool:
 
 
 def has_ended(service: ServiceInfo) -> ServiceError:
-    """The error for a service whose JobSet has ended for good: to wait for it is in vain."""
+    """Return the error for a service whose JobSet has ended for good, so that waiting is useless."""
     return ServiceError(f"Service {service.name} will not come back: {service.ended}.", hint=remedy(service))
 
 
 def remedy(service: ServiceInfo) -> str:
-    """What to do about a service that has ended for good."""
+    """Return what to do about a service that has ended for good."""
     if service.embedded:
         named = "" if service.embedded == "local" else f" --name {service.embedded}"
-        return f"Start it anew: pathways-jupyter local down{named}, then pathways-jupyter local up{named}."
+        return f"Restart it: pathways-jupyter local down{named}, then pathways-jupyter local up{named}."
     where = f"-n {service.namespace}" if service.namespace else ""
     return (
         f"Delete its JobSet (kubectl delete jobset {service.name} {where}) and deploy the service again, "
-        "or ask who runs the cluster to."
+        "or ask your cluster administrator to."
     )
 
 
 def no_jobsets(client: Client) -> ServiceError:
-    """The error for a cluster without the JobSet kind."""
+    """Return the error for a cluster without the JobSet kind."""
     return ServiceError(
-        f"Cluster {client.cluster.name} has no JobSets, which Pathways services are made of.",
-        hint="Ask who runs the cluster to install JobSet (jobset.sigs.k8s.io), or choose another --context.",
+        f"Cluster {client.cluster.name} has no JobSets, which Pathways services need.",
+        hint="Ask your cluster administrator to install JobSet (jobset.sigs.k8s.io), or choose another --context.",
     )
 
 
@@ -211,7 +211,7 @@ def _all_containers(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _how_it_ended(found: Object) -> str:
-    """JobSet ends for good when it has failed too often, and when its head has succeeded."""
+    """Return why a JobSet has ended for good: it failed too often, or its head succeeded. Empty if it has not."""
     status = found.get("status") or {}
     for each in status.get("conditions") or ():
         if each.get("type") in ("Failed", "Completed") and each.get("status") == "True":

@@ -1,7 +1,7 @@
-"""Checks everything that a connection needs, from the kubeconfig to the versions, and says what to do about each.
+"""Check everything that a connection needs, from the kubeconfig to the versions, and say how to fix it.
 
-Checks build on each other: without a cluster there is nothing to ask it, so what cannot be checked is left out rather
-than reported as broken.
+Checks build on each other. Without a connection to the cluster the others cannot run; they are left out rather than
+reported as failed.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from pathways_jupyter.service.versions import Versions, differences, of_image
 
 
 class Level(StrEnum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
     OK = "ok"
     WARN = "warn"
-    """Connecting works, something else will not."""
+    """Connecting works, but something else does not."""
     FAIL = "fail"
-    """Connecting cannot work, or not without leaving something behind."""
+    """Connecting cannot work, or would leave something behind in the cluster."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found.
+    """The result of one check.
 
     Attributes:
-      name: What was checked, in a word or two.
-      hint: What to do; empty when all is well.
+      name: What was checked, in one or two words.
+      hint: What to do; empty when the check passed.
     """
 
     name: str
@@ -49,7 +49,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Need:
-    """Something that these credentials have to be allowed."""
+    """A permission that these credentials need.
+
+    Attributes:
+      level: How bad it is to lack it.
+      purpose: What it is needed for, as the end of a sentence.
+    """
 
     resource: Resource
     verbs: tuple[str, ...]
@@ -62,7 +67,7 @@ class Need:
 
     @property
     def rule(self) -> str:
-        """As `kubectl create role` wants it."""
+        """The resource in the notation of `kubectl create role`."""
         name = f"{self.resource.plural}.{self.resource.group}" if self.resource.group else self.resource.plural
         return f"{name}/{self.subresource}" if self.subresource else name
 
@@ -86,12 +91,12 @@ _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 async def examine(
     config: ConnectConfig, *, versions: Versions | None = None, leftovers: Sequence[str] = ()
 ) -> tuple[Finding, ...]:
-    """Runs every check that can be run.
+    """Run every check that can be run.
 
     Args:
-      config: Where to look, as for connecting.
+      config: The cluster and the service, as for connecting.
       versions: Python and JAX of the kernel that would connect.
-      leftovers: What sessions of this machine left that have no supervisor any more, each in a few words.
+      leftovers: What dead sessions left on this machine, each in a few words.
     """
     return tuple([each async for each in findings(config, versions=versions, leftovers=leftovers)])
 
@@ -99,7 +104,7 @@ async def examine(
 async def findings(
     config: ConnectConfig, *, versions: Versions | None = None, leftovers: Sequence[str] = ()
 ) -> AsyncIterator[Finding]:
-    """Like :func:`examine`, one finding at a time as the checks end."""
+    """Like :func:`examine`, but yield each finding as its check ends."""
     try:
         cluster = await asyncio.to_thread(
             auth.load,
@@ -140,7 +145,7 @@ async def _reach(client: Client) -> Finding:
     try:
         version = await client.get("/version")
     except ApiError as error:
-        # Who is refused has reached it.
+        # The server can be reached if it refuses the credentials.
         return _failed("credentials" if error.status == 401 else "reachable", error)
     except PathwaysError as error:
         return _failed("reachable", error)
@@ -148,7 +153,7 @@ async def _reach(client: Client) -> Finding:
 
 
 async def _credentials(client: Client) -> Finding:
-    """Whether the cluster takes the credentials for somebody's; `/version` it tells to anybody."""
+    """Check that the cluster accepts the credentials; `/version`, read before, is public."""
     try:
         await objects.allowed(client, "list", PODS, namespace=client.namespace)
         who = (
@@ -158,7 +163,7 @@ async def _credentials(client: Client) -> Finding:
     except ApiError as error:
         if error.status == 401:
             return _failed("credentials", error)
-        # Servers before 1.28 do not tell who one is.
+        # Servers before 1.28 do not have SelfSubjectReviews.
         name = ""
     except PathwaysError as error:
         return _failed("reachable", error)
@@ -166,7 +171,7 @@ async def _credentials(client: Client) -> Finding:
 
 
 async def _jobsets(client: Client) -> Finding:
-    """Whether the cluster has the kind that services are made of."""
+    """Check that the cluster has the JobSet kind."""
     try:
         await client.get(f"/apis/{JOBSETS.api_version}")
     except ApiError as error:
@@ -208,7 +213,7 @@ async def _need(client: Client, namespace: str, need: Need) -> Finding:
     return Finding(
         name,
         need.level,
-        f"Not allowed to {', '.join(missing)} {need} in namespace {namespace}, which it takes to {need.purpose}.",
+        f"Not allowed to {', '.join(missing)} {need} in namespace {namespace}, which is needed to {need.purpose}.",
         f"Ask for: kubectl create role pathways-user --verb={verbs} --resource={need.rule} --namespace={namespace}.",
     )
 
@@ -230,15 +235,15 @@ async def _service(client: Client, service: ServiceInfo) -> tuple[Finding, ...]:
     else:
         head = Finding("service", Level.OK, f"{service.name} at {service.address}")
     bad = [each for each in drawn.slices if each.state is not State.READY]
-    told = f"{len(drawn.slices) - len(bad)} of {len(drawn.slices)} {service.instance_type} slices ready"
+    summary = f"{len(drawn.slices) - len(bad)} of {len(drawn.slices)} {service.instance_type} slices ready"
     if not bad:
-        return head, Finding("slices", Level.OK, f"{told}, {drawn.free} free")
+        return head, Finding("slices", Level.OK, f"{summary}, {drawn.free} free")
     reasons = "; ".join(
         f"slice {each.index} {each.state}: {next((host.reason for host in each.hosts if host.reason), '')}"
         for each in bad[:3]
     )
     level = Level.FAIL if len(bad) == len(drawn.slices) else Level.WARN
-    return head, Finding("slices", level, f"{told}; {reasons}.", "See their log: %pathways logs worker N.")
+    return head, Finding("slices", level, f"{summary}; {reasons}.", "See their logs: %pathways logs worker N.")
 
 
 def _images(service: ServiceInfo, here: Versions, config: ConnectConfig) -> Iterable[Finding]:
@@ -250,7 +255,7 @@ def _images(service: ServiceInfo, here: Versions, config: ConnectConfig) -> Iter
             yield _failed("proxy image", error)
             return
     if not here.jax:
-        yield Finding("jax", Level.WARN, "There is no JAX here.", "pip install jax in the kernel's environment.")
+        yield Finding("jax", Level.WARN, "JAX is not installed here.", "Install jax in the kernel's environment.")
     else:
         yield _compare("jax", image, Versions(jax=here.jax), "the proxy")
     if service.sidecar_image:
@@ -261,7 +266,10 @@ def _compare(name: str, image: str, here: Versions, what: str) -> Finding:
     there = of_image(image)
     if not there.jax:
         return Finding(
-            name, Level.WARN, f"{image} does not say which JAX {what} is made for.", "Prefer images tagged jax-X.Y.Z."
+            name,
+            Level.WARN,
+            f"The tag of {image} does not name {what}'s JAX version.",
+            "Prefer images tagged jax-X.Y.Z.",
         )
     if different := differences(here, there):
         return Finding(
@@ -270,11 +278,11 @@ def _compare(name: str, image: str, here: Versions, what: str) -> Finding:
             f"This environment and {what} differ: {'; '.join(different)}.",
             f"Use a kernel with {f'Python {there.python} and ' if there.python else ''}jax=={there.jax}.",
         )
-    return Finding(name, Level.OK, f"{what} is made for JAX {there.jax}, as there is here")
+    return Finding(name, Level.OK, f"{what} is made for JAX {there.jax}, which is installed here")
 
 
 async def _network(client: Client, namespace: str) -> tuple[Finding, ...]:
-    """Whether other pods can reach the proxies; nothing where that cannot be looked up, which is a finding already."""
+    """Check whether other pods can reach the proxies; no finding without the permission, which has its own check."""
     try:
         policies = (await objects.list_(client, NETWORK_POLICIES, namespace=namespace)).items
     except PathwaysError:
@@ -303,7 +311,7 @@ async def _leftovers(client: Client, namespace: str, here: Sequence[str]) -> Fin
         if here:
             return _left(here)
         return Finding("leftovers", Level.WARN, f"Cannot be checked: {error}", error.hint)
-    found = [*here, *(f"proxy {each.job} of {each.user or 'somebody'} ({each.reason})" for each in stale)]
+    found = [*here, *(f"proxy {each.job} of {each.user or 'an unknown user'} ({each.reason})" for each in stale)]
     if not found:
         return Finding("leftovers", Level.OK, f"none on this machine, none in namespace {namespace}")
     return _left(found)

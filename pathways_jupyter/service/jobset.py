@@ -1,7 +1,7 @@
-"""What a Shared Pathways Service looks like as a JobSet: one resource manager, one worker Job per slice.
+"""The JobSet of a Shared Pathways Service: one resource manager, and one worker Job per slice.
 
-Pure data in, plain dict out, so that the embedded cluster ships the very manifest that a real cluster gets. The shape
-follows what Pathways' own tools apply, because those tools (and ours) find a service again by these names.
+Plain data, so that the embedded cluster runs the same manifest as a real cluster. Its shape and names follow those of
+Pathways' own tools, because those tools (and ours) find services by these names.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _SHARED_TMP = "shared-tmp"
 
 @dataclass(frozen=True)
 class ServiceSpec:
-    """A service to be made.
+    """A service to create.
 
     Attributes:
       instance_type: The kind of its slices; a service has one kind.
-      slices: How many.
+      slices: Number of slices.
       image: Image of resource manager and workers, with its tag.
       name: The JobSet's name; :func:`address` derives the service's address from it.
       gcs_scratch_location: Bucket path (``gs://...``) where the programs keep scratch data.
       sidecar_image: Image of the colocated Python sidecar; empty for a service without one.
-      max_restarts: How often the whole JobSet is recreated after its head failed.
+      max_restarts: How often the whole JobSet may be recreated after its head failed.
       max_slice_restarts: How often the workers of one slice may be restarted, per host.
-      head_node_selector: Where the head may run, e.g. a node pool without TPUs.
-      labels: Further labels of the JobSet.
+      head_node_selector: Nodes on which the head may run, e.g. a node pool without TPUs.
+      labels: Additional labels of the JobSet.
     """
 
     instance_type: tpu.InstanceType
@@ -56,17 +56,17 @@ class ServiceSpec:
 
 
 def head_host(name: str) -> str:
-    """The DNS name of the head of service `name`."""
+    """Return the DNS name of the head of service `name`."""
     return f"{name}-{names.HEAD_JOB}-0-0.{name}"
 
 
 def address(name: str) -> str:
-    """The address of the resource manager of service `name`: what clients give as ``service``."""
+    """Return the address of service `name`'s resource manager, which clients pass as ``service``."""
     return f"{head_host(name)}:{names.RESOURCE_MANAGER_PORT}"
 
 
 def manifest(spec: ServiceSpec) -> Manifest:
-    """The JobSet of `spec`.
+    """Return the JobSet of `spec`.
 
     Raises:
       ConfigError: The name does not fit into pod names, or there is no slice.
@@ -200,7 +200,7 @@ def _worker(spec: ServiceSpec) -> Manifest:
 
 
 def _sidecar(spec: ServiceSpec) -> Manifest:
-    # A restart policy makes an init container run beside the others: it is up before the worker that calls it.
+    # An init container with a restart policy runs beside the others and is started first: the worker calls it.
     return {
         "name": names.SIDECAR_CONTAINER,
         "image": spec.sidecar_image,

@@ -1,9 +1,9 @@
-"""Leases: how a proxy whose session has died without a word is told from one that lives.
+"""Leases: detect proxies whose session has died, and delete them.
 
-The supervisor renews the session's Lease. When a whole machine dies nobody does, and whoever comes by next (a connect,
-the server extension, the operator, `pathways-jupyter clean`) sweeps: it deletes the proxy Jobs whose Lease has run
-out. Any number may sweep at once. The Lease is deleted first, and only if it is still the very one that was judged, so
-a renewal in the last moment saves the Job.
+The supervisor renews its session's Lease. When a whole machine dies, the Lease expires, and the next sweep (by a
+connect, the server extension, the operator or `pathways-jupyter clean`) deletes the proxy Job. Several processes may
+sweep at the same time. The Lease is deleted first, and only if it has not changed since it was read, so a renewal at
+the last moment saves the Job.
 
 All times are the API server's, because the clocks of laptops differ by more than a lease.
 """
@@ -25,12 +25,12 @@ from pathways_jupyter.service import names
 
 DEFAULT_SECONDS = 60.0
 RENEWALS_PER_LEASE = 4
-"""So that a lease survives a few renewals that fail."""
+"""More than one, so that a lease survives a few failed renewals."""
 
 
 @dataclass(frozen=True)
 class Swept:
-    """A proxy that was cleared away, or (in a dry run) would be.
+    """A proxy that was deleted, or (in a dry run) would be.
 
     Attributes:
       reason: Why it counts as abandoned.
@@ -48,12 +48,12 @@ class Swept:
 
 
 async def create(client: Client, job: Object, *, seconds: float = DEFAULT_SECONDS, holder: str = "") -> Object:
-    """Creates the Lease of a proxy Job, which goes when the Job goes.
+    """Create the Lease of a proxy Job, which owns it, so that they are deleted together.
 
     Args:
-      job: The Job as the API server made it.
-      seconds: How long the Job stays when nobody renews.
-      holder: Who renews, for people to read.
+      job: The Job as the API server created it.
+      seconds: How long the Job stays without a renewal.
+      holder: The process that renews it, for people to read.
 
     Raises:
       ApiError: It exists already, or creating it is forbidden.
@@ -81,7 +81,7 @@ async def create(client: Client, job: Object, *, seconds: float = DEFAULT_SECOND
 
 
 async def renew(client: Client, name: str, *, namespace: str) -> bool:
-    """Renews a Lease; False when it is gone, which means that the session has been given up.
+    """Renew a Lease; False when it is gone, because a sweep has considered the session dead.
 
     Raises:
       ApiError: Renewing is forbidden.
@@ -97,7 +97,7 @@ async def renew(client: Client, name: str, *, namespace: str) -> bool:
 
 
 def end(lease: Object) -> float:
-    """When `lease` ends unless somebody renews it, in seconds since the epoch."""
+    """Return when `lease` expires unless it is renewed, in seconds since the epoch."""
     spec = lease.get("spec") or {}
     renewed = spec.get("renewTime") or spec.get("acquireTime") or lease["metadata"].get("creationTimestamp")
     if not renewed:
@@ -106,21 +106,21 @@ def end(lease: Object) -> float:
 
 
 def is_stale(lease: Object, now: float) -> bool:
-    """Whether nobody has renewed `lease` for as long as it lasts."""
+    """Whether `lease` has expired."""
     return now > end(lease)
 
 
 async def sweep(
     client: Client, namespace: str, *, dry_run: bool = False, user: str = "", session: str = ""
 ) -> tuple[Swept, ...]:
-    """Deletes the proxy Jobs of sessions that have died.
+    """Delete the proxy Jobs of sessions that have died.
 
-    Only Jobs with this package's own labels are looked at. What cannot be deleted is told in :attr:`Swept.error` and
-    does not keep the others.
+    Only Jobs with this package's labels are considered. A Job that cannot be deleted is reported in
+    :attr:`Swept.error`, and does not stop the others.
 
     Args:
       namespace: Empty for all namespaces.
-      dry_run: Only tell.
+      dry_run: Only report what would be deleted.
       user: Only Jobs of this user (the label's value).
       session: Only the Job of this session.
 
@@ -129,7 +129,7 @@ async def sweep(
       ClusterError: The server could not be reached.
     """
     selector = _selector(user, session)
-    # Jobs first: a Job that is listed had its Lease before the Leases are listed, or is too young to judge.
+    # Jobs first: then a listed Job without a listed Lease has none, or is too young to be considered abandoned.
     jobs = await objects.list_(client, JOBS, namespace=namespace, labels=selector)
     if not jobs.items:
         return ()
@@ -148,7 +148,7 @@ async def sweep(
 
 
 def stamp(seconds: float) -> str:
-    """Seconds since the epoch as Kubernetes writes precise times."""
+    """Return seconds since the epoch as a Kubernetes MicroTime."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -162,10 +162,11 @@ def _place(item: Object) -> tuple[str, str]:
 
 
 def _abandoned(job: Object, lease: Object | None, now: float) -> str:
-    """Why `job` counts as abandoned; empty when it does not."""
+    """Return why `job` is considered abandoned; empty when it is not."""
     metadata: Mapping[str, object] = job["metadata"]
     if metadata.get("deletionTimestamp"):
         return ""
+    # A Lease of another owner belongs to an earlier Job of the same name.
     if lease is not None and any(
         owner.get("uid") == metadata.get("uid") for owner in lease["metadata"].get("ownerReferences") or ()
     ):
@@ -176,7 +177,7 @@ def _abandoned(job: Object, lease: Object | None, now: float) -> str:
 
 
 async def _clear(client: Client, job: Object, lease: Object | None, reason: str) -> Swept | None:
-    """Deletes one Job; None when somebody else did, or its session turned out to live."""
+    """Delete a Job; None when another sweep has deleted it, or when its session is alive after all."""
     name, namespace = str(job["metadata"]["name"]), str(job["metadata"]["namespace"])
     try:
         if lease is not None:
@@ -191,7 +192,7 @@ async def _clear(client: Client, job: Object, lease: Object | None, reason: str)
             )
         gone = not await objects.delete(client, JOBS, name, namespace=namespace, uid=job["metadata"]["uid"])
     except ApiError as error:
-        # 409: the lease was renewed, or the name belongs to a new Job.
+        # 409: the Lease was renewed after all, or the name belongs to a new Job.
         return None if error.status == 409 else _swept(job, reason, f"{error} {error.hint}")
     except ClusterError as error:
         return _swept(job, reason, f"{error} {error.hint}")

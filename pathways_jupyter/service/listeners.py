@@ -1,7 +1,7 @@
-"""The listeners of a publisher, kept apart from it: whatever one of them raises, publishing goes on.
+"""Listeners of a publisher, isolated from it: an error in one of them does not stop the publisher.
 
-A listener is often the far end of something that may go away at any moment (a WebSocket, a widget in a notebook). An
-error that travelled up from it would end the task that follows a cluster or a session for everyone else.
+A listener often belongs to something that can disappear at any moment, such as a WebSocket or a widget in a notebook.
+Without the isolation, its error would end the task that watches a cluster or a session for all others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class Listeners:
-    """A set of listeners. One that raises is removed: it has missed a message, so what it shows is wrong from then on.
+    """A set of listeners. One that raises is removed, because after a missed message it would show wrong data.
 
     A listener that can recover has to catch its own errors.
     """
@@ -45,7 +45,7 @@ class Listeners:
 
     def publish(self, message: Message) -> None:
         """Send `message` to all listeners. Never raises."""
-        # A copy, because a listener may remove itself or another one; which is then left out.
+        # A copy, because a listener may remove itself or others during the loop; removed ones get no message.
         for listener in list(self._listeners):
             if listener in self._listeners:
                 self.send(listener, message)

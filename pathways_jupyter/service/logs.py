@@ -1,4 +1,4 @@
-"""Whose log is where: finds the pod of a resource manager, a worker or a proxy, and reads its log."""
+"""Find the pod of a resource manager, a worker or a proxy, and read its log."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class LogPlace:
 async def find(
     client: Client, namespace: str, program: str, *, which: str = "", service: str = "", job: str = ""
 ) -> LogPlace:
-    """Finds the log of a program.
+    """Find the log of a program.
 
     Args:
       program: ``rm``, ``worker`` or ``proxy``.
-      which: For a worker its slice, or ``SLICE-HOST``.
+      which: For a worker: its slice, or ``SLICE-HOST``.
       service: Name or address of the service; empty for the only one.
-      job: For a proxy the name of its Job.
+      job: For a proxy: the name of its Job.
 
     Raises:
       ConfigError: `which` is no slice or host of the service.
@@ -42,7 +42,7 @@ async def find(
     if program == PROXY:
         pod = await _newest(client, namespace, f"{names.JOB_NAME_LABEL}={job}")
         if not pod:
-            raise ServiceError(f"The proxy {job} has no pod.", hint="%pathways status tells how the session is.")
+            raise ServiceError(f"The proxy {job} has no pod.", hint="See %pathways status.")
         return LogPlace(pod, names.PROXY_CONTAINER, namespace)
     if program == RESOURCE_MANAGER:
         found = await discovery.find(client, namespace, service)
@@ -57,7 +57,7 @@ async def find(
 async def lines(
     client: Client, place: LogPlace, *, follow: bool = False, tail: int | None = None
 ) -> AsyncIterator[str]:
-    """The log's lines; see :func:`pathways_jupyter.kube.pods.logs`."""
+    """Yield the log's lines; see :func:`pathways_jupyter.kube.pods.logs`."""
     async for line in pods.logs(
         client, place.pod, namespace=place.namespace, container=place.container, follow=follow, tail=tail
     ):

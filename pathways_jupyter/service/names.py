@@ -1,6 +1,6 @@
 """The names that Pathways and this package use in Kubernetes: labels, ports, containers, images.
 
-Pure data: the embedded cluster imports it too, so that both sides of the wire agree.
+Only constants, which the embedded cluster imports too, so that both sides agree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ KERNEL_ANNOTATION = "pathways-jupyter/kernel"
 NOTEBOOK_ANNOTATION = "pathways-jupyter/notebook"
 HOST_ANNOTATION = "pathways-jupyter/host"
 EMBEDDED_LABEL = "pathways-jupyter/embedded"
-"""On a service of the embedded cluster: which of those on its machine, because there the way to repair it differs."""
+"""On a service of an embedded cluster: the cluster's name, because such a service is repaired in another way."""
 
 # Ports of the Pathways programs.
 PROXY_PORT = 29000
@@ -37,7 +37,7 @@ POD_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 HEAD_JOB = "pathways-head"
 WORKER_JOB = "worker"
 WORKER_JOBS = ("worker", "pathways-worker")
-"""Names that services in the wild give the replicated job of their workers."""
+"""Names of the workers' replicated job in the services that Pathways' tools create."""
 
 # Containers.
 RESOURCE_MANAGER_CONTAINER = "pathways-rm"

@@ -1,4 +1,4 @@
-"""Names and labels made from what people are called: Kubernetes allows much less than people do."""
+"""Kubernetes names and labels, made from the names of users and notebooks, which may contain any character."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ def current_user() -> str:
 
 
 def label_value(text: str) -> str:
-    """`text` as a label's value: at most 63 letters, digits, dots, dashes and underscores, with a letter or digit at
-    both ends. Empty when nothing of it can be used.
+    """Return `text` as a label's value; empty when no character of it can be used.
+
+    That is at most 63 letters, digits, dots, dashes and underscores, with a letter or digit at both ends.
     """
     allowed = re.sub(r"[^A-Za-z0-9._-]+", "-", _plain(text))
     return allowed.strip("._-")[:MAX_LABEL].rstrip("._-")
 
 
 def name_part(text: str, length: int) -> str:
-    """`text` as a part of an object's name: lower-case letters, digits and dashes, at most `length` of them."""
+    """Return `text` as a part of an object's name: at most `length` lower-case letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", _plain(text).lower()).strip("-")[:length].rstrip("-")
 
 
 def job_name(user: str, session: str) -> str:
-    """The name of a session's proxy Job; it tells people whose it is, and is as unique as `session`."""
+    """Return the name of a session's proxy Job: it contains the user, for people, and is as unique as `session`."""
     tail = name_part(session, 24) or "session"
     room = MAX_JOB_NAME - len(PREFIX) - len(tail) - 2
     middle = name_part(user.partition("@")[0], room)
@@ -48,7 +49,7 @@ def job_name(user: str, session: str) -> str:
 
 
 def short_path(path: str) -> str:
-    """The last part of a notebook's path, which is what people know it by."""
+    """Return the last part of a notebook's path, for display."""
     return PurePath(path).name
 
 

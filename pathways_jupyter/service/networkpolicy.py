@@ -1,12 +1,12 @@
 """NetworkPolicies that close the ports of proxies and resource managers to the rest of the cluster.
 
-A proxy asks nobody for credentials, and runs what its client sends, pickled functions included; any pod that reaches
-its port can read the session's arrays and run code on the TPU hosts. The session itself needs no open port: a
-port-forward comes from the node's kubelet into the pod's own network, where no policy applies.
+A proxy does not authenticate its clients, and runs what they send, including pickled functions: any pod that reaches
+its port can read the session's arrays and run code on the TPU hosts. The session itself needs no open port, because a
+port-forward comes from the node's kubelet into the pod's network namespace, where no policy applies.
 
-Two things a policy cannot do. It does not apply to pods that share their node's network (workers do, and proxies that
-were asked to with ``host_network:true``): for those, use firewall rules of the network. And the cluster's network has
-to enforce policies, as GKE does with Dataplane V2 or with network policy enforcement switched on.
+Policies have two limits. They do not apply to pods on the host network (workers, and proxies with
+``host_network:true``): for those, use firewall rules. And the cluster's network must enforce policies, as GKE does with
+Dataplane V2 or with network policy enforcement enabled.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROXIES = "pathways-proxies"
 
 
 def for_proxies(namespace: str = "") -> Manifest:
-    """The policy that lets nothing into the proxies of a namespace (of the current one, when it is empty)."""
+    """Return the policy that denies all ingress to the proxies of a namespace (when empty, the current one)."""
     selector = {
         "matchLabels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
         "matchExpressions": [{"key": names.SESSION_LABEL, "operator": "Exists"}],
@@ -32,11 +32,11 @@ def for_proxies(namespace: str = "") -> Manifest:
 
 
 def for_resource_manager(service: str, nodes: Sequence[str], namespace: str = "") -> Manifest:
-    """The policy that lets only proxies, pods of its own service and nodes into a service's resource manager.
+    """Return the policy that allows only proxies, pods of its own service and nodes into a service's resource manager.
 
     Args:
-      nodes: Address ranges of the cluster's nodes, e.g. ``10.128.0.0/20``. Workers use their node's network, so that
-        their connections come from a node's address; without these ranges the service would not start.
+      nodes: Address ranges of the cluster's nodes, e.g. ``10.128.0.0/20``. Workers use the host network, so they
+        connect from their node's address; without these ranges the service does not start.
     """
     selector = {"matchLabels": {names.JOBSET_NAME_LABEL: service, names.REPLICATED_JOB_LABEL: names.HEAD_JOB}}
     sources = [
@@ -48,18 +48,18 @@ def for_resource_manager(service: str, nodes: Sequence[str], namespace: str = ""
 
 
 def covering(policies: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -> list[Mapping[str, Any]]:
-    """Those of `policies` that decide what gets into a pod with these labels."""
+    """Return those of `policies` that apply to ingress into a pod with these labels."""
     specs = [(each, each.get("spec") or {}) for each in policies]
     return [
         each
         for each, spec in specs
-        # A policy without types is one for ingress.
+        # A policy without types is for ingress.
         if "Ingress" in (spec.get("policyTypes") or ["Ingress"]) and _selects(spec.get("podSelector") or {}, labels)
     ]
 
 
 def is_open(policy: Mapping[str, Any]) -> bool:
-    """Whether `policy` lets every pod of the cluster in, at least to some port."""
+    """Whether `policy` allows ingress from every pod of the cluster, at least to some port."""
     anyone: tuple[Manifest, ...] = (
         {"namespaceSelector": {}},
         {"ipBlock": {"cidr": "0.0.0.0/0"}},
@@ -82,7 +82,7 @@ def _policy(name: str, namespace: str, selector: Manifest, ingress: list[Manifes
 
 
 def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether a label selector selects something with these labels; an empty one selects everything."""
+    """Whether a label selector matches these labels; an empty one matches everything."""
     wanted: Mapping[str, str] = selector.get("matchLabels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
         return False

@@ -1,8 +1,8 @@
-"""The operator: a program in the cluster that sweeps away what dead sessions left, as soon as their leases run out.
+"""The operator: a program in the cluster that deletes the proxies of dead sessions as soon as their leases expire.
 
-Everybody who connects sweeps too, but in a cluster where nobody connects any more an abandoned proxy would hold its
-slices until its deadline. This program needs no more rights than listing and deleting Jobs and Leases. It follows the
-Leases, so it knows when the next one ends, and asks the API server for nothing in between.
+Every connect sweeps too, but in a cluster where no user connects any more an abandoned proxy would hold its slices
+until its deadline. The operator may only list, watch and delete Jobs and Leases. It watches the Leases, so it knows
+when the next one expires, and sends no requests in between.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Operator:
 
     Args:
       namespace: Empty for all.
-      interval: Seconds after which it sweeps in any case, for Jobs that never got a lease.
+      interval: Longest time between sweeps in seconds, for Jobs that never got a lease.
     """
 
     def __init__(self, client: Client, *, namespace: str = "", interval: float = INTERVAL_SECONDS) -> None:
@@ -43,7 +43,7 @@ class Operator:
         self._trouble = ""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Sweeps until `stop` is set."""
+        """Sweep until `stop` is set."""
         following = asyncio.create_task(self._follow())
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -59,9 +59,9 @@ class Operator:
         try:
             swept = await leases.sweep(self._client, self._namespace)
         except ClusterError as error:
-            self._tell_trouble(error)
+            self._report_trouble(error)
             return
-        self._tell_trouble(None)
+        self._report_trouble(None)
         for each in swept:
             whose = f"session {each.session} of {each.user or 'unknown'}"
             if each.error:
@@ -70,11 +70,13 @@ class Operator:
                 say(f"deleted Job {each.namespace}/{each.job} ({whose}): {each.reason}")
 
     async def _pause(self, stopping: asyncio.Task[bool]) -> None:
-        """Waits until the next lease may have ended."""
+        """Wait until the next lease may have ended."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._interval
         while not stopping.done():
             now = self._client.now()
+            # The earliest expiry on the API server's clock, as a time to sleep. Never zero, or a lease that is due and
+            # could not be deleted would make this loop spin.
             due = min(self._ends.values(), default=float("inf")) - now
             left = min(deadline - loop.time(), max(due, _SHORTEST_PAUSE_SECONDS))
             if left <= 0:
@@ -84,7 +86,8 @@ class Operator:
             done, _ = await asyncio.wait({changed, stopping}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             changed.cancel()
             if not done:
-                # A lease that was due and could not be swept must not make this loop spin.
+                # Timed out: a lease has expired, or the interval is over. Forget what has expired; if the sweep cannot
+                # delete it, it waits for the next interval.
                 self._ends = {key: end for key, end in self._ends.items() if end > self._client.now()}
                 return
 
@@ -95,7 +98,7 @@ class Operator:
                 async for change in watch(self._client, LEASES, namespace=self._namespace, labels=labels):
                     self._take(change.type, change.object)
             except ClusterError as error:
-                self._tell_trouble(error)
+                self._report_trouble(error)
             await asyncio.sleep(_RETRY_SECONDS)
 
     def _take(self, kind: ChangeType, lease: dict[str, object]) -> None:
@@ -110,7 +113,7 @@ class Operator:
             self._ends[key] = leases.end(lease)
         self._changed.set()
 
-    def _tell_trouble(self, error: ClusterError | None) -> None:
+    def _report_trouble(self, error: ClusterError | None) -> None:
         text = str(error) if error is not None else ""
         if text != self._trouble:
             self._trouble = text
@@ -118,12 +121,12 @@ class Operator:
 
 
 def say(text: str) -> None:
-    """Writes one line of the operator's log."""
+    """Write one line of the operator's log."""
     print(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), text, flush=True)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the operator until it is told to stop; returns the exit code."""
+    """Run the operator until SIGTERM or SIGINT; return the exit code."""
     parser = argparse.ArgumentParser(prog="pathways-jupyter operator", description=__doc__)
     parser.add_argument("--namespace", default="", help="only this namespace (default: all)")
     parser.add_argument("--interval", type=float, default=INTERVAL_SECONDS, help="seconds between sweeps at most")
@@ -142,7 +145,7 @@ async def _main(options: argparse.Namespace) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        # Only a main thread can have signal handlers; elsewhere whoever runs this stops it.
+        # Only the main thread can have signal handlers; in another thread the caller stops it.
         with contextlib.suppress(RuntimeError, ValueError):
             loop.add_signal_handler(number, stop.set)
     async with Client(auth.load(options.kubeconfig, options.context)) as client:

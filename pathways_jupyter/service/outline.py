@@ -1,8 +1,7 @@
-"""A service as its Jobs tell it: a first picture, while its pods are still being listed.
+"""Outline of a service from its Jobs alone: a first picture, while its pods are still being listed.
 
-A Job says how many of its pods are ready, and there is one for each slice where there are several pods; so a large
-cluster can be drawn long before all of its pods have arrived. What only pods tell (names, nodes, reasons, who holds
-what) is left open.
+A slice has one Job but many pods, and the Job's status counts the pods that are ready. So a large cluster can be drawn
+long before all of its pods have arrived. What only the pods show (names, nodes, reasons, holders) is left empty.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from pathways_jupyter.service.podstate import State
 
 
 def outline(service: ServiceInfo, jobs: Iterable[Object]) -> status.Service:
-    """What `jobs`, those of the service's namespace, tell of `service`.
+    """Return the outline of `service`, from the Jobs of its namespace.
 
-    A slice is ready, or else starting: whether it is down, only its pods know.
+    Slices are ready or starting: only the pods show whether a slice is down.
     """
     listed = list(jobs)
     ready = {str(job["metadata"]["name"]): int((job.get("status") or {}).get("ready") or 0) for job in listed}

@@ -1,7 +1,7 @@
-"""Which slices a proxy holds, as far as its log tells.
+"""Read from a proxy's log which slices it holds.
 
-Kubernetes does not know it: slices are given out by the resource manager. The proxy logs each transition of a slice,
-in newer releases with the worker Job that it was placed on. An older proxy's log only tells how many are placed.
+Kubernetes does not know: the resource manager assigns slices. The proxy logs each transition of a slice, in newer
+releases with the worker Job that it was placed on. An older proxy's log shows only how many slices are placed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Transition:
     """One line of a proxy's log.
 
     Attributes:
-      slice: The proxy's own index of the slice, counted from zero in the order in which it asked.
+      slice: The proxy's own index of the slice, counted from zero in the order of its requests.
       instance_type: Empty in older logs.
       placed: Whether the slice is usable from now on.
       worker_job: The Job of its workers; empty in older logs.
@@ -40,16 +40,16 @@ class Transition:
 
 @dataclass
 class Placement:
-    """What the lines read so far amount to.
+    """The slices that a proxy holds after the lines read so far.
 
     Attributes:
-      slices: The proxy's slices that are placed now, and the worker Job of each (empty when not told).
+      slices: The worker Job of each placed slice, by the proxy's index of it (empty where the log does not name it).
     """
 
     slices: dict[int, str] = field(default_factory=dict)
 
     def feed(self, line: str) -> Transition | None:
-        """Takes one line of the log; returns what it tells, or None for a line about something else."""
+        """Process one line of the log; return its transition, or None for a line about something else."""
         change = parse(line)
         if change is not None and change.placed:
             self.slices[change.slice] = change.worker_job
@@ -64,7 +64,7 @@ class Placement:
 
 
 def parse(line: str) -> Transition | None:
-    """Reads a line of a proxy's log; None when it tells of no transition."""
+    """Parse a line of a proxy's log; None when it is not about a transition."""
     match = _TRANSITION.search(line)
     if match is None:
         return None

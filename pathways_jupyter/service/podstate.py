@@ -1,4 +1,4 @@
-"""How a pod is: ready, on its way, or down, and why, in one word each."""
+"""The state of a pod (ready, starting or down), and the reason."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ FATAL_REASONS: Mapping[str, str] = {
     "RunContainerError": "its container cannot be started",
     "CrashLoopBackOff": "its program keeps ending",
 }
-"""Reasons for which a container waits and that waiting does not remove, each as a part of a sentence."""
+"""Reasons of a waiting container that do not resolve themselves, each with an explanation for error messages."""
 
 
 class State(StrEnum):
-    """How a pod, a host or a slice is."""
+    """State of a pod, a host or a slice."""
 
     READY = "ready"
     STARTING = "starting"
@@ -30,7 +30,7 @@ class State(StrEnum):
 
 
 def pod_state(pod: Object) -> tuple[State, str]:
-    """State of `pod`, and the reason why it is not ready."""
+    """Return the state of `pod`, and the reason why it is not ready."""
     status = pod.get("status") or {}
     phase = str(status.get("phase") or "Pending")
     if pod["metadata"].get("deletionTimestamp"):
@@ -51,7 +51,7 @@ def pod_state(pod: Object) -> tuple[State, str]:
 
 
 def restarts(pod: Object) -> int:
-    """How often the pod's containers have been restarted."""
+    """Return how often the pod's containers have been restarted."""
     return sum(int(each.get("restartCount") or 0) for each in (pod.get("status") or {}).get("containerStatuses") or ())
 
 

@@ -1,8 +1,8 @@
-"""The proxy Job: what a session runs in the cluster, and nobody else's business.
+"""The proxy Job, which a session runs in the cluster.
 
-Each session has a proxy of its own, which holds the session's slices for as long as it lives. The Job is made so that
-it cannot outlive its use: it never restarts, it has a deadline, and it is cleared away after it ended; its Lease (see
-`leases`) covers the rest.
+Each session has a proxy of its own, which holds the session's slices while it runs. The Job cannot outlive its use: it
+never restarts, it has a deadline, and it is deleted after it ended. Its Lease (see `leases`) covers sessions that die
+before their deadline.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathways_jupyter.service.naming import job_name, label_value
 
 Manifest = dict[str, Any]
 
-# A finished Job stays this long, so that a person can still read why it ended.
 TTL_SECONDS = 60
+"""A finished Job stays this long, so that people can read why it ended."""
 GRACE_SECONDS = 5
 _FIRST_PORT, _PORTS = 29100, 900
 _OWN_FLAGS = ("server_port", "resource_manager_address", "gcs_scratch_location", "virtual_slices")
@@ -30,13 +30,13 @@ _FLAG = re.compile(r"--(?P<name>[a-z][a-z0-9_]*)(=.*)?", re.DOTALL)
 
 @dataclass(frozen=True)
 class ProxyOptions:
-    """What a session asks of its proxy beyond slices.
+    """Options of a proxy besides its slices.
 
     Attributes:
-      sidecar: Let colocated Python run on the slices' hosts.
-      elastic_slices: How many slices may be lost without the proxy giving up.
-      host_network: Use the node's own network; then two proxies on one node may want the same port.
-      flags: Further flags of the program.
+      sidecar: Allow colocated Python on the slices' hosts.
+      elastic_slices: How many slices the proxy may lose without ending.
+      host_network: Use the host network; then two proxies on one node may conflict over a port.
+      flags: Additional flags of the program.
     """
 
     sidecar: bool = False
@@ -47,14 +47,14 @@ class ProxyOptions:
 
 @dataclass(frozen=True)
 class ProxySpec:
-    """A proxy to be made.
+    """A proxy to create.
 
     Attributes:
       session: The session's id.
       service: Name of the service.
       address: ``host:port`` of its resource manager.
       image: The proxy's image; see :func:`image_for`.
-      instances: Slices wanted per instance type.
+      instances: Number of slices per instance type.
       max_lifetime: Seconds after which the cluster ends it; ``inf`` for never.
       kernel: The kernel's id.
       notebook: The notebook's path.
@@ -77,17 +77,17 @@ class ProxySpec:
 
     @property
     def name(self) -> str:
-        """Name of the Job, and of its Lease."""
+        """Name of the Job and of its Lease."""
         return job_name(self.user, self.session)
 
     @property
     def port(self) -> int:
-        """The port that this proxy listens on; sessions get different ones."""
+        """The port that this proxy listens on; derived from the session, so that ports differ on a host network."""
         return _FIRST_PORT + zlib.crc32(self.session.encode()) % _PORTS
 
 
 def job(spec: ProxySpec) -> Manifest:
-    """The Job of `spec`."""
+    """Return the Job of `spec`."""
     about = labels(spec)
     manifest: Manifest = {
         "apiVersion": "batch/v1",
@@ -115,26 +115,26 @@ def job(spec: ProxySpec) -> Manifest:
 
 
 def labels(spec: ProxySpec) -> dict[str, str]:
-    """The labels of everything that belongs to the session."""
-    told = {
+    """Return the labels of everything that belongs to the session."""
+    values = {
         names.MANAGED_BY_LABEL: names.MANAGED_BY,
         names.SESSION_LABEL: label_value(spec.session),
         names.USER_LABEL: label_value(spec.user),
         names.SERVICE_LABEL: label_value(spec.service),
     }
-    return {key: value for key, value in told.items() if value}
+    return {key: value for key, value in values.items() if value}
 
 
 def image_for(server_image: str) -> str:
-    """The proxy image that fits a service's own server image: the same release of the image beside it.
+    """Return the proxy image that matches a service's server image: the same release, in the same repository.
 
     Raises:
-      ServiceError: There is no telling from that image.
+      ServiceError: It cannot be derived from that image.
     """
     named, _, digest = server_image.partition("@")
     directory, slash, last = named.rpartition("/")
     name, colon, tag = last.partition(":")
-    hint = "Name the proxy's image yourself: --proxy-image."
+    hint = "Give the proxy's image with --proxy-image."
     if name != names.SERVER_IMAGE and not re.search(r"(^|[-_.])server($|[-_.])", name):
         raise ServiceError(f"The service runs {server_image or 'no image'}, which has no proxy beside it.", hint=hint)
     if digest and not tag:
@@ -144,10 +144,10 @@ def image_for(server_image: str) -> str:
 
 
 def parse_options(options: tuple[str, ...]) -> ProxyOptions:
-    """Reads ``sidecar:true``, ``num_elastic_slices:2``, ``xla_flags:--xla_a=1 --xla_b``, or flags as they are.
+    """Parse ``sidecar:true``, ``num_elastic_slices:2``, ``xla_flags:--xla_a=1 --xla_b``, and plain flags.
 
     Raises:
-      ConfigError: An option is unknown or malformed, or a flag is one that the session itself sets.
+      ConfigError: An option is unknown or malformed, or a flag is one that the session sets itself.
     """
     sidecar = host_network = False
     elastic = 0
@@ -164,7 +164,7 @@ def parse_options(options: tuple[str, ...]) -> ProxyOptions:
         elif key == "host_network":
             host_network = _flag_value(option, value)
         elif key == "use_insecure_credentials":
-            # A session's tunnel ends outside Google's network, so its proxy never asks for anything else.
+            # The tunnel ends outside of Google's network, where there is no ALTS, so `true` is the only value.
             if not _flag_value(option, value):
                 raise _bad_option(option, "a proxy behind a tunnel cannot use ALTS")
         elif key == "num_elastic_slices" and value.isdecimal():
@@ -177,7 +177,7 @@ def parse_options(options: tuple[str, ...]) -> ProxyOptions:
 
 
 def virtual_slices(instances: Mapping[str, int]) -> str:
-    """One entry per slice, as the proxy's flag wants them."""
+    """Return the value of the proxy's flag: one entry per slice."""
     return ",".join(name for name, count in instances.items() for _ in range(count))
 
 
@@ -224,12 +224,12 @@ def _arguments(spec: ProxySpec) -> list[str]:
 
 
 def _annotations(spec: ProxySpec) -> dict[str, str]:
-    told = {
+    values = {
         names.KERNEL_ANNOTATION: spec.kernel,
         names.NOTEBOOK_ANNOTATION: spec.notebook,
         names.HOST_ANNOTATION: spec.host,
     }
-    return {key: value for key, value in told.items() if value}
+    return {key: value for key, value in values.items() if value}
 
 
 def _checked_flag(flag: str) -> str:

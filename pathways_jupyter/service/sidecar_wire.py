@@ -1,9 +1,9 @@
-"""How a proxy and the sidecars of its hosts speak, in the embedded cluster.
+"""The protocol between a proxy and the sidecars of its hosts, in the embedded cluster.
 
 A proxy opens one connection to each sidecar, on a unix socket of the sidecar's pod. Messages go both ways: a line of
-JSON, and binary parts behind it, whose sizes the line gives. Requests carry a number; their answers may come in any
-order. The first message is the proxy's hello; what follows is described by the two programs, which are released
-together and need no versions.
+JSON with the sizes of the binary parts that follow it. Requests have a number; their answers may come in any order. The
+first message is the proxy's hello; the others are defined by the two programs, which are released together, so that the
+protocol needs no versions.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Header = dict[str, Any]
 _LONGEST_LINE = 64 << 20
 _LONGEST_HELLO = 1 << 20
 _LARGEST_PART = 1 << 40
-"""In bytes; no host has as much, so a larger number is not a size."""
+"""In bytes; no host has more memory, so a larger number is not a size."""
 
 
 class WireError(Exception):
-    """The other side is gone, or does not speak this."""
+    """The connection is closed, or the peer does not follow the protocol."""
 
 
 class Connection:
-    """One end; any thread may send, one thread receives."""
+    """One end of a connection; any thread may send, one thread receives."""
 
     def __init__(self, peer: socket.socket) -> None:
         self._socket = peer
@@ -39,13 +39,13 @@ class Connection:
         self._lock = threading.Lock()
 
     def send(self, header: Header, parts: Sequence[memoryview | bytes] = ()) -> None:
-        """Sends one message.
+        """Send one message.
 
         Args:
-          parts: Contiguous bytes, in any format that `memoryview` can cast to bytes.
+          parts: Contiguous buffers that `memoryview` can cast to bytes.
 
         Raises:
-          WireError: The other side is gone.
+          WireError: The connection is closed.
         """
         views = [memoryview(part).cast("B") for part in parts if len(part)]
         line = json.dumps({**header, "parts": [len(part) for part in parts]}).encode() + b"\n"
@@ -58,10 +58,10 @@ class Connection:
             raise WireError(str(error)) from error
 
     def receive(self) -> tuple[Header, list[memoryview]]:
-        """The next message, its parts in memory of their own.
+        """Return the next message, with its parts in newly allocated memory; blocks.
 
         Raises:
-          WireError: There is none.
+          WireError: The connection is closed, or the message is malformed.
         """
         try:
             header = self._header(_LONGEST_LINE)
@@ -70,13 +70,13 @@ class Connection:
             raise WireError(str(error) or type(error).__name__) from error
 
     def receive_hello(self, timeout: float) -> Header:
-        """The first message, from a peer that has not proved anything yet: short, in time, and without parts.
+        """Return the first message, from a peer that is not trusted yet: it must be short, in time, and without parts.
 
         Args:
-          timeout: Seconds that each piece of it may take.
+          timeout: Seconds that each read may take.
 
         Raises:
-          WireError: There is none, or not such a one.
+          WireError: It is missing, late, too long or malformed.
         """
         try:
             self._socket.settimeout(timeout)
@@ -89,8 +89,8 @@ class Connection:
         return header
 
     def close(self) -> None:
-        """Closes the connection; whoever receives gets an error."""
-        # Shutting down, unlike closing, wakes a thread that is reading.
+        """Close the connection; a pending :meth:`receive` raises."""
+        # Unlike close(), shutdown() wakes a thread that is blocked in a read.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()

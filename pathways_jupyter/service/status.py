@@ -1,10 +1,10 @@
-"""One picture of a service: its slices and their hosts, and who holds what since when.
+"""The picture of a service: its slices and their hosts, and which user holds what since when.
 
-Everything that shows or explains a service uses this picture. It is worked out from objects that the caller already
-has (:func:`picture`), so that a watching server asks for nothing more; :func:`fetch` gets them first.
+Everything that shows or explains a service uses this picture. :func:`picture` computes it from objects that the caller
+already has, so that a server that watches sends no further requests; :func:`fetch` gets the objects first.
 
-What is not known is not guessed: a proxy whose log does not name its slices is a holder of so many slices, and no slice
-is drawn as its own.
+Nothing is guessed: a proxy whose log does not name its slices counts as the holder of a number of slices, but no slice
+is shown as held by it.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _LOG_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Holder:
-    """A proxy, and so a session, that holds or waits for slices.
+    """A proxy (and so a session) that holds slices or waits for them.
 
     Attributes:
       session: Empty for proxies that this package did not make.
-      user: Who it belongs to; empty when it does not say.
+      user: Its user label; empty without one.
       notebook: Path of the notebook, or empty.
       since: When its Job was created, in seconds since the epoch.
-      instances: Slices that it asked for, per instance type.
+      instances: Number of slices that it requested, per instance type.
       waiting: Whether it still waits for some of them; None when its log could not be read.
-      placed: How many it has; None when its log could not be read.
+      placed: Number of slices that it has; None when its log could not be read.
       job: Name of its Job.
       pod: Name of its pod; empty before there is one.
     """
@@ -66,10 +66,10 @@ class Host:
     """A host of a slice.
 
     Attributes:
-      index: Which host of its slice.
+      index: Its index in the slice.
       pod: Its worker pod; empty while there is none.
       node: The node that the pod runs on.
-      reason: Why it is not ready, in Kubernetes' words.
+      reason: Kubernetes' reason why it is not ready.
       restarts: How often its worker has been restarted.
     """
 
@@ -87,7 +87,7 @@ class Slice:
 
     Attributes:
       worker_job: The Job of its workers.
-      held_by: Who holds it; None when nobody does, or when that is not known (see :attr:`Service.certain`).
+      held_by: Its holder; None when it is free, or when the holder is unknown (see :attr:`Service.certain`).
     """
 
     index: int
@@ -103,9 +103,9 @@ class Service:
 
     Attributes:
       ready: Whether its resource manager runs.
-      holders: Everybody who holds or waits for slices, longest first.
-      certain: Whether it is known of every slice who holds it.
-      reason: Why the resource manager is not ready, in Kubernetes' words.
+      holders: All proxies that hold slices or wait for them, oldest first.
+      certain: Whether the holder of every slice is known.
+      reason: Kubernetes' reason why the resource manager is not ready.
     """
 
     name: str
@@ -120,7 +120,7 @@ class Service:
 
     @property
     def free(self) -> int:
-        """Slices that are ready and, as far as is known, not held."""
+        """Number of slices that are ready and, as far as is known, not held."""
         if self.certain:
             return sum(1 for each in self.slices if each.state is State.READY and each.held_by is None)
         usable = sum(1 for each in self.slices if each.state is State.READY)
@@ -128,7 +128,7 @@ class Service:
         return max(0, usable - held)
 
     def available_to(self, job: str) -> int:
-        """Slices that are ready and, as far as is known, free or held by the proxy `job`."""
+        """Return the number of slices that are ready and, as far as is known, free or held by the proxy `job`."""
         ready = [each for each in self.slices if each.state is State.READY]
         if self.certain:
             return sum(1 for each in ready if each.held_by is None or each.held_by.job == job)
@@ -137,7 +137,7 @@ class Service:
 
 
 Drawn = dict[str, tuple[object, Slice]]
-"""Slices as they were last drawn, by the name of their worker Job, with what each was drawn from."""
+"""Cache: slices as last drawn, by the name of their worker Job, with the input that each was drawn from."""
 
 
 def picture(
@@ -148,14 +148,14 @@ def picture(
     placements: Mapping[str, Placement] | None = None,
     drawn: Drawn | None = None,
 ) -> Service:
-    """Works out the picture of a service.
+    """Compute the picture of a service.
 
     Args:
       pods: Pods of its namespace; others are ignored.
-      jobs: Jobs of its namespace; those that are no proxies of this service are ignored.
-      placements: What the logs of proxies tell, by the name of the proxy's Job; what is missing is not known.
-      drawn: Kept by a caller who draws the same namespace again and again: a slice whose pods are still the same
-        objects, and whose holder is equal, is not worked out again.
+      jobs: Jobs of its namespace; others than proxies of this service are ignored.
+      placements: Slices of each proxy according to its log, by the name of its Job; missing ones are unknown.
+      drawn: Cache of a caller that draws the same namespace repeatedly: a slice whose pods and holder have not changed
+        is not computed again.
     """
     read = placements or {}
     listed = list(pods)
@@ -186,12 +186,12 @@ def picture(
 
 
 async def fetch(client: Client, namespace: str, wanted: str = "", *, logs: bool = True) -> tuple[Service, ...]:
-    """Gets the pictures of the services of a namespace.
+    """Get the pictures of the services of a namespace.
 
     Args:
       namespace: Empty for all namespaces.
       wanted: Only the service of this name or address.
-      logs: Read the proxies' logs, to know who holds which slice.
+      logs: Read the proxies' logs, to learn which proxy holds which slice.
 
     Raises:
       ServiceError: The service does not exist, or the cluster has no JobSets.
@@ -214,7 +214,7 @@ async def fetch(client: Client, namespace: str, wanted: str = "", *, logs: bool 
 
 
 async def read_placement(client: Client, namespace: str, pod: str) -> Placement | None:
-    """What the log of a proxy's pod tells; None when it cannot be read."""
+    """Read a proxy's slices from its pod's log; None when it cannot be read."""
     placement = Placement()
     try:
         async with asyncio.timeout(_LOG_SECONDS):
@@ -228,26 +228,26 @@ async def read_placement(client: Client, namespace: str, pod: str) -> Placement 
 def capacity_error(
     service: Service, instances: Mapping[str, int], *, waited: float = 0.0, now: float | None = None
 ) -> CapacityError:
-    """The error for a wish that `service` cannot fulfil now; it says who holds what.
+    """Return the error for a request that `service` cannot satisfy now; it lists the holders.
 
     Args:
-      waited: Seconds that the slices were waited for, in vain.
+      waited: Seconds that the session has waited for the slices.
     """
     wanted = sum(instances.values())
     held = [each for each in service.holders if each.placed != 0]
     usable = sum(1 for each in service.slices if each.state is State.READY)
     found = f"{usable if usable < wanted else service.free} of {len(service.slices)} slices of {service.name} are"
     state = f"{found} {'ready' if usable < wanted else 'free'}, and {wanted} {'is' if wanted == 1 else 'are'} wanted"
-    told = "; ".join(_told(each, time.time() if now is None else now) for each in held)
+    holders = "; ".join(_summary(each, time.time() if now is None else now) for each in held)
     return CapacityError(
-        f"{state}{f': {told}' if told else ''}.",
+        f"{state}{f': {holders}' if holders else ''}.",
         hint=f"Waited {waited:.0f} s for them. --wait waits without end; or ask for fewer."
         if waited
         else "Add --wait to get them as soon as they are free, or ask for fewer.",
     )
 
 
-def _told(holder: Holder, now: float) -> str:
+def _summary(holder: Holder, now: float) -> str:
     minutes = max(0, int(now - holder.since)) // 60
     since = f"{minutes} min" if minutes else "less than a minute"
     if minutes >= 60:
@@ -278,7 +278,7 @@ def _draw(
 
 
 def _workers(service: ServiceInfo, pods: Iterable[Object]) -> dict[tuple[int, int], Object]:
-    """The worker pod of each host of each slice."""
+    """Return the worker pods by the indices of their slice and host."""
     workers: dict[tuple[int, int], Object] = {}
     for pod in pods:
         labels = _labels(pod)
@@ -286,7 +286,7 @@ def _workers(service: ServiceInfo, pods: Iterable[Object]) -> dict[tuple[int, in
         if labels.get(names.REPLICATED_JOB_LABEL) != service.worker_job or not index.isdecimal():
             continue
         place = int(index), _host_index(pod)
-        # A pod and its successor overlap for a moment; the successor is what counts.
+        # A pod and its replacement overlap for a moment; use the newer one.
         if place not in workers or _created(workers[place]) <= _created(pod):
             workers[place] = pod
     return workers
@@ -303,7 +303,7 @@ def _slice(
     pods = tuple(workers.get((index, host)) for host in range(service.hosts_per_slice))
     source = (service.started, pods, holders.get(worker_job))
     before = drawn.get(worker_job)
-    # Pods are replaced, never changed, so that equal ones are nearly always the same ones: this costs next to nothing.
+    # Cheap: the watch replaces changed pods and never modifies them, so equal pods are nearly always identical objects.
     if before is not None and before[0] == source:
         return before[1]
     hosts = tuple(_host(service, host, pod) for host, pod in enumerate(pods))

@@ -1,6 +1,6 @@
-"""What slice map and sidebar show of a cluster, as rows of JSON values, and what changed between two pictures.
+"""The rows of JSON values that slice map and sidebar show, and the differences between two sets of them.
 
-The TypeScript side of it is labextension/src/models/wire.ts: change both.
+The TypeScript types are in labextension/src/models/wire.ts: change both together.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def tables(
     me: str,
     jobs: Iterable[Object],
 ) -> Tables:
-    """The tables of a cluster.
+    """Return the tables of a cluster.
 
     Args:
-      services: What each service says of itself, and its picture.
+      services: The description and the picture of each service.
       heads: Name of the resource manager's pod, by service.
-      me: The user label's value of whoever looks.
+      me: The user label of the user who looks at the tables.
       jobs: JobSets, PathwaysJobs and proxy Jobs.
     """
     drawn: Tables = {name: {} for name in EMPTY}
@@ -54,14 +54,14 @@ def tables(
 
 
 def slice_rows(service: Service, *, me: str) -> list[Row]:
-    """The rows of a service's slices; `me` is the user label's value of whoever looks."""
+    """Return the rows of a service's slices; `me` is the user label of the user who looks at them."""
     place = f"{service.namespace}/{service.name}"
     chips = _chips(service.instance_type)
     return [_slice(f"{place}/{each.index}", service, each, chips, me) for each in service.slices]
 
 
 def difference(before: Tables, now: Tables) -> tuple[dict[str, list[Row]], dict[str, list[str]]]:
-    """Rows to put and ids to drop, by table, that lead from `before` to `now`."""
+    """Return the rows to put and the ids to drop, by table, to get from `before` to `now`."""
     put: dict[str, list[Row]] = {}
     drop: dict[str, list[str]] = {}
     for name, rows in now.items():
@@ -160,7 +160,7 @@ def _job(job: Object) -> Row:
 
 
 def _job_state(job: Object) -> tuple[str, str]:
-    """One word for all three kinds: Kubernetes has a dozen for them."""
+    """Return one word for the state of any of the three kinds, and its message."""
     status = job.get("status") or {}
     holds = {each.get("type"): each for each in status.get("conditions") or () if each.get("status") == "True"}
     for kind, word in (
@@ -182,7 +182,7 @@ def _is_ours(job: Object) -> bool:
 
 
 def _chips(instance_type: str) -> list[int]:
-    """Chips on each host of a slice; nothing is known of types that are not in the catalogue."""
+    """Return the chips of each host of a slice; empty for types that are not in the catalogue."""
     try:
         parsed = tpu.parse_instance_type(instance_type)
     except ConfigError:

@@ -7,10 +7,10 @@ from pathways_jupyter.service import jobset, names, proxy
 
 
 class Bench(QuietCluster):
-    """With the proxies of sessions."""
+    """A bench that can create the proxies of sessions."""
 
     async def proxy(self, client: Client, session: str, user: str = "jane", **options) -> dict:
-        """Creates the proxy Job of a session."""
+        """Create the proxy Job of a session."""
         spec = proxy.ProxySpec(
             session=session,
             service=names.DEFAULT_SERVICE,

@@ -87,13 +87,13 @@ async def test_among_several_one_has_to_be_chosen(bench):
         assert (await discovery.find(client, "default", "two")).name == "two"
 
 
-async def test_an_empty_namespace_is_told(bench):
+async def test_an_empty_namespace_is_reported(bench):
     async with bench.client() as client:
         with pytest.raises(ServiceError, match="no Pathways service in namespace default"):
             await discovery.find(client, "default")
 
 
-async def test_a_cluster_without_jobsets_is_told(bench):
+async def test_a_cluster_without_jobsets_is_reported(bench):
     async with bench.client() as client:
         definition = f"{JOBSETS.plural}.{JOBSETS.group}"
         if not await objects.delete(client, kinds.CRDS, definition):

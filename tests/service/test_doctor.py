@@ -36,7 +36,7 @@ def ready(name, job, container):
     }
 
 
-async def test_a_sound_cluster_has_nothing_to_mend(bench):
+async def test_a_sound_cluster_has_nothing_to_fix(bench):
     async with bench.client() as client:
         await service(client)
         await objects.create(client, NETWORK_POLICIES, networkpolicy.for_proxies("default"))
@@ -82,7 +82,7 @@ async def test_an_unreachable_cluster_ends_the_checks(bench):
     assert found["reachable"].level is Level.FAIL
 
 
-async def test_credentials_that_are_refused_are_told_as_that_and_end_the_checks(bench):
+async def test_credentials_that_are_refused_are_reported_as_such_and_end_the_checks(bench):
     found = await examine(
         bench, config=ConnectConfig(kubeconfig=bench.kubeconfig(user={"token": "forged"}, name="forged"))
     )
@@ -91,8 +91,8 @@ async def test_credentials_that_are_refused_are_told_as_that_and_end_the_checks(
     assert found["credentials"].hint
 
 
-async def test_a_cluster_without_jobsets_is_told_what_to_install(bench, monkeypatch):
-    # This server has them built in, but not of every version.
+async def test_a_cluster_without_jobsets_is_reported_with_what_to_install(bench, monkeypatch):
+    # This server has built-in JobSets, but not in every version.
     monkeypatch.setattr(doctor, "JOBSETS", dataclasses.replace(JOBSETS, version="v9"))
     found = await examine(bench)
     assert found["jobset"].level is Level.FAIL
@@ -101,13 +101,13 @@ async def test_a_cluster_without_jobsets_is_told_what_to_install(bench, monkeypa
     assert found["leftovers"].level is Level.OK
 
 
-async def test_a_missing_service_is_told(bench):
+async def test_a_missing_service_is_reported(bench):
     found = await examine(bench)
     assert found["service"].level is Level.FAIL
     assert "no Pathways service" in found["service"].message
 
 
-async def test_a_service_that_is_not_up_is_told(bench):
+async def test_a_service_that_is_not_up_is_reported(bench):
     async with bench.client() as client:
         await service(client)
     found = await examine(bench)
@@ -120,7 +120,7 @@ async def test_a_service_that_is_not_up_is_told(bench):
     ("image", "sidecar", "name", "level", "message"),
     [
         ("r/server:jax-0.9.0", "", "jax", Level.WARN, "jax 0.10.2 here, 0.9.0 there"),
-        ("r/server:latest", "", "jax", Level.WARN, "does not say which JAX"),
+        ("r/server:latest", "", "jax", Level.WARN, "does not name the proxy's JAX version"),
         ("r/worker:1", "", "proxy image", Level.FAIL, "no proxy beside it"),
         (
             "r/server:jax-0.10.2",
@@ -140,7 +140,7 @@ async def test_versions_are_compared_component_by_component(bench, image, sideca
     assert message in found[name].message
 
 
-async def test_proxies_that_other_pods_can_reach_are_told_until_a_policy_closes_them(bench):
+async def test_proxies_that_other_pods_can_reach_are_reported_until_a_policy_closes_them(bench):
     found = (await examine(bench))["network"]
     assert found.level is Level.WARN
     assert found.message.endswith("run code on TPU hosts: no NetworkPolicy covers them.")
@@ -164,7 +164,7 @@ async def test_policies_that_may_not_be_looked_at_are_a_missing_permission_and_n
     assert found["permission networkpolicies"].level is Level.WARN
 
 
-async def test_leftovers_here_and_in_the_cluster_are_told(bench, monkeypatch):
+async def test_leftovers_here_and_in_the_cluster_are_reported(bench, monkeypatch):
     async with bench.client() as client:
         await leases.create(client, await bench.proxy(client, "dead"), seconds=1)
     now = leases.Client.now

@@ -11,7 +11,7 @@ HOUR = 3600.0
 
 
 def later(monkeypatch, client, seconds):
-    """Moves the client's clock; the only thing that is not real here is time."""
+    """Move the client's clock; time is the only fake part here."""
     now = client.now
     monkeypatch.setattr(client, "now", lambda: now() + seconds)
 
@@ -31,7 +31,7 @@ async def test_a_lease_belongs_to_its_job_and_lasts_as_long_as_asked(bench):
         assert leases.is_stale(lease, client.now() + 4)
 
 
-async def test_renewing_keeps_a_lease_and_tells_when_it_is_gone(bench, monkeypatch):
+async def test_renewing_keeps_a_lease_and_returns_whether_it_is_gone(bench, monkeypatch):
     async with bench.client() as client:
         job = await bench.proxy(client, "s1")
         await leases.create(client, job, seconds=10)
@@ -43,7 +43,7 @@ async def test_renewing_keeps_a_lease_and_tells_when_it_is_gone(bench, monkeypat
         assert not await leases.renew(client, job["metadata"]["name"], namespace="default")
 
 
-async def test_only_what_nobody_renewed_is_swept(bench, monkeypatch):
+async def test_only_expired_leases_are_swept(bench, monkeypatch):
     async with bench.client() as client:
         dead, live = await bench.proxy(client, "dead"), await bench.proxy(client, "live")
         await leases.create(client, dead, seconds=10)
@@ -56,7 +56,7 @@ async def test_only_what_nobody_renewed_is_swept(bench, monkeypatch):
         assert await leases.sweep(client, "default") == ()
 
 
-async def test_a_dry_run_tells_and_deletes_nothing(bench, monkeypatch):
+async def test_a_dry_run_reports_and_deletes_nothing(bench, monkeypatch):
     async with bench.client() as client:
         job = await bench.proxy(client, "s1", notebook="a.ipynb")
         await leases.create(client, job, seconds=1)
@@ -104,7 +104,7 @@ async def test_a_sweep_can_be_limited_to_a_user_or_a_session(bench, monkeypatch)
         assert [each.session for each in await leases.sweep(client, "")] == ["c"]
 
 
-async def test_any_number_may_sweep_at_once_and_each_job_is_told_once(bench, monkeypatch):
+async def test_any_number_may_sweep_at_once_and_each_job_is_reported_once(bench, monkeypatch):
     async with bench.client() as client:
         for index in range(10):
             await leases.create(client, await bench.proxy(client, f"s{index}"), seconds=1)
@@ -118,7 +118,7 @@ async def test_any_number_may_sweep_at_once_and_each_job_is_told_once(bench, mon
 
 
 async def test_a_renewal_in_the_last_moment_saves_the_job(bench, monkeypatch):
-    """The lease is renewed after it was judged, and before it is deleted."""
+    """The lease is renewed after it was read, and before it is deleted."""
     async with bench.client() as client:
         job = await bench.proxy(client, "s1")
         await leases.create(client, job, seconds=1)
@@ -165,7 +165,7 @@ async def test_a_lease_of_an_earlier_job_of_that_name_does_not_count(bench, monk
         assert await jobs(client) == {new["metadata"]["name"]}
 
 
-async def test_what_may_not_be_deleted_is_told_and_does_not_keep_the_rest(bench, monkeypatch):
+async def test_what_may_not_be_deleted_is_reported_and_does_not_stop_the_others(bench, monkeypatch):
     async with bench.client() as admin:
         for session in ("a", "b"):
             await leases.create(admin, await bench.proxy(admin, session), seconds=1)
@@ -182,7 +182,7 @@ async def test_what_may_not_be_deleted_is_told_and_does_not_keep_the_rest(bench,
         assert len(await jobs(admin)) == 2
 
 
-async def test_a_sweep_that_may_not_look_is_told(bench):
+async def test_a_sweep_that_may_not_look_is_reported(bench):
     async with bench.client(rules=[], name="blind") as client:
         with pytest.raises(ApiError, match="not allowed to list jobs"):
             await leases.sweep(client, "default")

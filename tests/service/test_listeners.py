@@ -1,4 +1,4 @@
-"""Listeners that fail, as the far end of a connection does, and a publisher that must not notice."""
+"""Listeners that fail like the remote end of a connection, and must not affect the publisher."""
 
 from pathways_jupyter.service.listeners import Listeners
 
@@ -33,5 +33,5 @@ def test_a_listener_that_another_one_removes_gets_nothing_more():
     listeners.add(other)
     listeners.publish({})
     listeners.publish({})
-    # Whichever of them comes first is the only one.
+    # Only the first of them is called, and their order is not defined.
     assert got in (["one", "one"], ["other", "other"])

@@ -21,7 +21,7 @@ PEOPLE = [
     "_under_",
     "1.",
     "é" * 99,
-    # Each is cut right behind what no label and no name may end with.
+    # Each would be cut behind a character that no label or name may end with.
     "a" * 62 + "-b",
     "a" * 62 + ".b",
     "a" * 62 + "__b",
@@ -55,7 +55,7 @@ def test_sessions_of_one_user_get_different_names():
     assert naming.job_name("jane" * 50, "aaaa1111") != naming.job_name("jane" * 50, "aaaa2222")
 
 
-def test_a_name_tells_whose_it_is():
+def test_a_name_contains_the_user():
     assert naming.job_name("jane.doe@example.com", "a1b2c3d4") == "pathways-proxy-jane-doe-a1b2c3d4"
 
 
@@ -71,7 +71,7 @@ print(os.getuid(), current_user(), label_value(current_user()))
 
 
 def test_a_user_without_a_name_goes_by_the_number():
-    """As in a hub's pod that runs with a random uid; only root can take one."""
+    """As in a hub's pod with a random uid; only root can switch to one."""
     unnamed = {
         name: value for name, value in os.environ.items() if name not in {"LOGNAME", "USER", "LNAME", "USERNAME"}
     }

@@ -9,7 +9,7 @@ OTHERS = {"podSelector": {"matchLabels": {"app": "database"}}}
 
 
 def proxy_labels(user="jane"):
-    """Labels of the pod of a session's proxy."""
+    """Return the labels of a proxy's pod."""
     spec = proxy.ProxySpec("a1b2", "service", jobset.address("service"), "r/proxy_server:1", {}, user=user)
     return proxy.job(spec)["spec"]["template"]["metadata"]["labels"]
 

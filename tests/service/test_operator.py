@@ -20,8 +20,8 @@ async def until_jobs(bench, client, names):
         watch.close()
 
 
-async def test_a_lease_that_runs_out_is_noticed_without_asking_again_and_again(bench):
-    """The interval is far beyond the test's deadline, so only following the leases can do it."""
+async def test_an_expired_lease_is_noticed_without_polling(bench):
+    """The interval is far beyond the test's deadline, so only watching the leases works."""
     async with bench.client() as client:
         stop = asyncio.Event()
         running = asyncio.create_task(operator.Operator(client, interval=1e6).run(stop))
@@ -60,7 +60,7 @@ async def start(bench, *arguments):
     )
 
 
-async def test_the_program_ends_when_it_is_told_to(bench):
+async def test_the_program_ends_on_sigterm(bench):
     process = await start(bench)
     assert b"sweeping all namespaces of x" in await asyncio.wait_for(process.stdout.readline(), DEADLINE)
     process.send_signal(signal.SIGTERM)

@@ -6,7 +6,7 @@ NEW = "I1208 20:10:04.992524 12 x.cc:1] Transition slice 1 (tpuv6e:2x2) unplaced
 OLD = "I1208 20:10:04 12 x.cc:1] Transition slice 0 (tpuv6e:2x2) unplaced -> placed"
 
 
-def test_a_transition_tells_slice_type_and_worker_job():
+def test_a_transition_has_slice_type_and_worker_job():
     change = parse(NEW)
     assert (change.slice, change.instance_type, change.placed, change.worker_job) == (
         1,
@@ -16,13 +16,13 @@ def test_a_transition_tells_slice_type_and_worker_job():
     )
 
 
-def test_an_older_log_tells_that_a_slice_is_placed_but_not_where():
+def test_an_older_log_shows_that_a_slice_is_placed_but_not_where():
     assert parse(OLD).placed
     assert parse(OLD).worker_job == ""
 
 
 @pytest.mark.parametrize("line", ["", "Signaling to RM", "slice 1 placed", "Transition slice x unplaced -> placed"])
-def test_other_lines_tell_nothing(line):
+def test_other_lines_are_ignored(line):
     assert parse(line) is None
 
 

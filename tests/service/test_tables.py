@@ -1,4 +1,4 @@
-"""The rows that slice map and sidebar draw."""
+"""The rows of slice map and sidebar."""
 
 from pathways_jupyter.service import tables
 from pathways_jupyter.service.discovery import ServiceInfo
@@ -41,7 +41,7 @@ def test_a_proxy_names_the_slices_that_it_holds():
     assert proxy["slices"] == ["0"]
 
 
-def test_only_what_changed_is_told():
+def test_only_changes_are_sent():
     before, now = drawn(service()), drawn(service(state=State.DOWN))
     put, drop = tables.difference(before, now)
     assert [row["id"] for row in put["slices"]] == ["ns/svc/1"]

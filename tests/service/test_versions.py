@@ -1,7 +1,7 @@
 from pathways_jupyter.service.versions import Versions, differences, of_image
 
 
-def test_tags_tell_their_versions_component_by_component():
+def test_tags_contain_versions_component_by_component():
     assert of_image("r/sidecar:20260423-python_3.12-jax_0.10.0") == Versions("3.12", "0.10.0")
     assert of_image("localhost:5000/server:jax-0.10.2@sha256:abc") == Versions(jax="0.10.2")
     assert of_image("localhost:5000/server") == Versions()
