@@ -6,7 +6,7 @@ from pathways_jupyter.colocated import run
 
 
 def values(source: str, **options: Any) -> dict[int, Any]:
-    """Runs a cell, and returns the value of its last expression by host.
+    """Run a cell, and return the value of its last expression by host.
 
     Raises:
       ColocatedError: It failed on a host.

@@ -1,4 +1,4 @@
-"""A supervisor that can write to no file any more from its n-th record on, as on a full disk.
+"""A supervisor that cannot write files any more from its n-th record on, as on a full disk.
 
 ``FAIL_FROM`` is n, or 0 for never; the number of records so far is kept in the file ``WRITES``.
 """

@@ -1,4 +1,4 @@
-"""Kinds of objects that tests make and the package itself does not use."""
+"""Kinds of objects that only tests use."""
 
 from pathways_jupyter.kube.objects import Resource
 

@@ -1,11 +1,11 @@
-"""Kubeconfigs, as tests write them."""
+"""Write kubeconfigs for tests."""
 
 import json
 from pathlib import Path
 
 
 def write(path: Path, cluster: dict, user: dict, *, name: str = "x", **context: str) -> str:
-    """Writes a kubeconfig of one context, which is the current one; returns its path."""
+    """Write a kubeconfig with one context, the current one; return its path."""
     path.write_text(
         json.dumps(
             {

@@ -1,4 +1,4 @@
-"""The Role of docs/permissions.md, as the API server would read it."""
+"""Read the Role of docs/permissions.md."""
 
 import re
 from pathlib import Path
@@ -12,19 +12,19 @@ Grant = tuple[str, str, str]
 
 
 def documents() -> list[dict]:
-    """Every object that the document shows."""
+    """Return all YAML objects of the document."""
     text = DOCUMENT.read_text(encoding="utf-8")
     return [yaml.safe_load(found) for found in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)]
 
 
 def documented_rules() -> list[dict]:
-    """The rules of the documented Role."""
+    """Return the rules of the documented Role."""
     (role,) = [each for each in documents() if each["kind"] == "Role"]
     return role["rules"]
 
 
 def documented_grants() -> set[Grant]:
-    """The documented Role, taken apart into single permissions."""
+    """Return the single permissions of the documented Role."""
     return {
         (group, resource, verb)
         for rule in documented_rules()
@@ -35,7 +35,7 @@ def documented_grants() -> set[Grant]:
 
 
 def as_rules(grants: set[Grant]) -> list[dict]:
-    """Rules that allow `grants` and nothing else."""
+    """Return rules that allow only `grants`."""
     return [
         {"apiGroups": [group], "resources": [resource], "verbs": [verb]} for group, resource, verb in sorted(grants)
     ]

@@ -1,4 +1,4 @@
-"""A Google of two routes on loopback, for processes that the test starts: token exchange, and clusters.get."""
+"""A fake Google on loopback with two routes (token exchange, clusters.get), for processes that a test starts."""
 
 import base64
 import contextlib
@@ -18,7 +18,7 @@ def serving(kubeconfig: Path, directory: Path, cluster: str) -> Iterator[dict[st
     """Serve `cluster` ("projects/P/locations/L/clusters/C") as the one that `kubeconfig` leads to.
 
     Yields:
-      What the environment of a process must hold to use this Google and no other.
+      The environment variables with which a process uses this Google.
     """
     described, token = _facts(kubeconfig)
     answers = {
@@ -55,7 +55,7 @@ def serving(kubeconfig: Path, directory: Path, cluster: str) -> Iterator[dict[st
 
 
 def _facts(kubeconfig: Path) -> tuple[dict[str, object], str]:
-    """What Google would say of the cluster, and the token that its API server takes."""
+    """Return Google's description of the cluster, and the token that its API server accepts."""
     read = yaml.safe_load(kubeconfig.read_text())
     (cluster,), (user,) = read["clusters"], read["users"]
     authority = cluster["cluster"].get("certificate-authority-data")

@@ -1,4 +1,4 @@
-"""A real API server over a real kubelet; no controllers, so that objects stay as tests make them."""
+"""A real API server with a real kubelet, but without controllers, so that objects stay as tests create them."""
 
 import asyncio
 from collections.abc import Callable
@@ -45,13 +45,13 @@ class QuietCluster:
         self.network.close()
 
     async def restart(self, between: Callable[[], None] = lambda: None) -> None:
-        """Drops every connection, and comes back on the same port with the same objects."""
+        """Drop all connections, and start again on the same port with the same objects."""
         await self.server.stop()
         between()
         await self.server.start()
 
     def kubeconfig(self, *, rules=None, user: dict | None = None, cluster: dict | None = None, name: str = "x") -> str:
-        """A kubeconfig for this server; `user` replaces the token."""
+        """Write a kubeconfig for this server; `user` replaces the token."""
         token = {"token": self.server.add_token(name, rules)}
         entry = {"server": self.server.url, "certificate-authority": str(self.server.ca), **(cluster or {})}
         path = self.directory / f"kubeconfig-{name}"
@@ -63,16 +63,16 @@ class QuietCluster:
         return client
 
     def of(self, resource: objects.Resource):
-        """The server's own name for a resource."""
+        """Return the server's type of a resource."""
         return self.store.resources.of_kind(resource.api_version, resource.kind)
 
     async def pod(self, client: Client, name: str, *command: str, **spec) -> dict:
-        """Runs a command in a pod, and returns the pod once its container runs."""
+        """Run a command in a pod, and return the pod once its container runs."""
         metadata = {"name": name, "labels": spec.pop("labels", {})}
         return await self.running(client, {"metadata": metadata}, *command, **spec)
 
     async def running(self, client: Client, manifest: dict, *command: str, **spec) -> dict:
-        """Runs a command in the container of `manifest`, and returns the pod once it has started."""
+        """Run a command in the container of `manifest`, and return the pod once it has started."""
         given = manifest.get("spec", {})
         (container,) = given.get("containers", [{"name": "main"}])
         container = {**container, "image": "python:3", "command": list(command)}
@@ -82,7 +82,7 @@ class QuietCluster:
         return await self.until(client, name, lambda pod: pod and pod["status"].get("phase") not in {None, "Pending"})
 
     async def until(self, client: Client, name: str, condition, resource=objects.PODS):
-        """Waits until an object (None while there is none) fulfils a condition."""
+        """Wait until a condition holds for an object (None while it does not exist)."""
         watch = self.store.watch(self.of(resource))
         found = await objects.find(client, resource, name, namespace="default")
         try:
