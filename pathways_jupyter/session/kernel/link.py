@@ -185,10 +185,11 @@ class Link:
             self._take(protocol.decode(line))
 
     def _end(self) -> None:
-        """Takes note that the supervisor says no more."""
+        """Note that the supervisor says no more."""
         died = self._died()
         if died:
-            self._take(_event("The session's supervisor is gone.", state=SessionState.LOST))
+            # In one step with the end: a caller that reconnects on this event must not ask the dead supervisor.
+            self._take(_event("The session's supervisor is gone.", state=SessionState.LOST), last=True)
         with self._changed:
             self._ended = True
             self._changed.notify_all()
@@ -204,8 +205,9 @@ class Link:
             return False
         return not self._closing or registry.read(self.session) is not None
 
-    def _take(self, message: protocol.Message) -> None:
+    def _take(self, message: protocol.Message, *, last: bool = False) -> None:
         with self._changed:
+            self._ended = self._ended or last
             if isinstance(message, Answer):
                 self._answers[message.id] = message
             elif isinstance(message, Event):

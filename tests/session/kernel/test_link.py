@@ -144,3 +144,13 @@ def test_a_supervisor_that_is_killed_leaves_no_zombie():
     assert EventKind.SUPERVISOR_LOST in [event.kind for event in link.watch()]
     assert link.close(patience=DEADLINE)
     assert not psutil.pid_exists(process.pid)
+
+
+def test_when_the_loss_of_the_supervisor_is_published_the_link_has_ended():
+    """A reconnect that this event starts would otherwise ask the dead supervisor."""
+    link, peer = pair(orphaned=lambda: "swept")
+    ended = []
+    link.on_lost = lambda reason: ended.append(link.ended)
+    peer.close()
+    list(link.watch())
+    assert ended == [True]
