@@ -34,14 +34,14 @@ class Where:
 
     Attributes:
       slices: Only hosts of these slices; default: the hosts of the arguments' arrays, or all.
-      indices: Only these hosts.
+      hosts: Only these hosts.
       once: Only the first of them.
       on_cpu: Leave resulting arrays on CPU devices; default: they go to the chips beside them.
       quiet: Do not show what hosts print.
     """
 
     slices: str | Iterable[int] | None = None
-    indices: str | Iterable[int] | None = None
+    hosts: str | Iterable[int] | None = None
     once: bool = False
     on_cpu: bool = False
     quiet: bool = False
@@ -78,10 +78,11 @@ def function(fun: Callable[P, R], /) -> Function[P, R]: ...
 def function(
     *,
     slices: str | Iterable[int] | None = None,
-    indices: str | Iterable[int] | None = None,
+    hosts: str | Iterable[int] | None = None,
     once: bool = False,
     on_cpu: bool = False,
     quiet: bool = False,
+    indices: str | Iterable[int] | None = None,
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 def function(fun: Callable[..., Any] | None = None, /, **where: Any) -> Any:
     """Makes a function that runs on hosts; use it as a decorator, with or without :class:`Where`'s attributes.
@@ -93,7 +94,7 @@ def function(fun: Callable[..., Any] | None = None, /, **where: Any) -> Any:
             return sum(1 for _ in open(path))
     """
     if fun is None:
-        return lambda wrapped: Function(wrapped, Where(**where))
+        return lambda wrapped: Function(wrapped, _where(**where))
     return Function(fun, Where())
 
 
@@ -153,8 +154,15 @@ def class_(made: type | None = None, /, **where: Any) -> Any:
     Methods are called as those of a local object; attributes are not reachable from here.
     """
     if made is None:
-        return lambda wrapped: Class(wrapped, Where(**where))
+        return lambda wrapped: Class(wrapped, _where(**where))
     return Class(made, Where())
+
+
+def _where(*, indices: str | Iterable[int] | None = None, **where: Any) -> Where:
+    """What a decorator was given; `indices` is another name of ``hosts``."""
+    if indices is not None:
+        where.setdefault("hosts", indices)
+    return Where(**where)
 
 
 def _call(
@@ -174,7 +182,7 @@ def _call(
     plain = [None if place in places else leaf for place, leaf in enumerate(leaves)]
     parts = {f"argument {place}": leaf for place, leaf in enumerate(plain)}
     data = [checks.pickled((called, tree, plain, places), names={name: called, **parts})]
-    chosen = run.choose_for(arrays, where.slices, where.indices, where.once)
+    chosen = run.choose_for(arrays, where.slices, where.hosts, where.once)
     if of is not None and any(host.index not in of._present for host in chosen):
         data.append(checks.pickled(of._made, names={of._made[0].__name__: of._made}))
     run.check(chosen, (), b"".join(data))

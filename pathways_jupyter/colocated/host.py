@@ -73,16 +73,18 @@ def choose(
     among: Sequence[Host],
     *,
     slices: str | Iterable[int] | None = None,
-    indices: str | Iterable[int] | None = None,
+    hosts: str | Iterable[int] | None = None,
     once: bool = False,
+    indices: str | Iterable[int] | None = None,
 ) -> tuple[Host, ...]:
     """Picks hosts by slice, by index, or the first of those.
 
     Args:
       among: Hosts to pick from.
       slices: Slice indices, or text such as ``0,1`` or ``0-3``.
-      indices: Host indices in the same forms.
+      hosts: Host indices in the same forms.
       once: Pick only the first.
+      indices: Another name of `hosts`.
 
     Raises:
       CheckError: A number is malformed, or there is no such slice or host.
@@ -90,8 +92,9 @@ def choose(
     chosen = tuple(among)
     if slices is not None:
         chosen = _only(chosen, _numbers(slices, "slice"), {host.slice for host in among}, "slice")
-    if indices is not None:
-        chosen = _only(chosen, _numbers(indices, "host"), {host.index for host in among}, "host")
+    wanted = indices if hosts is None else hosts
+    if wanted is not None:
+        chosen = _only(chosen, _numbers(wanted, "host"), {host.index for host in among}, "host")
     if not chosen:
         raise CheckError(
             "No host is in both the slices and the hosts that were asked for.", hint="%colocated hosts lists them."

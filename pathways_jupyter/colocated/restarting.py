@@ -26,7 +26,7 @@ def restart(**where: Any) -> tuple[Host, ...]:
     """Restart the sidecars' processes, and return when all of them answer again; names of earlier cells are gone.
 
     Args:
-      where: ``slices`` and ``indices``, see :func:`~pathways_jupyter.colocated.host.choose`; all hosts by default.
+      where: ``slices`` and ``hosts``, see :func:`~pathways_jupyter.colocated.host.choose`; all hosts by default.
 
     Raises:
       ColocatedError: A host did not answer in time.

@@ -40,13 +40,14 @@ def run_cell(
     inputs: Mapping[str, Any] | None = None,
     outputs: Sequence[str] = (),
     slices: str | Iterable[int] | None = None,
-    indices: str | Iterable[int] | None = None,
+    hosts: str | Iterable[int] | None = None,
     once: bool = False,
     on_cpu: bool = False,
     limit: int = LIMIT,
     display_limit: int = 0,
     follow: Follow | None = None,
     warn: Warn = _warn,
+    indices: str | Iterable[int] | None = None,
 ) -> results.CallResult:
     """Runs Python source on hosts, in the namespace that this session has there.
 
@@ -58,13 +59,14 @@ def run_cell(
         host has for itself comes back as one array, the hosts' parts one after the other. Anything else is pickled,
         and comes back once where it is the same on all hosts.
       slices: Run on these slices' hosts only; default: the hosts of `inputs`, or all.
-      indices: Run on these hosts only.
+      hosts: Run on these hosts only.
       once: Run on the first of the hosts only.
       on_cpu: Leave outputs on CPU devices; default: they go to the chips beside them.
       limit: Bytes of text that each host sends along.
       display_limit: Bytes of displays that it does; four times as many when left out.
       follow: Called with the call's id and hosts when the call starts; what it returns is closed at the end.
       warn: Called with a line to be aware of before the cell is sent.
+      indices: Another name of `hosts`.
 
     Returns:
       Every host's part; an exception on a host is in its part, and in ``result.error()``.
@@ -82,7 +84,7 @@ def run_cell(
     except SyntaxError as error:
         raise CellSyntaxError(error) from None
     given = trees.split(inputs or {})
-    chosen = choose_for(given.arrays, slices, indices, once)
+    chosen = choose_for(given.arrays, slices, indices if hosts is None else hosts, once)
     pickled = bool(given.values or given.trees)
     data = checks.pickled((dict(given.values), dict(given.trees)), names=given.pickled) if pickled else b""
     check(chosen, checks.imported(source), data, warn)
@@ -120,15 +122,15 @@ def run_cell(
 def choose_for(
     arrays: Mapping[str, jax.Array],
     slices: str | Iterable[int] | None,
-    indices: str | Iterable[int] | None,
+    wanted: str | Iterable[int] | None,
     once: bool,
 ) -> tuple[Host, ...]:
     """The hosts of a call: those asked for, else those of its arrays, else all."""
     everyone = hosts()
     placement.require_data(arrays, everyone)
-    if slices is None and indices is None and arrays:
+    if slices is None and wanted is None and arrays:
         return choose(placement.needed(arrays, everyone) or everyone, once=once)
-    return choose(everyone, slices=slices, indices=indices, once=once)
+    return choose(everyone, slices=slices, hosts=wanted, once=once)
 
 
 def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes, warn: Warn = _warn) -> None:
@@ -239,7 +241,7 @@ def take(chosen: Sequence[Host], call: str, answers: Sequence[Answer], *, what: 
 
 
 def reset(**where: Any) -> None:
-    """Forgets the names that cells of this session defined; `where` is ``slices`` and ``indices``, see `choose`."""
+    """Forgets the names that cells of this session defined; `where` is ``slices`` and ``hosts``, see `choose`."""
     waiting.ask(channel(choose(hosts(), **where)), {"op": "reset", "session": MEMORY.session})
 
 
@@ -280,7 +282,7 @@ def download(host: int, name: str, to: Path) -> int:
     Raises:
       ColocatedError: The host does not have it any more.
     """
-    way = channel(choose(hosts(), indices=[host]))
+    way = channel(choose(hosts(), hosts=[host]))
     offset = 0
     with open(to, "wb") as file:
         while True:

@@ -65,7 +65,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
                 inputs={name: self.shell.user_ns[name] for name in names},
                 outputs=_names(given.get("outputs", "")),
                 slices=given.get("slices"),
-                indices=given.get("hosts"),
+                hosts=given.get("hosts"),
                 once=bool(given.get("once")),
                 on_cpu=bool(given.get("on_cpu")),
                 limit=_SHOWN_BYTES,
@@ -118,7 +118,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         from pathways_jupyter.colocated import run
         from pathways_jupyter.colocated.errors import name_hosts
 
-        found = run.who(slices=given.get("slices"), indices=given.get("hosts"))
+        found = run.who(slices=given.get("slices"), hosts=given.get("hosts"))
         where: dict[tuple[str, str], list[int]] = {}
         for index, names in found.items():
             for each in names.items():
@@ -129,14 +129,14 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
     def _reset(self, given: Mapping[str, Any]) -> None:
         from pathways_jupyter.colocated import run
 
-        run.reset(slices=given.get("slices"), indices=given.get("hosts"))
+        run.reset(slices=given.get("slices"), hosts=given.get("hosts"))
 
     def _restart(self, given: Mapping[str, Any]) -> View:
         from pathways_jupyter.colocated.errors import name_hosts
         from pathways_jupyter.colocated.restarting import restart
         from pathways_jupyter.render import arrays
 
-        restarted = restart(slices=given.get("slices"), indices=given.get("hosts"))
+        restarted = restart(slices=given.get("slices"), hosts=given.get("hosts"))
         indices = name_hosts([host.index for host in restarted])
         return arrays.notes([f"{indices} restarted; names of earlier cells are gone there."])
 
@@ -144,7 +144,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         from pathways_jupyter.colocated.host import choose, hosts
         from pathways_jupyter.colocated.memory import MEMORY
 
-        chosen = choose(hosts(), slices=given.get("slices"), indices=given.get("hosts"))
+        chosen = choose(hosts(), slices=given.get("slices"), hosts=given.get("hosts"))
         known = MEMORY.facts(chosen, fresh=True)
         rows = [
             (

@@ -262,4 +262,4 @@ def test_a_cell_runs_where_its_input_is(connection) -> None:
 
 def test_an_input_that_is_also_elsewhere_is_refused(x) -> None:
     with pytest.raises(CheckError, match="x lies on other hosts than host 0 too"):
-        run.run_cell("1", inputs={"x": x}, indices=[0])
+        run.run_cell("1", inputs={"x": x}, hosts=[0])

@@ -70,12 +70,21 @@ def test_a_function_runs_where_it_was_told_to() -> None:
 
 
 def test_what_a_function_prints_is_shown_under_its_host(capsys) -> None:
-    @colocated.function(indices=[1])
+    @colocated.function(hosts=[1])
     def talk():
         print("hello")
 
     talk()
     assert capsys.readouterr().out == "[host 1] hello\n"
+
+
+def test_hosts_may_also_be_called_indices() -> None:
+    @colocated.function(indices=[2])
+    def where():
+        return jax.process_index()
+
+    assert where() == 2
+    assert list(colocated.run_cell("1", indices="1,2").values) == [1, 2]
 
 
 def test_a_function_that_raises_shows_its_own_lines() -> None:

@@ -21,8 +21,8 @@ def test_all_hosts_are_chosen_when_nothing_is_said() -> None:
     [
         ({"slices": "0,2"}, [0, 1, 4, 5]),
         ({"slices": [1]}, [2, 3]),
-        ({"indices": "0-2,5"}, [0, 1, 2, 5]),
-        ({"indices": "1-3", "slices": "0"}, [1]),
+        ({"hosts": "0-2,5"}, [0, 1, 2, 5]),
+        ({"hosts": "1-3", "slices": "0"}, [1]),
         ({"slices": "1-2", "once": True}, [2]),
     ],
 )
@@ -34,9 +34,9 @@ def test_hosts_are_chosen_by_slice_by_index_and_once(where, expected) -> None:
     ("where", "message"),
     [
         ({"slices": "3"}, "There is no slice 3"),
-        ({"indices": "4-7"}, "There is no host 6, 7"),
-        ({"indices": "one"}, "'one' does not name a host"),
-        ({"slices": "0", "indices": "5"}, "No host is in both"),
+        ({"hosts": "4-7"}, "There is no host 6, 7"),
+        ({"hosts": "one"}, "'one' does not name a host"),
+        ({"slices": "0", "hosts": "5"}, "No host is in both"),
     ],
 )
 def test_what_names_no_host_is_refused_with_what_there_is(where, message) -> None:

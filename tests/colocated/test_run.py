@@ -31,7 +31,7 @@ def test_each_host_has_its_own_process_index_pid_and_directory() -> None:
     ("where", "expected"),
     [
         ({"slices": "1"}, [2, 3]),
-        ({"indices": "0-2"}, [0, 1, 2]),
+        ({"hosts": "0-2"}, [0, 1, 2]),
         ({"once": True}, [0]),
         ({"slices": [1], "once": True}, [2]),
     ],
@@ -46,7 +46,7 @@ def test_names_stay_on_the_host_that_defined_them() -> None:
     assert error.failures[0].hosts == (2, 3)
     assert error.failures[0].type == "NameError"
     assert {host: "y" in names for host, names in run.who().items()} == {0: True, 1: True, 2: False, 3: False}
-    run.reset(indices=[0])
+    run.reset(hosts=[0])
     assert [host for host, names in run.who().items() if "y" in names] == [1]
 
 
@@ -72,7 +72,7 @@ print("five")
 
 
 def test_a_flood_is_cut_and_can_be_downloaded(tmp_path) -> None:
-    result = run.run_cell("for _ in range(50): print('x' * 999_999)", indices="0,3")
+    result = run.run_cell("for _ in range(50): print('x' * 999_999)", hosts="0,3")
     for host in result.hosts:
         assert len(host.text) <= run.LIMIT
         assert host.size == 50_000_000
@@ -263,12 +263,12 @@ while True:
         pass
 """
     with pytest.raises(Interrupted, match=r"host 1 did not (stop yet|answer)") as caught_here:
-        run.run_cell(source, indices=[1])
+        run.run_cell(source, hosts=[1])
     assert "%colocated restart ends what still runs." in caught_here.value._render_traceback_()[0]
     assert caught_here.value.__notes__ == ["colocated.restart() ends what still runs."]
     caught = int(living.read_text())
-    assert values("import os\nos.getpid()", indices=[1]) == {1: caught}
-    assert [host.index for host in restart(indices=[1])] == [1]
+    assert values("import os\nos.getpid()", hosts=[1]) == {1: caught}
+    assert [host.index for host in restart(hosts=[1])] == [1]
     with pytest.raises(ProcessLookupError):
         os.kill(caught, 0)
     assert values("'before' in globals()") == {0: True, 1: False, 2: True, 3: True}
