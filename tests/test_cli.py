@@ -231,6 +231,15 @@ def test_who_names_no_cluster_means_that_of_the_only_session(machine, connected)
     assert machine.cli("slices", "--context", "nowhere").returncode == 1
 
 
+def test_a_session_that_was_ended_is_printed_as_it_is_now(machine, connected):
+    (record,) = json.loads(machine.cli("sessions", "--json").stdout)
+    assert (record["id"], record["state"]) == (connected, "connected")
+    ended = json.loads(machine.cli("sessions", "disconnect", connected, "--json").stdout)
+    assert (ended["id"], ended["state"]) == (connected, "closed")
+    assert ended["state_since"] > record["state_since"]
+    assert json.loads(machine.cli("sessions", "--json").stdout) == []
+
+
 def test_a_shell_completes_ids_of_sessions(machine, connected):
     for words in ("pathways-jupyter sessions disconnect ", "pathways-jupyter logs proxy --session "):
         environ = {

@@ -49,7 +49,9 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
     with Waiting(connection.screen, place) as waiting:
         if asked.local:
             waiting.embedded()
-        _bring_up(connection, lambda: session.start(entry.located(asked), connection.variables), waiting)
+        _bring_up(
+            connection, lambda: session.start(entry.located(asked), connection.variables, revive=entry.revive), waiting
+        )
 
 
 def reconnect(connection: Connection, values: Values, place: Place | None = None) -> None:
@@ -59,7 +61,6 @@ def reconnect(connection: Connection, values: Values, place: Place | None = None
     def begin() -> session.ConnectionAttempt:
         if current.config.local and current.state is SessionState.LOST:
             waiting.embedded()
-            entry.revive(current.config, current.state)
         return session.restart(current, connection.variables)
 
     with Waiting(connection.screen, place) as waiting:

@@ -49,17 +49,20 @@ def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
     try:
         checked = entry.resolve(asked)
         if not progress:
-            made = session.connect(entry.located(checked))
+            made = session.connect(entry.located(checked), revive=entry.revive)
         else:
             with Waiting(connection.screen if connection is not None else _Errors()) as waiting:
                 if checked.local:
                     waiting.embedded()
-                made = waiting.through(lambda: session.start(entry.located(checked))).session
+                made = waiting.through(lambda: session.start(entry.located(checked), revive=entry.revive)).session
                 waiting.done()
     except PathwaysError as error:
         # Also in a notebook this was a call in Python, and its keywords are what can be changed.
         error.face = Face.SCRIPT
         raise
+    except KeyboardInterrupt:
+        # Without the stack of what was waited for, which says nothing to the user.
+        raise KeyboardInterrupt("Connecting was interrupted; nothing of it is left.") from None
     if connection is not None:
         connection.watch(made)
     return made

@@ -12,7 +12,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -37,6 +37,9 @@ CLEANUP_SECONDS = 20.0
 """How long an ending session is waited for; the supervisor goes on without anybody waiting."""
 
 Variables = Mapping[str, Any]
+
+Revive = Callable[[ConnectConfig, SessionState], None]
+"""Sees that the cluster of a session in this state runs; what starts the embedded one is above this module."""
 
 _OVER = {SessionState.CLOSING, SessionState.CLOSED}
 
@@ -68,8 +71,9 @@ class Session:
     Its methods belong to the thread that runs the user's code. As a context manager it disconnects at the end.
     """
 
-    def __init__(self, config: ConnectConfig, link: Link, record: SessionRecord) -> None:
+    def __init__(self, config: ConnectConfig, link: Link, record: SessionRecord, revive: Revive | None = None) -> None:
         self.config = config
+        self._revive = revive
         self._link = link
         self._record = record
         self._process = os.getpid()
@@ -139,8 +143,8 @@ class Session:
         """Replace the proxy by a new one and point JAX at it; what was on the previous one is gone.
 
         Blocks until JAX has the new devices. A proxy that was already replaced from elsewhere (the sidebar) is taken
-        as it is, and a supervisor that died is replaced too. When it fails, the session stays as it was, and may be
-        reconnected again.
+        as it is; a supervisor that died is replaced too, and an embedded cluster that has ended is started again. When
+        it fails, the session stays as it was, and may be reconnected again; a KeyboardInterrupt ends it.
 
         Args:
           variables: Where to look for arrays that become unusable; the notebook's or the script's own when left out.
@@ -154,8 +158,13 @@ class Session:
         """
         with interrupts.after_imports():
             attempt = restart(self, variables)
-            for _ in attempt:
-                pass
+            try:
+                for _ in attempt:
+                    pass
+            except KeyboardInterrupt:
+                attempt.cancel()
+                # Without the stack of what was waited for, which says nothing to the user.
+                raise KeyboardInterrupt(f"Reconnecting was interrupted; session {self.id} is over.") from None
             return attempt.switched
 
     def settle(self, variables: Mapping[str, Any] | None = None) -> Switched | None:
@@ -193,6 +202,11 @@ class Session:
             with self._switch.quiet_while_ending():
                 unusable = self._switch.deactivate(self._variables(variables)).unusable
                 return Ended(unusable, _finish(self._link))
+        except KeyboardInterrupt:
+            # Without the stack of what was waited for, which says nothing to the user.
+            raise KeyboardInterrupt(
+                f"Interrupted. JAX is as it was before; the proxy of session {self.id} goes on being removed."
+            ) from None
         finally:
             self._forget({})
 
@@ -240,6 +254,7 @@ class ConnectionAttempt:
         *,
         session: Session | None = None,
         since: int = 0,
+        revive: Revive | None = None,
     ) -> None:
         self.config = config
         self.switched = Switched()
@@ -250,6 +265,7 @@ class ConnectionAttempt:
         # Whose JAX has to be put back; the same, once there is one.
         self._switched = session
         self._since = since
+        self._revive = revive
         self._done = False
         self._began = time.monotonic()
         self._events = self._run()
@@ -293,7 +309,7 @@ class ConnectionAttempt:
             record = SessionRecord.from_json(self._link.answer(self._request))
             yield self._stage("Switching JAX to the proxy.")
             _import_jax().join()
-            session = self._switched = self._session or Session(self.config, self._link, record)
+            session = self._switched = self._session or Session(self.config, self._link, record, self._revive)
             self.switched = session._adopt(self._link, record, self._variables)
             self._session = _current = session
             yield self._stage(_what_jax_has(session), done=True)
@@ -338,12 +354,15 @@ def current() -> Session | None:
     return None
 
 
-def start(config: ConnectConfig, variables: Variables | None = None) -> ConnectionAttempt:
+def start(
+    config: ConnectConfig, variables: Variables | None = None, *, revive: Revive | None = None
+) -> ConnectionAttempt:
     """Begins to connect; what it does from then on, it does in a process of its own.
 
     Args:
       config: What to connect to. A local cluster must run already, and be named by its kubeconfig.
       variables: The user's variables, to name those that the switch of devices concerns.
+      revive: Called before the session is reconnected.
 
     Raises:
       ConfigError: Nothing was asked for.
@@ -357,7 +376,7 @@ def start(config: ConnectConfig, variables: Variables | None = None) -> Connecti
             f"This process has session {session.id} already ({session.state}).",
             hint="%pathways reconnect gives it a new proxy, %pathways disconnect ends it.",
         )
-    return _taken_over(config, variables) or _start(config, variables)
+    return _taken_over(config, variables, revive) or _start(config, variables, revive=revive)
 
 
 def restart(session: Session, variables: Variables | None = None) -> ConnectionAttempt:
@@ -374,6 +393,8 @@ def restart(session: Session, variables: Variables | None = None) -> ConnectionA
             f"Session {session.id} was disconnected, and cannot be reconnected.",
             hint="%pathways connect makes a new one.",
         )
+    if session._revive is not None:
+        session._revive(session.config, session.state)
     if link.ended:
         # What the dead supervisor left holds slices until it is swept.
         link.close(patience=CLEANUP_SECONDS)
@@ -384,7 +405,7 @@ def restart(session: Session, variables: Variables | None = None) -> ConnectionA
     return ConnectionAttempt(session.config, link, number, variables, session=session, since=since)
 
 
-def connect(config: ConnectConfig, variables: Variables | None = None) -> Session:
+def connect(config: ConnectConfig, variables: Variables | None = None, *, revive: Revive | None = None) -> Session:
     """Connects, and returns when JAX has its devices.
 
     Raises:
@@ -392,10 +413,15 @@ def connect(config: ConnectConfig, variables: Variables | None = None) -> Sessio
       PathwaysError: Anything else that keeps it from connecting; nothing was changed.
     """
     with interrupts.after_imports():
-        return start(config, variables).session
+        return start(config, variables, revive=revive).session
 
 
-def _start(config: ConnectConfig, variables: Variables | None, session: Session | None = None) -> ConnectionAttempt:
+def _start(
+    config: ConnectConfig,
+    variables: Variables | None,
+    session: Session | None = None,
+    revive: Revive | None = None,
+) -> ConnectionAttempt:
     link = spawn.supervisor()
     request = link.ask(
         Method.START,
@@ -405,10 +431,10 @@ def _start(config: ConnectConfig, variables: Variables | None, session: Session 
         notebook=process.notebook(),
     )
     _import_jax()
-    return ConnectionAttempt(config, link, request, variables, session=session)
+    return ConnectionAttempt(config, link, request, variables, session=session, revive=revive)
 
 
-def _taken_over(config: ConnectConfig, variables: Variables | None) -> ConnectionAttempt | None:
+def _taken_over(config: ConnectConfig, variables: Variables | None, revive: Revive | None) -> ConnectionAttempt | None:
     """Connects to what the kernel before this one left lingering, when that is what `config` asks for."""
     record = registry.find(kernel_id=process.kernel_id(), notebook=process.notebook()) if config.linger else None
     if record is None or protocol.config_from_json(record.config) != _located(config):
@@ -417,7 +443,7 @@ def _taken_over(config: ConnectConfig, variables: Variables | None) -> Connectio
     if link is None:
         return None
     _import_jax()
-    return ConnectionAttempt(config, link, link.ask(Method.STATUS), variables)
+    return ConnectionAttempt(config, link, link.ask(Method.STATUS), variables, revive=revive)
 
 
 def _located(config: ConnectConfig) -> ConnectConfig:

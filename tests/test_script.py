@@ -1,0 +1,139 @@
+"""A script's session where something ends in the middle of it: the embedded cluster, or the user's patience."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+DEADLINE = 110
+
+RECONNECT = """
+import sys
+import jax.numpy as jnp
+import pathways_jupyter
+from pathways_jupyter.local import cluster
+
+session = pathways_jupyter.connect(local=True, tpu="tpuv6e:2x2=1")
+assert cluster.down()
+for event in session.follow():
+    if session.state == "lost":
+        break
+session.reconnect()
+print(session.state, jnp.ones(2).sum(), len(session.devices()))
+session.disconnect()
+"""
+
+ENDING = """
+import os, signal, sys, threading
+import pathways_jupyter
+
+def interrupt(main=threading.get_ident()):
+    # When the main thread waits for the supervisor, which does not answer.
+    while not any(code == "_finish" for code in stack(sys._current_frames()[main])):
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+
+def stack(frame):
+    while frame is not None:
+        yield frame.f_code.co_name
+        frame = frame.f_back
+
+def main():
+    session = pathways_jupyter.connect(local=True, tpu="tpuv6e:2x2=1")
+    print(session.record.pid, flush=True)
+    os.kill(session.record.pid, signal.SIGSTOP)
+    threading.Thread(target=interrupt, daemon=True).start()
+    session.disconnect()
+
+main()
+"""
+
+INTERRUPTED = """
+import sys
+import pathways_jupyter
+
+def main():
+    session = pathways_jupyter.connect(local=True, tpu="tpuv6e:2x2=1"{wait})
+    print("connected", flush=True)
+    session.disconnect()
+
+print("begun", flush=True)
+main()
+"""
+
+
+@pytest.fixture
+def alone(machine):
+    """The environment of a machine whose embedded cluster may be ended."""
+    with tempfile.TemporaryDirectory(prefix="pj-") as home:
+        own = {"JUPYTER_RUNTIME_DIR": home, "JUPYTER_CONFIG_DIR": home}
+        assert machine.cli("local", "up", "--slices", "1", **own).returncode == 0
+        yield {**machine.environ, **own}
+        machine.cli("local", "down", **own)
+
+
+def test_reconnecting_starts_the_embedded_cluster_again_where_it_has_ended(machine, alone):
+    done = subprocess.run(
+        [sys.executable, "-c", RECONNECT],
+        env=alone,
+        cwd=machine.directory,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert done.stdout == "connected 2.0 4\n", done.stderr
+
+
+def test_ctrl_c_while_connecting_shows_the_scripts_own_lines(alone, tmp_path):
+    """And it stays a KeyboardInterrupt, which a program around it expects."""
+    script = tmp_path / "script.py"
+    holding = INTERRUPTED.format(wait="").replace("session.disconnect()", "sys.stdin.readline()")
+    holder = subprocess.Popen(
+        [sys.executable, "-c", holding], env=alone, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout.readline() == "begun\n"
+        assert holder.stdout.readline() == "connected\n"
+        # The slice is taken, so that the next one is connecting for as long as it takes to interrupt it.
+        script.write_text(INTERRUPTED.format(wait=", wait=True, progress=True"))
+        waiting = subprocess.Popen(
+            [sys.executable, str(script)], env=alone, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        with waiting:
+            said = ""
+            while "holds 1" not in said:
+                more = os.read(waiting.stderr.fileno(), 4096).decode()
+                assert more, said
+                said += more
+            waiting.send_signal(signal.SIGINT)
+            _, errors = waiting.communicate(timeout=DEADLINE)
+        holder.communicate("\n", timeout=DEADLINE)
+    assert waiting.returncode == -signal.SIGINT
+    own_lines_only(errors, script, "Connecting was interrupted; nothing of it is left.")
+
+
+def test_ctrl_c_while_disconnecting_shows_the_scripts_own_lines(alone, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(ENDING)
+    with subprocess.Popen(
+        [sys.executable, str(script)], env=alone, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as ending:
+        supervisor = int(ending.stdout.readline())
+        _, errors = ending.communicate(timeout=DEADLINE)
+        os.kill(supervisor, signal.SIGCONT)
+    assert ending.returncode == -signal.SIGINT
+    own_lines_only(errors, script, "goes on being removed.")
+
+
+def own_lines_only(errors: str, script: Path, message: str) -> None:
+    """Fails where a traceback is longer than the script's lines and the call of the package."""
+    lines = errors[errors.index("Traceback") :].splitlines()
+    assert lines[-1].startswith("KeyboardInterrupt: ")
+    assert lines[-1].endswith(message)
+    assert f'File "{script}"' in errors
+    assert len([line for line in lines if line.startswith("  File")]) <= 4, errors
