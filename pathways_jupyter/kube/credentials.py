@@ -151,13 +151,24 @@ class ExecPlugin:
         self._lock = asyncio.Lock()
         self._authorization = ""
         self._expires = 0.0
+        self._error: ClusterError | None = None
         self.hint = f"Log in again with the tool behind {Path(str(config['command'])).name}, e.g. gcloud auth login."
 
     async def authorization(self) -> str:
         """See :class:`Credentials`."""
+        waited = self._lock.locked()
         async with self._lock:
             if time.time() > self._expires - MARGIN_SECONDS:
-                self._take(await self._run())
+                if waited and self._error is not None:
+                    # A plugin that hangs is waited for once, not once for each request that came meanwhile. And a
+                    # process that is being started when its loop closes never ends: asyncio waits for its pipes.
+                    raise ClusterError(str(self._error), hint=self._error.hint) from self._error
+                self._error = None
+                try:
+                    self._take(await self._run())
+                except ClusterError as error:
+                    self._error = error
+                    raise
             return self._authorization
 
     async def renew(self) -> bool:

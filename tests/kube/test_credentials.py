@@ -12,6 +12,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from pathways_jupyter import blocking
 from pathways_jupyter.errors import ClusterError, ConfigError
 from pathways_jupyter.kube import auth, credentials
 from pathways_jupyter.kube.cluster import tls
@@ -50,6 +51,27 @@ async def test_a_plugin_is_run_once_for_many_requests(tmp_path):
     answers = await asyncio.gather(*(source.authorization() for _ in range(5)))
     assert set(answers) == {"Bearer abc"}
     assert runs(tmp_path) == 1
+
+
+def test_requests_that_waited_for_a_plugin_that_hangs_fail_with_the_first(tmp_path, monkeypatch):
+    """Each would wait as long as the first did; and one that is cancelled while it starts a process never ends."""
+    monkeypatch.setattr(credentials, "CREDENTIAL_SECONDS", 0.5)
+    source = plugin(tmp_path, "time.sleep(600)")
+
+    async def ask():
+        await asyncio.gather(*(source.authorization() for _ in range(3)))
+
+    with pytest.raises(ClusterError, match="did not end"):
+        blocking.run(ask())
+
+
+async def test_a_plugin_that_failed_is_run_again_by_the_next_request(tmp_path):
+    answer = prints("{'token': 'abc'}")
+    source = plugin(tmp_path, f"os.path.getsize({str(tmp_path / 'runs')!r}) > 1 or sys.exit(1)\n{answer}")
+    failed = await asyncio.gather(*(source.authorization() for _ in range(3)), return_exceptions=True)
+    assert {type(each) for each in failed} == {ClusterError}
+    assert runs(tmp_path) == 1
+    assert await source.authorization() == "Bearer abc"
 
 
 async def test_a_refused_token_makes_the_plugin_run_again(tmp_path):
