@@ -29,7 +29,7 @@ def test_each_host_loads_its_part_of_a_batch(mesh) -> None:
 
 
 def test_batches_may_be_cut_over_some_of_the_axes_only(connection) -> None:
-    devices = np.array(connection.devices).reshape(2, 8)
+    devices = np.array(connection.devices()).reshape(2, 8)
     mesh = jax.sharding.Mesh(devices, ("data", "model"))
     sharding = NamedSharding(mesh, P("data"))
 
