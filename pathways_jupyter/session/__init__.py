@@ -1,1 +1,1 @@
-"""A notebook's connection: the supervisor that owns it, its protocol, and the switch of the kernel's JAX."""
+"""A notebook's session: the supervisor that owns it, the protocol between both, and the switch of the kernel's JAX."""

@@ -1,7 +1,7 @@
-"""Remove from the cluster whatever one session made there.
+"""Remove all objects of one session from the cluster.
 
-Everything is found by the session's label and not by remembered names, so it makes no difference who cleans up (the
-supervisor at the end, the kernel after its supervisor died, a person days later) nor how far the session had come.
+They are found by the session's label and not by recorded names, so any process can clean up (the supervisor at its end,
+the kernel after its supervisor died, a user days later), at any stage of the session.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathways_jupyter.service.names import SESSION_LABEL
 from pathways_jupyter.session.reach import Embedded
 
 PATIENCE_SECONDS = 120.0
-"""How long the API server may be away before cleaning up is left to others."""
+"""How long to retry while the API server is unreachable, before cleaning up is left to a later sweep."""
 PODS_SECONDS = 15.0
-"""How long to wait for the proxy's pod to be gone; its Job is gone by then, and the cluster does the rest."""
+"""Longest wait for the pod to be gone; its Job is deleted by then, and the cluster does the rest."""
 
 _FIRST_PAUSE_SECONDS = 0.25
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -38,17 +38,17 @@ async def remove(
     """Delete the Job and the Lease of `session`, and return when its pod is gone as well.
 
     Args:
-      patience: Seconds to go on trying while the API server is away.
-      waiting: Called once with the reason when it is.
-      embedded: The cluster, where it is the embedded one: when it has ended, nothing is left to remove.
+      patience: Seconds to retry while the API server is unreachable.
+      waiting: Called once with the reason when that is so.
+      embedded: The cluster, if it is the embedded one: once it has ended, nothing is left to remove.
 
     Raises:
-      SessionError: Something could not be deleted; the message says what and why.
+      SessionError: Some objects could not be deleted; the message says why.
     """
     removing = asyncio.create_task(_remove(client, namespace, session, patience, waiting))
     tasks = {removing}
     if embedded is not None:
-        # Beside each other: a request to an API server that has just died is repeated for a while, in case it restarts.
+        # Concurrently: a request to an API server that has just died is retried for a while, in case it restarts.
         tasks.add(asyncio.create_task(_until_ended(embedded)))
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -82,8 +82,8 @@ async def _remove(
             refused = isinstance(error, ApiError) and error.status in {401, 403}
             if refused or clock() + pause > deadline:
                 raise SessionError(
-                    f"What session {session} made in namespace {namespace} could not be deleted: {error}",
-                    hint="pathways-jupyter clean tries again; so does any next connect once the lease has run out.",
+                    f"The objects of session {session} in namespace {namespace} could not be deleted: {error}",
+                    hint="pathways-jupyter clean tries again, and so does the next connect once the lease has expired.",
                 ) from error
             if not reported:
                 reported = True

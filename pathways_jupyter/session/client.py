@@ -1,6 +1,6 @@
 """Talk to a running session's supervisor through its control socket.
 
-For whoever did not start the session: the command line asks with :func:`request`, the server extension with
+For processes that did not start the session: the command line uses :func:`request`, the server extension
 :func:`arequest` and :func:`follow` in its event loop. The kernel that owns a session has a
 :class:`~pathways_jupyter.session.kernel.link.Link` instead.
 """
@@ -20,17 +20,17 @@ from pathways_jupyter.session.protocol import Answer, Method, Request
 from pathways_jupyter.session.registry import SessionRecord
 
 ANSWER_SECONDS = 5.0
-"""Seconds to wait for an answer that takes no work."""
+"""Seconds to wait for an answer that needs no work in the cluster."""
 
 
 def request(record: SessionRecord, method: Method, *, patience: float = ANSWER_SECONDS, **params: Any) -> Any:
-    """Asks the supervisor of `record`, and returns its answer.
+    """Send a request to the supervisor of `record`, and return its answer.
 
     Args:
       patience: Seconds to wait for the answer; ``disconnect`` and ``reconnect`` take as long as the cluster does.
 
     Raises:
-      SessionError: There is no supervisor any more, or it does not answer.
+      SessionError: The supervisor has ended, or does not answer.
       PathwaysError: Its answer is an error.
     """
     with socket.socket(socket.AF_UNIX) as connection:
@@ -67,10 +67,10 @@ async def arequest(record: SessionRecord, method: Method, *, patience: float = A
 
 
 async def follow(record: SessionRecord) -> AsyncGenerator[Event, None]:
-    """Yields every event of a session, the remembered ones first, until the session ends.
+    """Yield every event of a session, the past ones first, until the session ends.
 
     Raises:
-      SessionError: There is no supervisor to ask.
+      SessionError: The supervisor has ended.
     """
     try:
         async with _connected(record) as (reader, writer):
@@ -101,11 +101,11 @@ def _result(answer: Answer) -> Any:
 def _gone(record: SessionRecord) -> SessionError:
     if not record.is_here:
         return SessionError(
-            f"Session {record.id} runs on another machine, {record.host}.", hint="Log in there to see or end it."
+            f"Session {record.id} runs on another machine, {record.host}.", hint="Log in there to see it or to end it."
         )
     return SessionError(
-        f"Session {record.id} has no supervisor any more.",
-        hint="pathways-jupyter clean removes what it may have left.",
+        f"The supervisor of session {record.id} has ended.",
+        hint="pathways-jupyter clean removes what it may have left behind.",
     )
 
 

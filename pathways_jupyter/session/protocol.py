@@ -1,11 +1,11 @@
-"""What a supervisor and its clients say to each other: one JSON object a line, over a unix socket.
+"""The protocol between a supervisor and its clients: one JSON object per line, over a unix socket.
 
 The same protocol runs on two kinds of connection. The *owner's* is the socket pair that a kernel hands to the
 supervisor it starts: it opens with ``start``, carries events for as long as the session lives, and its end is the
-kernel's end. Everybody else (command line, server extension) connects to the session's control socket.
+kernel's end. Other clients (command line, server extension) connect to the session's control socket.
 
-A request is ``{"id", "method", "params"}``; its answer ``{"id", "result"}`` or ``{"id", "error"}``; an event arrives
-unasked as ``{"event"}``. Errors keep their class, so that a refusal from the API server reads the same in the kernel.
+A request is ``{"id", "method", "params"}``; its answer ``{"id", "result"}`` or ``{"id", "error"}``; an event is sent
+unrequested as ``{"event"}``. Errors keep their class, so that an API server's refusal reads the same in the kernel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_LINE = 1 << 20
 
 
 class Method(StrEnum):
-    """What a client may ask of a supervisor."""
+    """The requests that a supervisor handles."""
 
     START = "start"
     """Owner only, and first: connect as ``params["config"]`` says. Answers with the record once connected."""
@@ -35,17 +35,17 @@ class Method(StrEnum):
     STATUS = "status"
     """Answers with the session's record."""
     EVENTS = "events"
-    """Answers at once; from then on the connection carries every event, the remembered ones first."""
+    """Answers at once; from then on the connection carries every event, the past ones first."""
     RECONNECT = "reconnect"
     """Replace the proxy by a new one. Answers with the record once connected."""
     DISCONNECT = "disconnect"
-    """End the session. Answers when nothing of it is left in the cluster, or with what could not be removed."""
+    """End the session. Answers once its objects in the cluster are removed, or with those that could not be."""
     PING = "ping"
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """One question to a supervisor."""
+    """One request to a supervisor."""
 
     id: int
     method: Method
@@ -54,7 +54,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """The answer to the request of the same id: a result, or the error that it ended in."""
+    """The answer to the request of the same id: a result or an error."""
 
     id: int
     result: Any = None
@@ -65,7 +65,7 @@ Message = Request | Answer | Event
 
 
 def encode(message: Message) -> bytes:
-    """One line, with its newline."""
+    """Return `message` as one line, with its newline."""
     if isinstance(message, Event):
         value: dict[str, Any] = {"event": message.to_json()}
     elif isinstance(message, Request):
@@ -93,7 +93,7 @@ def decode(line: bytes) -> Message:
             return Answer(int(value["id"]), error=error_from_json(value["error"]))
         return Answer(int(value["id"]), result=value["result"])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        # Whoever opens the socket may send anything: 1e400 for a number, lists ten thousand deep.
+        # A client of the socket may send anything: 1e400 for a number, lists ten thousand deep.
         raise SessionError(
             f"Not a message of the session protocol: {line[:80]!r}.",
             hint="Kernel and supervisor may run different versions of pathways_jupyter: restart the kernel.",
@@ -101,7 +101,7 @@ def decode(line: bytes) -> Message:
 
 
 def error_to_json(error: PathwaysError) -> dict[str, Any]:
-    """An error's class (the nearest that both sides know), message and hint as JSON values."""
+    """Return an error's class (the nearest one that both sides know), message and hint as JSON values."""
     kind = next(each for each in type(error).__mro__ if each.__module__ == errors.__name__)
     value: dict[str, Any] = {"type": kind.__name__, "message": str(error), "hint": error.hint}
     if isinstance(error, ApiError):
@@ -121,13 +121,13 @@ def error_from_json(value: Mapping[str, Any]) -> PathwaysError:
 
 
 def config_to_json(config: ConnectConfig) -> dict[str, Any]:
-    """`config` as JSON values; an endless wait is written as ``Infinity``, which both sides read."""
+    """Return `config` as JSON values; an endless wait becomes ``Infinity``, which both sides read."""
     return {**dataclasses.asdict(config), "instances": dict(config.instances)}
 
 
 def config_from_json(value: Mapping[str, Any]) -> ConnectConfig:
     """The inverse of :func:`config_to_json`; settings that this version does not know are dropped."""
     known = {each.name for each in dataclasses.fields(ConnectConfig)}
-    # A supervisor of an older version knows some settings by their other names.
+    # A supervisor of an older version writes some settings under their other names.
     given = {name: item for name, item in canonical(value).items() if name in known}
     return ConnectConfig(**{**given, "proxy_options": tuple(given.get("proxy_options", ()))})

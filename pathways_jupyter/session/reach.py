@@ -1,4 +1,4 @@
-"""Find a session's cluster: at its start, and again for a clean-up that may run in another process, much later."""
+"""Resolve a session's cluster, at its start and for a later clean-up, which may run in another process."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pathways_jupyter.session.registry import SessionRecord
 
 
 async def cluster(config: ConnectConfig, environ: Mapping[str, str] | None = None) -> Cluster:
-    """The cluster that `config` means.
+    """Return the cluster of `config`.
 
     Raises:
       ConfigError: There is no kubeconfig, or it cannot be used.
-      ClusterError: Google knows no such cluster.
+      ClusterError: Google Cloud has no such cluster.
     """
     if not config.cluster:
         return load(config.kubeconfig, config.context, environ=environ)
@@ -31,11 +31,11 @@ async def cluster(config: ConnectConfig, environ: Mapping[str, str] | None = Non
 
 
 async def again(record: SessionRecord) -> Cluster:
-    """The cluster of a session, also after the current context was changed.
+    """Return the cluster of a session, also after the current context was changed.
 
     Raises:
-      ConfigError: Its kubeconfig is gone, or cannot be used any more.
-      ClusterError: Google knows no such cluster any more.
+      ConfigError: Its kubeconfig is missing, or can no longer be used.
+      ClusterError: Google Cloud no longer has the cluster.
     """
     config = protocol.config_from_json(record.config)
     environ = {**os.environ, "KUBECONFIG": record.kubeconfigs} if record.kubeconfigs else None
@@ -49,7 +49,7 @@ class Embedded:
     """The embedded cluster that a session runs on, which ends with everything in it.
 
     Attributes:
-      content: What its kubeconfig says, which no other cluster's does, also not one of the same name.
+      content: Its kubeconfig's content, which is unique, even among clusters of the same name.
     """
 
     kubeconfig: Path
@@ -67,7 +67,7 @@ class Embedded:
             return cls(path, b"")
 
     def has_ended(self) -> bool:
-        """Whether it is gone for good, so that nothing is left of what was in it."""
+        """Whether it has ended, and all its objects with it."""
         if not locks.is_held(self.kubeconfig.with_name(locks.ALIVE)):
             return True
         try:

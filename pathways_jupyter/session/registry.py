@@ -1,8 +1,8 @@
-"""Sessions are files: whoever wants to know what runs on this machine reads this directory.
+"""The records of this machine's sessions, one file each.
 
 Each supervisor keeps ``<session>.json`` in Jupyter's runtime directory (mode 0700) and listens on sockets beside it.
 The file is written before anything is created in the cluster and removed after everything there is gone, so a record
-whose supervisor does not answer names exactly what is left to clean up.
+whose supervisor does not answer identifies exactly what is left to clean up.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from pathways_jupyter.errors import SessionError
 from pathways_jupyter.events import SessionSlice, SessionState
 
 _SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
-"""The longest path that ``sun_path`` holds, its closing NUL left out."""
+"""The longest path that fits ``sun_path``, without its final NUL."""
 TEMPORARY_PREFIX = "pathways-"
 _TEMPORARY_BYTES = len("/pathways-0123456789-12345678/0123456789.tunnel")
 _RECORD_BYTES = 1 << 20
-"""More than any record has."""
+"""An upper bound on the size of a record."""
 
 
 @dataclass(frozen=True)
 class SessionRecord:
-    """What is known of one session without asking its supervisor.
+    """What is known about one session without asking its supervisor.
 
     Attributes:
       id: The session's id; also the value of the session label on what it creates.
       pid: The supervisor's process.
       kernel_pid: The process that asked for the session.
       kernel_id: Jupyter's id of that kernel; empty outside Jupyter.
-      notebook: Path of the notebook; empty where the server does not tell.
+      notebook: Path of the notebook; empty if the server does not provide it.
       service: Address of the resource manager.
       instances: Slices held per instance type.
       job: Name of the proxy Job, and of its Lease; empty before it exists.
@@ -56,10 +56,10 @@ class SessionRecord:
       log: The supervisor's log.
       created: Seconds since the epoch.
       config: The :class:`~pathways_jupyter.config.ConnectConfig` as JSON values.
-      kubeconfigs: What ``KUBECONFIG`` said when the session began.
-      context: The kubeconfig's context, also where it was the current one and nobody named it.
+      kubeconfigs: The value of ``KUBECONFIG`` when the session began.
+      context: The kubeconfig's context, also when it was chosen as the current one.
       state_since: When the present state began, in seconds since the epoch.
-      slices: The slices that it holds now, by JAX's index.
+      slices: The slices that it holds, by JAX's index.
       host: Name of the machine that its supervisor runs on; empty in a record of an older version.
     """
 
@@ -101,12 +101,12 @@ class SessionRecord:
         return "\n".join([head, *(f"  {name:<10} {value}" for name, value in rows.items() if value)])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """What IPython shows of it."""
+        """Print the record in IPython."""
         printer.text(str(self))
 
     @property
     def is_here(self) -> bool:
-        """Whether it is this machine's, which alone can judge whether it lives.
+        """Whether its supervisor runs on this machine; only the same machine can check whether it is alive.
 
         Machines may share a home directory, but no machine reaches another's unix sockets.
         """
@@ -114,11 +114,11 @@ class SessionRecord:
 
     @property
     def target(self) -> str:
-        """The address that JAX's ``proxy`` client takes."""
+        """The address for JAX's ``proxy`` client."""
         return f"grpc://unix:{self.tunnel}"
 
     def to_json(self) -> dict[str, Any]:
-        """This record as JSON values."""
+        """Return this record as JSON values."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -155,46 +155,46 @@ _JSON_TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def this_host() -> str:
-    """This machine's name, as records say it."""
+    """Return this machine's name, as written in records."""
     return socket.gethostname()
 
 
 def new_session_id() -> str:
-    """An id that fits a label, a file name and a pod's name."""
+    """Return a new id that is valid in a label, a file name and a pod's name."""
     return secrets.token_hex(5)
 
 
 def record_path(session: str) -> Path:
-    """Where the record of `session` is."""
+    """Return the path of the record of `session`."""
     return runtime_dir() / f"{session}.json"
 
 
 def log_path(session: str) -> Path:
-    """Where the supervisor of `session` writes its log."""
+    """Return the path of the supervisor's log of `session`."""
     return runtime_dir() / f"{session}.log"
 
 
 def socket_paths(session: str) -> tuple[Path, Path]:
-    """Control socket and tunnel of `session`, in a directory of mode 0700.
+    """Return the paths of the control socket and the tunnel of `session`, in a directory of mode 0700.
 
-    They are beside the record, unless that path is longer than a socket address may be; then in a directory made for
-    this session under the system's temporary one. The record says which.
+    They are beside the record, unless that path is too long for a socket address; then in a new directory under the
+    system's temporary one. The record contains them.
     """
     directory = runtime_dir()
     if len(os.fsencode(directory / f"{session}.tunnel")) > _SOCKET_PATH_BYTES:
         parent = tempfile.gettempdir()
         if len(os.fsencode(parent)) + _TEMPORARY_BYTES > _SOCKET_PATH_BYTES:
             parent = "/tmp"
-        # Named after the session, so that it is found also when the session never came to use it.
+        # Named after the session, so that strays.py finds it even if the session never used it.
         directory = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY_PREFIX}{session}-", dir=parent))
     return directory / f"{session}.sock", directory / f"{session}.tunnel"
 
 
 def write(record: SessionRecord) -> None:
-    """Replace the record of a session; a reader sees the former one or this one, never half of one.
+    """Replace the record of a session atomically: a reader sees the previous record or this one.
 
     Raises:
-      OSError: It cannot be written, for example because the disk is full; the former one is still there.
+      OSError: It cannot be written, for example because the disk is full; the previous record is kept.
     """
     path = record_path(record.id)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
@@ -210,7 +210,7 @@ def write(record: SessionRecord) -> None:
 
 
 def read(session: str) -> SessionRecord | None:
-    """Return the record of `session`; None when there is none, or what is there is not a record."""
+    """Return the record of `session`; None if there is none, or the file is not a record."""
     try:
         record = SessionRecord.from_json(json.loads(_content(record_path(session))))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -219,7 +219,7 @@ def read(session: str) -> SessionRecord | None:
 
 
 def _content(path: Path) -> bytes:
-    # Without waiting for the other end of a FIFO, which would hide all other sessions.
+    # O_NONBLOCK: opening a FIFO would otherwise block, and with it the listing of all other sessions.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -231,13 +231,13 @@ def _content(path: Path) -> bytes:
 
 
 def sessions() -> list[SessionRecord]:
-    """Every session with a record on this machine, oldest first, whether its supervisor lives or not."""
+    """Return every session with a record on this machine, oldest first, also those whose supervisor has died."""
     found = (read(path.stem) for path in runtime_dir().glob("*.json"))
     return sorted((record for record in found if record is not None), key=lambda record: record.created)
 
 
 def find(*, kernel_id: str = "", notebook: str = "") -> SessionRecord | None:
-    """The youngest living session of this kernel, or else of this notebook."""
+    """Return the newest live session of this kernel, or else of this notebook."""
     living = [record for record in sessions() if record.is_here and is_alive(record)]
     for name, wanted in (("kernel_id", kernel_id), ("notebook", notebook)):
         matches = [record for record in living if wanted and getattr(record, name) == wanted]
@@ -247,33 +247,33 @@ def find(*, kernel_id: str = "", notebook: str = "") -> SessionRecord | None:
 
 
 def is_alive(record: SessionRecord) -> bool:
-    """Whether the supervisor of `record` is there: its control socket accepts connections.
+    """Whether the supervisor of `record` runs: its control socket accepts connections.
 
-    A socket and not a process id: ids are used again, and a zombie has one too.
+    Not judged by the process id, because ids are reused and a zombie has one too.
     """
     return accepts(record.socket)
 
 
 def accepts(path: str) -> bool:
-    """Whether a process listens on the unix socket `path`, also when it is too busy to accept."""
+    """Whether a process listens on the unix socket `path`, even if it is too busy to accept."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         try:
             probe.connect(path)
         except OSError as error:
-            # A full backlog means that a process listens, and is busy: Linux says so at once, other systems wait.
+            # A full backlog means that a process listens but is busy: Linux fails at once, other systems block.
             return isinstance(error, TimeoutError) or error.errno in {errno.EAGAIN, errno.EINPROGRESS}
         except ValueError:
-            # Not even a path.
+            # Not a valid path.
             return False
     return True
 
 
 def remove(record: SessionRecord) -> None:
-    """Delete the files of a session that is over: sockets, log, and the record last.
+    """Delete the files of an ended session: sockets, log, and the record last.
 
     Raises:
-      SessionError: Some cannot be deleted; the others are gone.
+      SessionError: Some cannot be deleted; the others are deleted.
     """
     session, directory = record.id, Path(record.socket).parent
     paths = [Path(record.socket), Path(record.tunnel), Path(record.log), *runtime_dir().glob(f"{session}.*.tmp")]
@@ -287,7 +287,7 @@ def remove(record: SessionRecord) -> None:
         with contextlib.suppress(OSError):
             directory.rmdir()
     try:
-        # Only when nothing else is left: without its record the next sweep would not know of the rest.
+        # Only when nothing else is left: without the record the next sweep would not find the rest.
         if not problems:
             record_path(session).unlink(missing_ok=True)
     except OSError as error:

@@ -1,11 +1,11 @@
-"""Find and remove files of sessions that no record names.
+"""Find and remove files of sessions that have no record.
 
-A session is swept by its record. A supervisor that is killed in its first moments has not written one yet, and a record
-may be damaged: then its log, its sockets and its temporary files would stay for ever. Nothing of such a session is in
-the cluster, as far as anybody on this machine can know: the record is written before anything is created there.
+Sessions are swept by their records. A supervisor that is killed in its first moments has not written one yet, and a
+record may be damaged; then its log, sockets and temporary files would stay for ever. Such a session has no objects in
+the cluster, as far as this machine can know, because the record is written before anything is created there.
 
-A log is the sign of life: :mod:`~pathways_jupyter.session.kernel.spawn` takes a shared lock on it, which the processes
-that write it inherit, so the operating system releases it when the last of them is gone.
+The lock of the log shows whether the session is alive: :mod:`~pathways_jupyter.session.kernel.spawn` takes a shared
+lock, the processes that write the log inherit it, and the operating system releases it when the last of them ends.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from pathways_jupyter.session import registry
 _SESSION = re.compile(r"[0-9a-f]{10}")
 _TEMPORARY = re.compile(rf"{registry.TEMPORARY_PREFIX}(?P<session>[0-9a-f]{{10}})-\w+")
 _TEMPORARY_SECONDS = 3600.0
-"""Age from which a directory of sockets counts: it may belong to a session of another runtime directory, whose log is
-not seen from here, and which listens on its socket only some time after it made the directory."""
+"""Minimum age of a stray directory of sockets. It may belong to a session of another runtime directory, whose log is
+not visible here, and which begins to listen only some time after it created the directory."""
 
 
 @dataclass(frozen=True)
 class Strays:
-    """What is left of one session."""
+    """The leftover files of one session."""
 
     session: str
     paths: tuple[Path, ...]
 
 
 def find() -> list[Strays]:
-    """Return what is left of every session that has no usable record and no process."""
+    """Return the files of every session that has neither a usable record nor a process."""
     by_session: dict[str, list[Path]] = defaultdict(list)
     for path in sorted(runtime_dir().iterdir()):
         session, _, kind = path.name.partition(".")
@@ -52,7 +52,7 @@ def find() -> list[Strays]:
         by_session[session].append(path)
     found = []
     for session, paths in by_session.items():
-        # The record is looked for after the files were listed: it may have been written in between.
+        # Look for the record after listing the files: it may have been written in between.
         if registry.read(session) is None:
             with _unused(session) as unused:
                 if unused:
@@ -61,21 +61,21 @@ def find() -> list[Strays]:
 
 
 def remove(strays: Strays) -> None:
-    """Delete the files of `strays`; does nothing if a process has come to use them.
+    """Delete the files of `strays`; no-op if a process uses them by now.
 
     Raises:
-      SessionError: Some cannot be deleted.
+      SessionError: Some files cannot be deleted.
     """
     with _unused(strays.session) as unused:
         if not unused or registry.read(strays.session) is not None:
             return
         problems = [problem for path in strays.paths if (problem := _delete(path))]
     if problems:
-        raise SessionError(f"{problems[0]}.", hint="Remove it by hand.")
+        raise SessionError(f"{problems[0]}.", hint="Remove it manually.")
 
 
 def _delete(path: Path) -> str:
-    """Delete a file, or a directory of sockets; why that failed, or an empty text."""
+    """Delete a file or a directory of sockets; return why that failed, or an empty string."""
     try:
         if stat.S_ISDIR(path.lstat().st_mode):
             for each in path.iterdir() if _TEMPORARY.fullmatch(path.name) else ():
@@ -92,20 +92,20 @@ def _delete(path: Path) -> str:
 
 @contextlib.contextmanager
 def _unused(session: str) -> Iterator[bool]:
-    """Whether no process uses the files of `session`; inside the block none begins to."""
+    """Yield whether no process uses the files of `session`; inside the block none can begin to."""
     control = runtime_dir() / f"{session}.sock"
     try:
-        # Neither waiting (it may be a FIFO) nor following a link: what is there may be anything.
+        # Do not block (it may be a FIFO) and do not follow links: anything may have that name.
         log = os.open(registry.log_path(session), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        # There is none, or what is there is not a file that a supervisor writes.
+        # There is no log, or it is not a file that a supervisor writes.
         yield not registry.accepts(str(control))
         return
     try:
         try:
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            # Held by a supervisor; or a file system without locks, where nothing can be known.
+            # Held by a supervisor; or the file system has no locks, so the session may be alive.
             yield False
         else:
             yield not registry.accepts(str(control))
@@ -114,7 +114,7 @@ def _unused(session: str) -> Iterator[bool]:
 
 
 def _temporary_directories() -> Iterator[tuple[str, Path]]:
-    """Directories of sockets that were made because the runtime directory's path is too long for them."""
+    """Yield directories of sockets that were created because the runtime directory's path is too long."""
     for parent in sorted({tempfile.gettempdir(), "/tmp"}):
         for path in Path(parent).glob(f"{registry.TEMPORARY_PREFIX}*"):
             match = _TEMPORARY.fullmatch(path.name)

@@ -1,8 +1,8 @@
-"""Clean up after supervisors that died, from the records that they left.
+"""Clean up after dead supervisors, based on their records.
 
-Run as a program it takes session ids: that is how a kernel that sees its supervisor die gets the cluster cleaned
-without doing so itself. ``pathways-jupyter clean``, the server extension and the next supervisor call
-:func:`sweep` for all records whose supervisor is gone.
+Run as a program it takes session ids: a kernel whose supervisor died starts it instead of cleaning up by itself.
+``pathways-jupyter clean``, the server extension and the next supervisor call :func:`sweep_dead` for all records whose
+supervisor is gone.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ logger = logging.getLogger(__name__)
 
 
 def dead() -> list[SessionRecord]:
-    """Sessions whose supervisor is gone without having cleaned up.
+    """Return the sessions whose supervisor ended without cleaning up.
 
-    That of another machine, whose home directory is this one's too, counts as gone when its proxy has outlived what the
-    cluster allows: its supervisor cannot be asked from here.
+    The supervisor of another machine that shares the home directory cannot be queried from here; its session counts as
+    dead once the cluster must have ended its proxy.
     """
     return [record for record in registry.sessions() if not may_live(record)]
 
 
 def may_live(record: SessionRecord) -> bool:
-    """Whether the supervisor of `record` is there, as far as this machine can know."""
+    """Whether the supervisor of `record` may be running, as far as this machine can know."""
     if record.is_here:
         return registry.is_alive(record)
     allowed = protocol.config_from_json(record.config).max_lifetime
@@ -39,13 +39,13 @@ def may_live(record: SessionRecord) -> bool:
 
 
 async def sweep(record: SessionRecord, *, patience: float = cleanup.PATIENCE_SECONDS) -> None:
-    """Removes what the dead session of `record` left, in the cluster first and on this machine then.
+    """Remove what the dead session of `record` left, first in the cluster, then on this machine.
 
     Args:
-      patience: Seconds to go on trying while the API server is away.
+      patience: Seconds to retry while the API server is unreachable.
 
     Raises:
-      PathwaysError: Something in the cluster could not be removed; the record stays, for the next one who tries.
+      PathwaysError: Something in the cluster could not be removed; the record stays for the next sweep.
     """
     embedded = reach.Embedded.of(protocol.config_from_json(record.config))
     if record.namespace and not (embedded is not None and embedded.has_ended()):
@@ -55,12 +55,12 @@ async def sweep(record: SessionRecord, *, patience: float = cleanup.PATIENCE_SEC
 
 
 async def sweep_dead() -> list[str]:
-    """Sweep every dead session of this machine, as far as its cluster can be reached.
+    """Sweep every dead session of this machine whose cluster can be reached.
 
-    Each is judged alone: one whose record or cluster makes trouble is logged, and does not keep the others.
+    A failure is logged, and does not stop the sweep of the others.
 
     Returns:
-      The ids of those of which nothing is left.
+      The ids of the sessions that were removed completely.
     """
     swept = []
     for record in dead():
@@ -98,7 +98,7 @@ async def _sweep_all(sessions: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Sweeps the sessions named in `arguments`; 0 when nothing of them is left."""
+    """Sweep the sessions named in `arguments`; return 0 if nothing of them is left."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s sweep: %(message)s")
     return asyncio.run(_sweep_all(arguments))
 

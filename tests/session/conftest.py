@@ -66,7 +66,7 @@ def no_session_stays() -> Iterator[None]:
 
 @pytest.fixture
 def config(cluster) -> Callable[..., ConnectConfig]:
-    """Makes the settings of a connection to the cluster."""
+    """Make the settings of a connection to the cluster."""
 
     def make(slices: int = 2, **changes: Any) -> ConnectConfig:
         given = {"instances": {TYPE: slices}, "kubeconfig": str(cluster.kubeconfig), **changes}
@@ -84,7 +84,7 @@ def connected(config) -> Iterator[Session]:
 
 @pytest.fixture
 def hold(config) -> Iterator[Callable[..., Link]]:
-    """Holds slices for as long as the test runs, as a kernel that is another process would."""
+    """Hold slices for as long as the test runs, as a kernel that is another process would."""
     links = []
 
     def take(slices: int, **changes: Any) -> Link:
@@ -120,7 +120,7 @@ def counted(cluster, runtime) -> Callable[[str], dict[str, int]]:
 
 @pytest.fixture
 def nothing_left(runtime) -> Callable[..., None]:
-    """Waits until a session has neither processes nor files on this machine; five seconds at most."""
+    """Wait until a session has neither processes nor files on this machine; five seconds at most."""
 
     def wait(session: str, *, deadline: float = 0.0) -> None:
         deadline = deadline or time.monotonic() + LEAK_SECONDS
@@ -134,7 +134,7 @@ def nothing_left(runtime) -> Callable[..., None]:
 
 @pytest.fixture
 def gone(cluster, counted, nothing_left) -> Callable[..., None]:
-    """Waits until nothing of a session is left anywhere.
+    """Wait until nothing of a session is left anywhere.
 
     Within `seconds` after the moment `since`, which is now when left out.
     """
@@ -154,7 +154,7 @@ def gone(cluster, counted, nothing_left) -> Callable[..., None]:
 
 @pytest.fixture
 def unreachable(tmp_path) -> Path:
-    """A kubeconfig whose server nobody listens at."""
+    """A kubeconfig whose server does not listen."""
     path = tmp_path / "unreachable.yaml"
     path.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n"
@@ -176,7 +176,7 @@ def _processes_of(session: str, pods: Collection[str] = ()) -> list[psutil.Proce
 
 
 def _ends(process: psutil.Process, deadline: float) -> bool:
-    """Waits for a process of whomever; one that has ended and that nobody has buried yet counts as gone."""
+    """Wait for any process to end; a zombie counts as ended."""
     if not hasattr(os, "pidfd_open"):
         return not psutil.wait_procs([process], timeout=deadline - time.monotonic())[1]
     try:

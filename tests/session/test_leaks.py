@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(300)
 DEADLINE = 90.0
 SHORT_LEASE = 2.0
 A_LITTLE = 2.0
-"""Seconds that the cluster's operator may take once a lease has run out."""
+"""Seconds that the cluster's operator may take once a lease has expired."""
 CONNECTED = {"jobs": 1, "leases": 1, "pods": 1, "processes": 2, "sockets": 2, "files": 2}
 """What a session has: supervisor and proxy are processes, control socket and tunnel sockets, record and log files."""
 
@@ -93,43 +93,43 @@ class Kernel:
     def session(self) -> str:
         return self.text.split("session ", 1)[1].split()[0]
 
-    def run(self, code: str, heard: Callable[[str], Any] = lambda text: None) -> dict[str, Any]:
-        """Runs a cell; `heard` is called with everything printed so far whenever there is more."""
+    def run(self, code: str, on_output: Callable[[str], Any] = lambda text: None) -> dict[str, Any]:
+        """Run a cell; `on_output` is called with everything printed so far whenever there is more."""
 
         def output(message: dict[str, Any]) -> None:
             if message["msg_type"] == "stream":
                 self.text += message["content"]["text"]
-                heard(self.text)
+                on_output(self.text)
 
         return self.client.execute_interactive(textwrap.dedent(code), timeout=DEADLINE, output_hook=output)["content"]
 
-    def ok(self, code: str, heard: Callable[[str], Any] = lambda text: None) -> None:
-        answer = self.run(code, heard)
+    def ok(self, code: str, on_output: Callable[[str], Any] = lambda text: None) -> None:
+        answer = self.run(code, on_output)
         assert answer["status"] == "ok", "\n".join(answer.get("traceback", ()))
 
     def interrupted(self, code: str, when: str) -> float:
-        """Runs a cell that is interrupted once it has printed `when`; the moment of that."""
+        """Run a cell that is interrupted once it has printed `when`; the moment of that."""
         moments = []
 
-        def heard(text: str) -> None:
+        def on_output(text: str) -> None:
             if when in text and not moments:
                 moments.append(time.monotonic())
                 self.manager.interrupt_kernel()
 
-        answer = self.run(code, heard)
+        answer = self.run(code, on_output)
         assert (len(moments), answer.get("ename")) == (1, "KeyboardInterrupt")
         return moments[0]
 
     def dies_when(self, when: str, code: str) -> float:
-        """Runs a cell whose kernel is killed once it has printed `when`; the moment of that."""
+        """Run a cell whose kernel is killed once it has printed `when`; the moment of that."""
 
-        def heard(text: str) -> None:
+        def on_output(text: str) -> None:
             if when in text:
                 os.kill(self.pid, signal.SIGKILL)
                 raise EOFError
 
         with contextlib.suppress(EOFError):
-            self.run(code, heard)
+            self.run(code, on_output)
         return time.monotonic()
 
     def connect(self) -> str:
@@ -140,7 +140,7 @@ class Kernel:
     def tidies(self) -> bool:
         """Whether it may be used again: it was neither killed nor restarted."""
         try:
-            # One that was restarted may not hear yet.
+            # One that was restarted may not accept connections yet.
             self.client.wait_for_ready(timeout=DEADLINE)
         except RuntimeError:
             return False
@@ -317,12 +317,12 @@ def test_nothing_is_left_when_the_api_server_restarts_while_connecting(kernel, c
     restarting = threading.Thread(target=cluster.restart_api)
     begun = threading.Event()
 
-    def heard(text: str) -> None:
+    def on_output(text: str) -> None:
         if "create" in text and not begun.is_set():
             begun.set()
             restarting.start()
 
-    kernel.run("s = connect()", heard)
+    kernel.run("s = connect()", on_output)
     restarting.join()
     moment = time.monotonic()
     kernel.manager.shutdown_kernel()
@@ -330,7 +330,7 @@ def test_nothing_is_left_when_the_api_server_restarts_while_connecting(kernel, c
 
 
 def test_when_kernel_and_supervisor_die_together_the_lease_ends_the_proxy(kernel, counted, gone):
-    """Nobody of the session is left to clean up: in the cluster its operator does, once the lease has run out."""
+    """No process of the session is left to clean up: the cluster's operator does, once the lease has expired."""
     kernel.ok(f"import dataclasses\nconfig = dataclasses.replace(config, lease_seconds={SHORT_LEASE})")
     session = kernel.connect()
     assert counted(session) == CONNECTED
@@ -356,7 +356,7 @@ def test_a_restarted_kernel_takes_over_what_lingers_and_nothing_is_left_after(ke
     gone(session, since=disconnect(kernel, None))
 
 
-def test_nothing_is_left_when_nobody_takes_over_what_lingers(kernel, config, gone):
+def test_nothing_is_left_when_a_lingering_session_is_not_taken_over(kernel, config, gone):
     kernel.ok(PRELUDE.format(config=config(2, linger=0.5)))
     session = kernel.connect()
     os.kill(kernel.pid, signal.SIGKILL)

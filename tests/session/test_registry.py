@@ -68,7 +68,7 @@ def test_sessions_are_listed_oldest_first_and_broken_files_are_no_sessions():
     assert [record.id for record in registry.sessions()] == [old.id, young.id]
 
 
-def test_a_session_lives_as_long_as_somebody_listens_on_its_socket():
+def test_a_session_lives_as_long_as_a_process_listens_on_its_socket():
     record = make()
     assert not registry.is_alive(record)
     with listening(record):

@@ -1,1 +1,1 @@
-"""What runs in the kernel: the session as a user sees it, its link to the supervisor, and the switch of JAX."""
+"""The kernel's part of a session: the user's `Session`, the link to its supervisor, and the switch of JAX."""

@@ -1,7 +1,7 @@
-"""Which of the user's arrays a switch of devices concerns.
+"""Find the user's arrays that a switch of devices affects.
 
-JAX frees nothing when a client goes: the variables stay, and the next use of one fails deep inside. So connecting and
-disconnecting look through the user's namespace and name them beforehand.
+JAX does not invalidate anything when a client ends: the variables stay, and the next use of one fails deep inside JAX.
+So connecting and disconnecting search the user's namespace and report the affected arrays beforehand.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class NamedArray:
     """An array, and the variable that holds it.
 
     Attributes:
-      name: Where it is: the variable's name and the path inside it, e.g. ``params['w']``.
+      name: The variable's name and the path inside it, e.g. ``params['w']``.
       shape: Its shape.
       dtype: Its dtype's name.
-      nbytes: Bytes of the whole array, its replicas not counted.
+      nbytes: Bytes of the whole array, without its replicas.
     """
 
     name: str
@@ -35,19 +35,19 @@ class NamedArray:
 
 
 def arrays_of(clients: Collection[Any], namespace: Mapping[str, Any], *, uncommitted: bool = False) -> list[NamedArray]:
-    """Arrays in `namespace` that live on devices of one of `clients`.
+    """Return the arrays in `namespace` that are on devices of `clients`.
 
     Args:
       clients: JAX clients, compared by identity.
-      namespace: Variables by name; each value is looked into as a pytree.
-      uncommitted: Only arrays that nobody placed on a device on purpose.
+      namespace: Variables by name; each value is searched as a pytree.
+      uncommitted: Only arrays that were not placed on a device explicitly.
     """
     ids = {id(client) for client in clients}
     return [named for named, leaf in _arrays(namespace) if _is_on(leaf, ids) and not (uncommitted and leaf.committed)]
 
 
 def arrays_elsewhere(client: Any, namespace: Mapping[str, Any]) -> list[NamedArray]:
-    """Arrays in `namespace` that live on no device of `client`."""
+    """Return the arrays in `namespace` that are on no device of `client`."""
     import jax
 
     return [
@@ -75,7 +75,7 @@ def _leaves(value: Any) -> list[tuple[Any, Any]]:
     try:
         return list(jax.tree_util.tree_flatten_with_path(value)[0])
     except Exception:
-        # A user's own pytree class may refuse to be flattened; that is not worth failing a disconnect for.
+        # A user's own pytree class may raise when flattened; that must not fail a disconnect.
         return [((), value)]
 
 
@@ -88,5 +88,5 @@ def _is_on(array: Any, ids: set[int]) -> bool:
 
 
 def _nbytes(array: Any) -> int:
-    # Typed PRNG keys have no nbytes of their own.
+    # Not array.nbytes, which typed PRNG keys do not have.
     return int(array.size * array.dtype.itemsize)

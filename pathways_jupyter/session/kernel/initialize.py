@@ -1,10 +1,10 @@
-"""Make ``pathwaysutils.initialize()`` harmless while a session has JAX.
+"""Make ``pathwaysutils.initialize()`` harmless during a session.
 
-Scripts written for Pathways call it once TPUs are there. It registers a client for the platform ``proxy``, which JAX
-refuses when that platform is in use; a session's is, so the call would always raise. It also replaces functions of
-``jax.profiler`` by ones that only a Pathways proxy can serve, and turns JAX's compilation cache off. So that one
-registration is left out during a session, whose own client serves the platform already, and when the session ends the
-other changes are undone, as if the call had not been made.
+Scripts written for Pathways call it at their start. It registers a client for the platform ``proxy``, which JAX refuses
+when that platform is in use; during a session it is, so the call would always raise. It also replaces functions of
+``jax.profiler`` by ones that only a Pathways proxy can serve, and turns off JAX's compilation cache. So that
+registration is skipped during a session, whose own client serves the platform already, and the other changes are undone
+when the session ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PROFILER_NAMES = ("start_server", "start_trace", "stop_server", "stop_trace", "
 
 
 class InitializeGuard:
-    """Remembers JAX as it is now; in force from :meth:`engage` until :meth:`undo`.
+    """Records JAX's present state; active from :meth:`engage` until :meth:`undo`.
 
     Attributes:
       register: JAX's own function for registering a client.
@@ -34,25 +34,25 @@ class InitializeGuard:
         internals = jax_internals.load()
         self._platform = platform
         self.register = internals.bridge.register_backend_factory
-        # The public module holds a reference of its own, and that is the one which pathwaysutils calls.
-        self._doors = (internals.bridge, internals.backend)
+        # The public module has its own reference to the function, which is the one that pathwaysutils calls.
+        self._modules = (internals.bridge, internals.backend)
         modules = (internals.profiler, jax.profiler)
         self._functions = [(module, name, getattr(module, name)) for module in modules for name in _PROFILER_NAMES]
         self._caches = getattr(jax.config, _CACHE_SETTING)
         self._calls = _calls()
 
     def engage(self) -> None:
-        """Leave the peer's registration out from now on."""
-        for door in self._doors:
-            setattr(door, _REGISTER, self._register_unless_served)
+        """Skip the registration by pathwaysutils from now on."""
+        for module in self._modules:
+            setattr(module, _REGISTER, self._register_unless_served)
 
     def undo(self) -> None:
-        """Put back what was replaced here, and what ``initialize()`` changed meanwhile."""
+        """Restore what was replaced here, and what ``initialize()`` has changed since."""
         import jax
 
-        for door in self._doors:
-            if getattr(door, _REGISTER) == self._register_unless_served:
-                setattr(door, _REGISTER, self.register)
+        for module in self._modules:
+            if getattr(module, _REGISTER) == self._register_unless_served:
+                setattr(module, _REGISTER, self.register)
         changed = [
             (module, name, function)
             for module, name, function in self._functions
@@ -60,16 +60,16 @@ class InitializeGuard:
         ]
         if not changed:
             return
-        # The functions last: they are what a second attempt after an Interrupt goes by.
+        # The functions last: a second attempt after an Interrupt finds out by them that there is something to undo.
         jax.config.update(_CACHE_SETTING, self._caches)
         if _calls() is not None:
-            # Only the first call does anything, so the one that is undone here must not count.
+            # Only the first call of initialize() has an effect, so the undone one must not count.
             sys.modules[_COUNTING]._initialization_count = self._calls or 0  # type: ignore[attr-defined]
         for module, name, function in changed:
             setattr(module, name, function)
 
     def _register_unless_served(self, name: str, factory: Any, **options: Any) -> None:
-        """JAX's own function, except that pathwaysutils' client for a platform in use is not registered."""
+        """Register as JAX does, but skip pathwaysutils' client for a platform in use."""
         if name == self._platform and _is_peers(factory):
             return
         self.register(name, factory, **options)
@@ -81,6 +81,6 @@ def _is_peers(function: Any) -> bool:
 
 
 def _calls() -> int | None:
-    """How often ``initialize()`` was called in this process; None where pathwaysutils is not loaded or does not say."""
+    """Return how often ``initialize()`` was called; None if pathwaysutils is not loaded or does not count."""
     count = getattr(sys.modules.get(_COUNTING), "_initialization_count", None)
     return count if isinstance(count, int) else None

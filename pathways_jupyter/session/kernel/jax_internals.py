@@ -1,8 +1,8 @@
-"""Every private name of JAX that switching its devices needs, in one place.
+"""All private names of JAX that switching its devices needs.
 
-JAX has no public way to exchange the devices of a running process, so the switch reaches into its table of clients, the
+JAX has no public API to exchange the devices of a running process, so the switch reaches into its table of clients, the
 function that puts data on devices, and the log level of its C++ side. All of these names are looked up together, before
-anything is changed: a JAX that has moved one of them gives an error and not half a switch.
+anything changes, so a JAX that has moved one of them raises an error instead of being half switched.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "logging": ("absl_set_min_log_level",),
     "profiler": ("start_server", "start_trace", "stop_server", "stop_trace", "trace"),
 }
-"""What is used of each module; the tests compare it with what the sources touch."""
+"""The names used of each module; a test compares them with the sources."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Internals:
 
     Attributes:
       bridge: The table of clients, and the factories that make them.
-      backend: The public door to the same table; holds a reference of its own to the registering function.
+      backend: The public module for the same table; has its own reference to the registering function.
       client: jaxlib's C++ bindings.
       dispatch: Effects that are still pending.
       logging: The log level of JAX's C++ side.
@@ -68,7 +68,7 @@ def load() -> Internals:
     """Look up all names.
 
     Raises:
-      SessionError: This version of JAX lacks some; the message names them.
+      SessionError: This version of JAX lacks some of them; the message lists which.
     """
     import jax
 

@@ -1,11 +1,11 @@
-"""Point a running kernel's JAX at a proxy, and put it back as it was found.
+"""Point a running kernel's JAX at a proxy, and restore it later.
 
-JAX decides on its devices once, at first use. Switching later means emptying its caches and its table of clients; the
-clients that were there before are kept and stay in that table behind the proxy, so arrays on them remain usable while
-connected, and disconnecting puts back the very same objects.
+JAX decides on its devices once, at first use. Switching later means clearing its caches and its table of clients. The
+previous clients are kept and stay in that table behind the proxy, so arrays on them remain usable while connected, and
+disconnecting restores the same objects.
 
-The table has no public way in. What is touched of JAX's inside is listed in `jax_internals` and checked before anything
-changes, so a JAX that moved it gets an error and not half a switch.
+The table has no public API. The private names that are used are listed in `jax_internals` and checked before anything
+changes, so a JAX that has moved one raises an error instead of being half switched.
 """
 
 from __future__ import annotations
@@ -28,17 +28,16 @@ PLATFORM = "proxy"
 INSECURE_CREDENTIALS = "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"
 
 _Outcome = queue.SimpleQueue[tuple[Any, str]]
-"""Where the thread that makes a client leaves it, or the reason why there is none."""
+"""Carries the client from the thread that makes it, or the reason why there is none."""
 
 
 @dataclass(frozen=True)
 class Switched:
-    """What a switch of devices did to the user's arrays.
+    """The effect of a switch of devices on the user's arrays.
 
     Attributes:
       unusable: Their devices are gone.
-      left: They stay on the devices they are on, which are no longer the default ones: ``jax.device_put(x, device)``
-        moves one.
+      left: They stay on their devices, which are no longer the default ones; ``jax.device_put(x, device)`` moves one.
     """
 
     unusable: tuple[NamedArray, ...] = ()
@@ -47,10 +46,10 @@ class Switched:
 
 @dataclass(frozen=True)
 class _Found:
-    """What JAX was before: the clients (none when it was not initialised), its settings, and its ``proxy`` factory.
+    """JAX's state before the switch: clients (none if it was not initialized), settings and ``proxy`` factory.
 
     Attributes:
-      guard: Undoes what ``pathwaysutils.initialize()`` changes from here on.
+      guard: Undoes the changes that ``pathwaysutils.initialize()`` makes from here on.
     """
 
     guard: InitializeGuard
@@ -63,10 +62,10 @@ class _Found:
 
 
 class JaxSwitch:
-    """JAX pointed at one proxy after the other, until :meth:`deactivate`.
+    """Points JAX at one proxy after the other, until :meth:`deactivate`.
 
-    All methods belong to the thread that runs the user's code: another one would pull the devices from under a
-    running computation.
+    Except for :meth:`lost`, call all methods on the thread that runs the user's code: another thread would remove the
+    devices of a running computation.
     """
 
     def __init__(self) -> None:
@@ -80,8 +79,8 @@ class JaxSwitch:
     def quiet_while_ending(self) -> contextlib.AbstractContextManager[None]:
         """Keep JAX's C++ side from logging inside the block, in which the proxy is removed.
 
-        A client that is still referenced (by the traceback of an interrupt, for example) logs when its connection ends,
-        which may take longer than what is left of its silence once JAX has been put back.
+        A client that is still referenced (by the traceback of an interrupt, for example) logs when its connection ends.
+        That may be later than the end of the silence that :meth:`deactivate` leaves behind.
         """
         return silenced_logs.silenced() if self._used else contextlib.nullcontext()
 
@@ -91,26 +90,26 @@ class JaxSwitch:
         return self._found is not None
 
     def slices(self) -> dict[int, tuple[Any, ...]]:
-        """The proxy's devices by slice index; empty while inactive."""
+        """Return the proxy's devices by slice index; empty while inactive."""
         by_slice: dict[int, list[Any]] = {}
         for device in self._client.devices() if self._client is not None else ():
             by_slice.setdefault(getattr(device, "slice_index", 0), []).append(device)
         return {index: tuple(by_slice[index]) for index in sorted(by_slice)}
 
     def activate(self, target: str, *, timeout: float = 60.0, namespace: Mapping[str, Any] | None = None) -> Switched:
-        """Makes the proxy at `target` JAX's default, in place of the one before if there is one.
+        """Make the proxy at `target` JAX's default, in place of the previous one if there is one.
 
         Args:
           target: ``grpc://unix:PATH`` of a socket that only this user can open.
           timeout: Seconds to wait for the proxy's first answer.
-          namespace: The user's variables, to name those that are concerned.
+          namespace: The user's variables, to report the affected arrays.
 
         Raises:
           SessionError: The proxy does not answer, or this version of JAX cannot be switched; nothing was changed.
         """
         internals = jax_internals.load()
         self._used = True
-        hush, client = silenced_logs.SilencedLogs(), None
+        silence, client = silenced_logs.SilencedLogs(), None
         try:
             self._outcome = queue.SimpleQueue()
             try:
@@ -125,8 +124,8 @@ class JaxSwitch:
             )
             retired = self._retire()
             try:
-                # From here on :meth:`deactivate` finds the way back, wherever this is interrupted.
-                self._client, self._found, self._silenced = client, found, hush
+                # Set these before JAX is touched: wherever this is interrupted from here on, deactivate() can undo it.
+                self._client, self._found, self._silenced = client, found, silence
                 _clear(internals)
                 _point(internals, client, found, target, timeout)
             except BaseException:
@@ -137,12 +136,12 @@ class JaxSwitch:
             finally:
                 retired()
         except BaseException:
-            hush.end(client)
+            silence.end(client)
             raise
         return switched
 
     def lost(self, reason: str) -> None:
-        """Takes note that the proxy is gone; may be called on any thread.
+        """Handle the loss of the proxy; may be called on any thread.
 
         An :meth:`activate` that waits for its answer fails.
         """
@@ -153,10 +152,10 @@ class JaxSwitch:
             lost_arrays.forbid(client)
 
     def empty(self, namespace: Mapping[str, Any] | None = None) -> Switched | None:
-        """Deletes the arrays of a proxy that is gone; its devices stay JAX's default ones, and fail.
+        """Delete the arrays of a lost proxy; its devices stay JAX's default ones, and fail when used.
 
         Returns:
-          What became of the user's arrays; None when that was done already.
+          What happened to the user's arrays; None if it was done before.
         """
         if self._client is None or self._emptied:
             return None
@@ -166,10 +165,10 @@ class JaxSwitch:
         return switched
 
     def deactivate(self, namespace: Mapping[str, Any] | None = None) -> Switched:
-        """Puts JAX back as it was found.
+        """Restore JAX to its state before the first :meth:`activate`.
 
         Args:
-          namespace: The user's variables, to name those on the proxy's devices.
+          namespace: The user's variables, to report those on the proxy's devices.
         """
         found = self._found
         if found is None:
@@ -181,23 +180,23 @@ class JaxSwitch:
             _restore(jax_internals.load(), found)
         finally:
             retired()
-        # Last, so that what was interrupted can be done again.
+        # Last, so that an interrupted call can be repeated.
         self._found = None
         return switched
 
     def _retire(self) -> Callable[[], None]:
-        """Leaves nothing of the present proxy that could be taken for usable.
+        """Invalidate the current proxy's arrays and devices.
 
         Returns:
-          To be called once JAX has forgotten it.
+          A function to call once JAX has dropped the client, to end the silence of its logs.
         """
-        client, hush = self._client, self._silenced
+        client, silence = self._client, self._silenced
         self._client, self._silenced, self._emptied = None, None, False
-        if client is None or hush is None:
+        if client is None or silence is None:
             return lambda: None
         lost_arrays.delete_arrays(client)
         lost_arrays.forbid(client)
-        return lambda: hush.end(client)
+        return lambda: silence.end(client)
 
 
 def _look(internals: Internals) -> _Found:
@@ -222,7 +221,7 @@ def _point(internals: Internals, client: Any, found: _Found, target: str, timeou
     bridge, first = internals.bridge, [client]
 
     def factory() -> Any:
-        # After the user's own clear_backends() JAX asks again, and gets a fresh client of the same proxy.
+        # JAX calls this again after a clear_backends() by the user, and then needs a new client of the same proxy.
         return first.pop() if first else _make_client(target, timeout, queue.SimpleQueue())
 
     found.guard.engage()
@@ -258,19 +257,19 @@ def _clear(internals: Internals) -> None:
     try:
         internals.backend.clear_backends()
     except Exception:
-        # It waits for pending effects first; those of a proxy that is gone end in an error, and are gone too.
+        # clear_backends() waits for pending effects first, and those of a lost proxy raise. Drop them and repeat.
         internals.dispatch.runtime_tokens.clear()
         internals.backend.clear_backends()
 
 
 def _make_client(target: str, timeout: float, outcome: _Outcome) -> Any:
-    """A client of the proxy at `target`, made on another thread: Interrupt cannot reach this one inside C++."""
+    """Return a client of the proxy at `target`, made on another thread: an Interrupt cannot reach code inside C++."""
     ifrt_proxy = jax_internals.load().backend.ifrt_proxy
     options = ifrt_proxy.ClientConnectionOptions()
     options.connection_timeout_in_seconds = max(1, int(timeout))
 
     def make() -> None:
-        # Of its own: an interrupt may have ended the block below, and the client that nobody waits for logs as well.
+        # Silenced separately: an interrupt may have ended the block below, and an unused client logs as well.
         with silenced_logs.silenced():
             try:
                 outcome.put((ifrt_proxy.get_client(target, options), ""))
@@ -286,14 +285,14 @@ def _make_client(target: str, timeout: float, outcome: _Outcome) -> Any:
     if client is None:
         raise SessionError(
             f"JAX could not connect to the proxy: {problem}",
-            hint="%pathways logs proxy shows what the proxy says; %pathways reconnect makes a new one.",
+            hint="%pathways logs proxy shows the proxy's log; %pathways reconnect makes a new proxy.",
         )
     return client
 
 
 @contextlib.contextmanager
 def _insecure_credentials() -> Iterator[None]:
-    """Lets channels made meanwhile be plaintext, as bytes on a private unix socket may be, and no others."""
+    """Allow plaintext channels inside the block only: the bytes stay on a private unix socket."""
     before = os.environ.get(INSECURE_CREDENTIALS)
     os.environ[INSECURE_CREDENTIALS] = "true"
     try:

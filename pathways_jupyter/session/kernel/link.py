@@ -1,8 +1,7 @@
-"""The kernel's end of its supervisor: the connection that carries requests and events, and whose end ends the session.
+"""The kernel's connection to its supervisor: carries requests and events, and its end ends the session.
 
-Only this process may hold that end, or a child that outlives the kernel would keep the session alive; so forked
-children close it first of all. What comes in is read by one thread, which sleeps in the kernel's stead: a cell that
-computes for an hour still leaves the supervisor able to report.
+Only this process may hold the kernel's end. A child that outlived the kernel would keep the session alive, so a forked
+child closes its copy at once. A reader thread takes in events, so that they arrive also while a cell computes.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ class Link:
     """The connection of a kernel to the supervisor of its session.
 
     Attributes:
-      on_lost: Called on the reading thread, with the reason, when the proxy cannot be used any more.
+      on_lost: Called on the reader thread, with the reason, when the proxy has become unusable.
 
     Args:
       connection: A connected socket; the link owns it from now on.
       session: The session's id.
-      process: The supervisor, when this process started it; it is waited for, so that it leaves no zombie.
-      orphaned: Called on the reading thread when the supervisor is gone without having said so. What it returns is
-        told as one more event.
+      process: The supervisor, if this process started it; reaped when it ends.
+      orphaned: Called on the reader thread when the supervisor has died without announcing its end. Its return
+        value is added as one more event.
     """
 
     def __init__(
@@ -66,7 +65,8 @@ class Link:
         self._ended = False
         self._closing = False
         _links.add(self)
-        # The thread does not keep this link: an Interrupt may drop it before anybody has a name for it.
+        # The thread holds a weak reference only. An Interrupt may hit after this constructor and before the caller has
+        # assigned the link; it is then garbage, and the finalizer shuts the connection down, which ends the session.
         self._reader = threading.Thread(
             target=_read, args=(weakref.ref(self), connection), name="pathways-session", daemon=True
         )
@@ -75,7 +75,7 @@ class Link:
 
     @property
     def state(self) -> SessionState:
-        """The session's state, as far as has been reported."""
+        """The session's state, as last reported."""
         return self._state
 
     @property
@@ -85,45 +85,45 @@ class Link:
 
     @property
     def slices(self) -> tuple[SessionSlice, ...]:
-        """The slices that the session holds, as far as has been reported."""
+        """The slices that the session holds, as last reported."""
         return self._slices
 
     @property
     def generation(self) -> int:
-        """Which of the session's proxies was connected last, as far as it has been told."""
+        """The generation of the proxy that was connected last, as last reported."""
         return self._generation
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can be asked any more."""
+        """Whether the connection has ended, so that no request can be answered."""
         return self._ended
 
     @property
     def usable(self) -> bool:
-        """Whether its other end is there, and this is the process that it belongs to."""
+        """Whether the connection is open, and neither closed nor abandoned on this side."""
         return not self._ended and not self._closing
 
     @property
     def count(self) -> int:
-        """How many events there have been."""
+        """The number of events so far."""
         with self._changed:
             return self._dropped + len(self._events)
 
     def events(self, since: int = 0) -> list[Event]:
-        """The events from number `since` on; those that are too old to be remembered are left out."""
+        """Return the events from number `since` on, without those that are no longer kept."""
         with self._changed:
             return self._events[max(0, since - self._dropped) :]
 
     def ask(self, method: Method, **params: Any) -> int:
-        """Sends a request, and returns its number for :meth:`answer`, which tells if the supervisor is gone."""
+        """Send a request, and return its number for :meth:`answer`, which raises if the supervisor is gone."""
         number = next(self._ids)
-        # What it said before it went has yet to be read, and says why.
+        # A send error is not raised here: the reader thread may still have to read why the supervisor ended.
         with contextlib.suppress(OSError):
             self._socket.sendall(protocol.encode(Request(number, method, params)))
         return number
 
     def answer(self, number: int, *, patience: float | None = None) -> Any:
-        """Waits for the answer to request `number`, and returns its result.
+        """Wait for the answer to request `number`, and return its result.
 
         Args:
           patience: Seconds to wait; None waits as long as the supervisor lives.
@@ -133,16 +133,21 @@ class Link:
           PathwaysError: The answer is an error.
         """
         with self._changed:
+            # The answer takes precedence over the end: a supervisor may answer and exit before this thread wakes.
             done = self._changed.wait_for(lambda: number in self._answers or self._ended, timeout=patience)
             answer = self._answers.pop(number, None)
         if answer is None:
-            raise _gone() if done else SessionError("The supervisor is still at it.", hint="%pathways status tells.")
+            raise (
+                _gone()
+                if done
+                else SessionError("The supervisor is still working.", hint="%pathways status shows how far it is.")
+            )
         if answer.error is not None:
             raise answer.error
         return answer.result
 
     def watch(self, since: int = 0, *, until: int | None = None) -> Iterator[Event]:
-        """Yields events from number `since` on as they come.
+        """Yield events from number `since` on as they arrive.
 
         Args:
           until: The number of a request: its answer ends the iteration, and is left for :meth:`answer`. None goes
@@ -156,36 +161,41 @@ class Link:
                     return new or self._ended or (until is not None and until in self._answers)
 
                 self._changed.wait_for(ready)
+                # Read both under the lock that wait_for() holds, so that no event is skipped or repeated. Yield outside
+                # of it: the consumer may take its time, and the reader thread needs the lock.
                 fresh = self._events[max(0, since - self._dropped) :]
                 since = self._dropped + len(self._events)
             yield from fresh
+            # Events that came before the answer or the end are yielded first; only a round without any is the last.
             if not fresh:
                 return
 
     def close(self, *, patience: float = 0.0) -> bool:
-        """Ends the session from this side, and waits until the supervisor is gone.
+        """End the session from this side, and wait for the supervisor to exit.
 
         Returns:
-          Whether it is gone; otherwise it goes on cleaning up by itself.
+          Whether it has exited; otherwise it continues to clean up by itself.
         """
         self._closing = True
+        # Only the sending side: the supervisor sees the end, and what it still reports while cleaning up is received.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
         self._reader.join(patience)
         return not self._reader.is_alive()
 
     def abandon(self) -> None:
-        """Gives up this end in a forked child, where it must not keep the session alive."""
+        """Close this end in a forked child, where it must not keep the session alive."""
         self._closing = True
+        # close() and not shutdown(), which would end the connection of the parent too.
         with contextlib.suppress(OSError):
             os.close(self._socket.detach())
 
-    def _hear(self, line: bytes) -> None:
+    def _receive(self, line: bytes) -> None:
         with contextlib.suppress(PathwaysError):
             self._take(protocol.decode(line))
 
     def _end(self) -> None:
-        """Note that the supervisor says no more."""
+        """Handle the end of the connection."""
         died = self._died()
         if died:
             # In one step with the end: a caller that reconnects on this event must not ask the dead supervisor.
@@ -193,12 +203,13 @@ class Link:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
+        # After the waiters were woken, because sweeping may take minutes.
         if died and self._orphaned is not None:
             self._take(_event(self._orphaned()))
         _links.discard(self)
 
     def _died(self) -> bool:
-        """Whether the supervisor ended without having come to its end."""
+        """Whether the supervisor ended without having cleaned up."""
         if self._process is not None:
             return self._process.wait() != 0
         if self._state is SessionState.CLOSED:
@@ -225,7 +236,7 @@ class Link:
 
 
 def _read(reference: weakref.ref[Link], connection: socket.socket) -> None:
-    """What a link's thread does, for as long as the link is there and the supervisor speaks."""
+    """Read messages until the connection ends or the link is garbage; runs on the reader thread."""
     pending = b""
     with contextlib.suppress(OSError):
         while data := connection.recv(1 << 16):
@@ -234,7 +245,8 @@ def _read(reference: weakref.ref[Link], connection: socket.socket) -> None:
             if link is None:
                 break
             for line in lines:
-                link._hear(line)
+                link._receive(line)
+            # No strong reference while this thread blocks in recv(), or the link would never be collected.
             del link
     connection.close()
     link = reference()

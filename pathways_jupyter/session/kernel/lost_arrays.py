@@ -1,9 +1,9 @@
-"""What is left in a kernel of a proxy that is gone: arrays and devices that must fail clearly, and not otherwise.
+"""Invalidate the arrays and devices of a lost proxy, so that using them raises a clear error.
 
-JAX knows an array on a proxy by a number that the proxy's client chose, and the next client chooses the same numbers
-again: a program that is given an array of before would compute with whatever has its number now. And the first program
-that meets an array which was put on devices of a connection that has ended aborts the whole process, inside JAX's C++
-side. So the arrays are deleted, and nothing can be put on such devices any more.
+JAX identifies an array on a proxy by a number that the client chose, and the next client chooses the same numbers
+again: a program that is passed an old array would silently compute with another one. And a program that receives an
+array which was put on devices of a closed connection aborts the whole process, inside JAX's C++ code. So the arrays are
+deleted, and putting data on such devices is an error.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ _original: Any = None
 
 
 def forbid(client: Any) -> None:
-    """From now on, putting data on devices of `client` is an error; may be called on any thread."""
+    """Make putting data on devices of `client` an error from now on; may be called on any thread."""
     global _original
     jaxlib = jax_internals.load().client
     with _lock:
         if client in _gone:
             return
-        # What is registered last is called first, and is not to find it in the set any more.
-        weakref.finalize(client, _let_go).atexit = False
+        # Finalizers and weak references run in reverse order of registration. The WeakSet's own reference is made
+        # second and so called first: `client` has left the set when _restore_if_unused() checks whether it is empty.
+        weakref.finalize(client, _restore_if_unused).atexit = False
         _gone.add(client)
         if _original is None:
             _original, jaxlib.batched_device_put = jaxlib.batched_device_put, _put
 
 
 def delete_arrays(client: Any) -> None:
-    """Deletes every array on devices of `client`, whoever holds it; on the thread that runs the user's code only."""
+    """Delete every array on devices of `client`, on the thread that runs the user's code only."""
     for array in client.live_arrays():
-        # One whose connection is gone may say so; it is deleted all the same.
+        # It may raise because the connection is closed; the array is deleted anyway.
         with contextlib.suppress(Exception):
             array.delete()
 
@@ -58,8 +59,8 @@ def _put(aval: Any, sharding: Any, xs: Any, devices: Any, *args: Any, **kwargs: 
     return _original(aval, sharding, xs, devices, *args, **kwargs)
 
 
-def _let_go() -> None:
-    """Leaves JAX as it was found once nobody has such a device any more."""
+def _restore_if_unused() -> None:
+    """Restore JAX's function once no lost client is referenced any more."""
     global _original
     with _lock:
         if _original is not None and not _gone:

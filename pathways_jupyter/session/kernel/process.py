@@ -1,4 +1,4 @@
-"""What this process knows of itself: which kernel and notebook it is, and what variables its user has."""
+"""The kernel's own identity: its id, its notebook, and the user's variables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CONNECTION_FILE = re.compile(r"kernel-(?P<id>.+)\.json")
 
 
 def kernel_id() -> str:
-    """Jupyter's id of this kernel, from its connection file's name; empty outside a kernel."""
+    """Return Jupyter's id of this kernel, from its connection file's name; empty outside a kernel."""
     if "ipykernel" not in sys.modules:
         return ""
     from ipykernel.kernelapp import IPKernelApp
@@ -24,18 +24,18 @@ def kernel_id() -> str:
 
 
 def notebook() -> str:
-    """Path of the notebook; empty where the server does not tell."""
+    """Return the notebook's path; empty if the server does not provide it."""
     return os.environ.get("JPY_SESSION_NAME", "")
 
 
 def shell() -> Any:
-    """The IPython shell that this process runs; None in a script."""
+    """Return the IPython shell of this process; None in a script."""
     module = sys.modules.get("IPython")
     return module.get_ipython() if module is not None else None
 
 
 def variables() -> dict[str, Any]:
-    """The user's own variables by name: a notebook's, or those of the script and of its functions that run now."""
+    """Return the user's variables by name: the notebook's, or the script's with the locals of its running functions."""
     found = shell()
     if found is None:
         namespace, hidden = vars(sys.modules["__main__"]), {}

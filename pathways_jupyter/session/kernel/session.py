@@ -1,9 +1,9 @@
-"""A notebook's connection, as the code in its kernel sees it.
+"""The session as user code in the kernel sees it.
 
-:func:`start` begins one and shows how far it is; :func:`connect` does so in one call, and so do :func:`restart` and
-:meth:`Session.reconnect` for a new proxy. Everything outside the kernel is
-the supervisor's; what is done here is done to this process: starting that supervisor, switching JAX, and putting both
-back. A process has one session at a time, because it has one JAX.
+:func:`start` returns an attempt that reports its progress; :func:`connect` is the blocking call. :func:`restart` and
+:meth:`Session.reconnect` are the same pair for a new proxy. The supervisor owns everything outside the kernel; this
+module only changes the kernel's own process: it starts the supervisor, switches JAX, and undoes both. A process has one
+session at a time, because it has one JAX.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import jax
 
 CLEANUP_SECONDS = 20.0
-"""How long an ending session is waited for; the supervisor goes on without anybody waiting."""
+"""Longest wait for a session to end; afterwards the supervisor continues on its own."""
 
 Variables = Mapping[str, Any]
 
@@ -46,7 +46,7 @@ _OVER = {SessionState.CLOSING, SessionState.CLOSED}
 
 @dataclass(frozen=True)
 class Ended:
-    """What came of ending a session.
+    """The result of ending a session.
 
     Attributes:
       unusable: Arrays whose devices are gone.
@@ -66,9 +66,9 @@ class Ended:
 
 
 class Session:
-    """A connection of this process to its own proxy; made by :func:`pathways_jupyter.connect`.
+    """A connection of this process to its own proxy; returned by :func:`pathways_jupyter.connect`.
 
-    Its methods belong to the thread that runs the user's code. As a context manager it disconnects at the end.
+    Call its methods on the thread that runs the user's code. As a context manager it disconnects at the end.
     """
 
     def __init__(self, config: ConnectConfig, link: Link, record: SessionRecord, revive: Revive | None = None) -> None:
@@ -98,12 +98,12 @@ class Session:
 
     @property
     def state(self) -> SessionState:
-        """Where it stands, as far as its supervisor has told."""
+        """The session's state, as last reported by its supervisor."""
         return self._link.state
 
     @property
     def record(self) -> SessionRecord:
-        """What was known of it when it was last connected; its state and its slices as they are now."""
+        """The session's record as of the last connect, with the current state and slices."""
         link = self._link
         return replace(self._record, state=link.state, state_since=link.state_since, slices=link.slices)
 
@@ -116,20 +116,20 @@ class Session:
         return tuple(device for devices in self.slices().values() for device in devices)
 
     def events(self, since: int = 0) -> list[Event]:
-        """What happened so far, from event number `since` on; also after the session's end."""
+        """Return the events so far, from event number `since` on; also after the session's end."""
         return self._link.events(since)
 
     @property
     def event_count(self) -> int:
-        """How many events there have been; where to go on with :meth:`events`."""
+        """The number of events so far; the `since` for the next call of :meth:`events`."""
         return self._link.count
 
     def follow(self, since: int = 0) -> Iterator[Event]:
-        """Yield events as they come, until the session ends."""
+        """Yield events as they arrive, until the session ends."""
         return self._link.watch(since)
 
     def status(self) -> SessionRecord:
-        """The session as its supervisor sees it now; once that is gone, as it was last known.
+        """Query the supervisor for the session's record; return the last known one if the supervisor has ended.
 
         Raises:
           SessionError: The supervisor does not answer.
@@ -140,17 +140,17 @@ class Session:
         return SessionRecord.from_json(answer)
 
     def reconnect(self, variables: Mapping[str, Any] | None = None) -> Switched:
-        """Replace the proxy by a new one and point JAX at it; what was on the previous one is gone.
+        """Replace the proxy by a new one and point JAX at it; arrays on the previous one are lost.
 
-        Blocks until JAX has the new devices. A proxy that was already replaced from elsewhere (the sidebar) is taken
-        as it is; a supervisor that died is replaced too, and an embedded cluster that has ended is started again. When
-        it fails, the session stays as it was, and may be reconnected again; a KeyboardInterrupt ends it.
+        Blocks until JAX has the new devices. If the sidebar has already replaced the proxy, that one is used. A dead
+        supervisor is replaced as well, and an embedded cluster that has ended is started again. On failure the session
+        stays as it was, and reconnecting can be tried again; a KeyboardInterrupt ends the session.
 
         Args:
           variables: Where to look for arrays that become unusable; the notebook's or the script's own when left out.
 
         Returns:
-          What became of the arrays in `variables`.
+          What happened to the arrays in `variables`.
 
         Raises:
           CapacityError: The slices are taken, and the connection's ``wait`` is over.
@@ -168,13 +168,13 @@ class Session:
             return attempt.switched
 
     def settle(self, variables: Mapping[str, Any] | None = None) -> Switched | None:
-        """Bring JAX in line with what others did to the session; to be called between cells.
+        """Apply to JAX what happened to the session from outside; to be called between cells.
 
-        When the sidebar or the command line disconnected it, JAX is put back; when they reconnected it, JAX is pointed
-        at the new proxy; when its proxy was lost, the arrays on it are deleted.
+        If the sidebar or the command line disconnected it, JAX is restored; if they reconnected it, JAX is pointed at
+        the new proxy; if its proxy was lost, the arrays on it are deleted.
 
         Returns:
-          What became of the user's arrays; None when nothing had to be done.
+          What happened to the user's arrays; None when nothing had to be done.
         """
         if not self._switch.active:
             return None
@@ -187,7 +187,7 @@ class Session:
         return None
 
     def disconnect(self, variables: Mapping[str, Any] | None = None) -> Ended:
-        """Put JAX back as it was found, and remove the proxy; does nothing on a session that is over.
+        """Restore JAX and remove the proxy; no-op if the session is over.
 
         Args:
           variables: Where to look for arrays that become unusable; the notebook's or the script's own when left out.
@@ -196,7 +196,7 @@ class Session:
           The arrays in `variables` that became unusable, and what could not be removed from the cluster.
         """
         if os.getpid() != self._process:
-            # A forked child has no part in the session of its parent.
+            # A forked child must not end its parent's session.
             return Ended()
         try:
             with self._switch.quiet_while_ending():
@@ -218,13 +218,13 @@ class Session:
         return unusable
 
     def _variables(self, given: Variables | None) -> Variables:
-        """Where to look for arrays: looking through a large notebook costs time, so only where there may be some."""
+        """Return the variables to search for arrays; none while JAX is not switched, since the search takes time."""
         if given is None and self._switch.active:
             return process.variables()
         return given or {}
 
     def _adopt(self, link: Link, record: SessionRecord, variables: Variables | None) -> Switched:
-        """Points JAX at the proxy of `record`."""
+        """Point JAX at the proxy of `record`."""
         self._link, self._record = link, record
         link.on_lost = self._switch.lost
         if not link.state.is_connected:
@@ -237,12 +237,13 @@ class Session:
 
 
 class ConnectionAttempt:
-    """A connection in the making: iterate to see how it goes, then take the :attr:`session`.
+    """A connection that is being made: iterate over its events, then read :attr:`session`.
 
-    Leaving the iteration early, by Interrupt or any other way, cancels: the proxy is removed and nothing is changed.
+    Leaving the iteration early, by an Interrupt or otherwise, cancels the attempt: the proxy is removed, and JAX stays
+    as it was.
 
     Attributes:
-      switched: What became of the user's arrays; set at the end.
+      switched: What happened to the user's arrays; set at the end.
     """
 
     def __init__(
@@ -262,7 +263,8 @@ class ConnectionAttempt:
         self._request = request
         self._variables = variables
         self._session = session
-        # Whose JAX has to be put back; the same, once there is one.
+        # The session whose switch of JAX must be undone on failure. For a first connect it is set before _session is,
+        # so that an Interrupt in the middle of the switch is undone too.
         self._switched = session
         self._since = since
         self._revive = revive
@@ -275,17 +277,17 @@ class ConnectionAttempt:
             self._link.close()
 
     def __iter__(self) -> Iterator[Event]:
-        """Yields what happens until connected.
+        """Return the iterator over the events until the session is connected.
 
         Raises:
           CapacityError: The slices are taken, and `config.wait` is over.
-          PathwaysError: Anything else that keeps it from connecting.
+          PathwaysError: Any other failure.
         """
         return self._events
 
     @property
     def session(self) -> Session:
-        """The session, once connected; waits for that if need be.
+        """The session; blocks until it is connected.
 
         Raises:
           PathwaysError: See :meth:`__iter__`.
@@ -297,7 +299,7 @@ class ConnectionAttempt:
         return self._session
 
     def cancel(self) -> None:
-        """Gives up connecting, and waits until what was made in the cluster is gone."""
+        """Cancel connecting, and wait until the objects in the cluster are removed."""
         self._events.close()
         if not self._done:
             self._undo()
@@ -317,13 +319,13 @@ class ConnectionAttempt:
         except PathwaysError as error:
             self._done = True
             died = self._link.ended and self._link.state is SessionState.LOST
-            # A session that was there before stays, without a proxy: reconnecting may be tried again.
+            # A failed reconnect keeps the session, without a proxy, so that it can be tried again.
             if died or self._session is None or self._session._link is not self._link:
                 self._undo()
             if died:
                 raise SessionError(
                     f"The session's supervisor died. {self._link.events()[-1].message}",
-                    hint="Try again; pathways-jupyter doctor looks for what may be wrong here.",
+                    hint="Try again; pathways-jupyter doctor checks this machine for the cause.",
                 ) from error
             raise
         except BaseException:
@@ -336,7 +338,7 @@ class ConnectionAttempt:
             if self._switched is not None:
                 self._switched.disconnect()
         finally:
-            # Also when JAX cannot be put back: slices that nobody uses are held for nobody.
+            # Also when JAX cannot be restored: otherwise the proxy would hold slices that nothing uses.
             _finish(self._link)
 
     def _stage(self, message: str, **data: Any) -> Event:
@@ -348,7 +350,7 @@ _current: Session | None = None
 
 
 def current() -> Session | None:
-    """This process's session, also when its proxy is lost; None when there is none."""
+    """Return this process's session, also when its proxy is lost; None when there is none."""
     if _current is not None and _current._process == os.getpid():
         return _current
     return None
@@ -357,30 +359,30 @@ def current() -> Session | None:
 def start(
     config: ConnectConfig, variables: Variables | None = None, *, revive: Revive | None = None
 ) -> ConnectionAttempt:
-    """Begins to connect; what it does from then on, it does in a process of its own.
+    """Start to connect; the work is done by the supervisor, a separate process.
 
     Args:
       config: What to connect to. A local cluster must run already, and be named by its kubeconfig.
-      variables: The user's variables, to name those that the switch of devices concerns.
+      variables: The user's variables, to report the arrays that the switch of devices affects.
       revive: Called before the session is reconnected.
 
     Raises:
-      ConfigError: Nothing was asked for.
-      SessionError: This process has a session already, or the supervisor could not be started.
+      ConfigError: No slices are requested.
+      SessionError: This process already has a session, or the supervisor could not be started.
     """
     if not config.instances:
-        raise ConfigError("No TPU slices were asked for.", hint="For example: --tpu tpuv6e:2x2=2.")
+        raise ConfigError("No TPU slices were requested.", hint="For example: --tpu tpuv6e:2x2=2.")
     session = current()
     if session is not None:
         raise SessionError(
-            f"This process has session {session.id} already ({session.state}).",
+            f"This process already has session {session.id} ({session.state}).",
             hint="%pathways reconnect gives it a new proxy, %pathways disconnect ends it.",
         )
     return _taken_over(config, variables, revive) or _start(config, variables, revive=revive)
 
 
 def restart(session: Session, variables: Variables | None = None) -> ConnectionAttempt:
-    """Begin to replace the proxy of `session`; see :meth:`Session.reconnect`.
+    """Start to replace the proxy of `session`; see :meth:`Session.reconnect`.
 
     Raises:
       SessionError: The session was disconnected.
@@ -390,13 +392,13 @@ def restart(session: Session, variables: Variables | None = None) -> ConnectionA
         raise SessionError(f"Session {session.id} belongs to the process that this one was forked from.")
     if session.state in _OVER or current() is not session:
         raise SessionError(
-            f"Session {session.id} was disconnected, and cannot be reconnected.",
+            f"Session {session.id} was disconnected and cannot be reconnected.",
             hint="%pathways connect makes a new one.",
         )
     if session._revive is not None:
         session._revive(session.config, session.state)
     if link.ended:
-        # What the dead supervisor left holds slices until it is swept.
+        # Wait for the sweep after the dead supervisor: its proxy holds the slices that the new one needs.
         link.close(patience=CLEANUP_SECONDS)
         return _start(session.config, variables, session)
     since = link.count
@@ -406,11 +408,11 @@ def restart(session: Session, variables: Variables | None = None) -> ConnectionA
 
 
 def connect(config: ConnectConfig, variables: Variables | None = None, *, revive: Revive | None = None) -> Session:
-    """Connects, and returns when JAX has its devices.
+    """Connect, and return when JAX has its devices.
 
     Raises:
       CapacityError: The slices are taken, and `config.wait` is over.
-      PathwaysError: Anything else that keeps it from connecting; nothing was changed.
+      PathwaysError: Any other failure; nothing was changed.
     """
     with interrupts.after_imports():
         return start(config, variables, revive=revive).session
@@ -435,7 +437,7 @@ def _start(
 
 
 def _taken_over(config: ConnectConfig, variables: Variables | None, revive: Revive | None) -> ConnectionAttempt | None:
-    """Connects to what the kernel before this one left lingering, when that is what `config` asks for."""
+    """Take over the session that the previous kernel left lingering, if it was connected with the same `config`."""
     record = registry.find(kernel_id=process.kernel_id(), notebook=process.notebook()) if config.linger else None
     if record is None or protocol.config_from_json(record.config) != _located(config):
         return None
@@ -447,16 +449,16 @@ def _taken_over(config: ConnectConfig, variables: Variables | None, revive: Revi
 
 
 def _located(config: ConnectConfig) -> ConnectConfig:
-    """`config` with its kubeconfig spelled so that it is found from anywhere, also by who cleans up one day."""
+    """Return `config` with an absolute kubeconfig path, valid in other processes: the supervisor, a later sweep."""
     if not config.kubeconfig:
         return config
     return replace(config, kubeconfig=os.path.abspath(os.path.expanduser(config.kubeconfig)))
 
 
 def _import_jax() -> threading.Thread:
-    """Imports JAX on a thread of its own: it takes as long as the proxy takes to start.
+    """Import JAX on its own thread, while the proxy starts: both take about as long.
 
-    And an Interrupt, which reaches the main thread only, must not leave a module half imported, for good.
+    An Interrupt reaches the main thread only, so it cannot leave a module half imported for good.
     """
     thread = threading.Thread(target=_quietly_import, name="pathways-import-jax", daemon=True)
     thread.start()
@@ -464,7 +466,7 @@ def _import_jax() -> threading.Thread:
 
 
 def _quietly_import() -> None:
-    # Whatever is wrong with JAX is raised where it is used.
+    # An import error is raised again where JAX is used.
     with contextlib.suppress(Exception):
         from jax.extend.backend import ifrt_proxy  # noqa: F401
 
@@ -474,15 +476,15 @@ def _what_jax_has(session: Session) -> str:
 
 
 def _finish(link: Link) -> str:
-    """Ends the session behind `link`; what could not be removed, or an empty text."""
+    """End the session of `link`; return what could not be removed, or an empty string."""
     patience = CLEANUP_SECONDS
     try:
         return str(link.answer(link.ask(Method.DISCONNECT), patience=CLEANUP_SECONDS)["left"])
     except SessionError:
-        # It is gone, or still at it.
+        # The supervisor has ended, or is still working; the check below decides which.
         pass
     except KeyboardInterrupt:
-        # The supervisor goes on without anything waiting for it.
+        # The user does not want to wait; the supervisor continues without us.
         patience = 0.0
         raise
     finally:

@@ -1,9 +1,9 @@
-"""Keep JAX's C++ side from logging while there is something of a proxy.
+"""Silence the C++ logs of JAX while a proxy's client exists.
 
-Its client logs a warning for plaintext credentials and, once its connection has ended, a line for every program that it
-cannot destroy any more: lines that a notebook would show inside the user's cell, long after disconnecting, whenever
-Python happens to drop the last reference. What they say, the session's own events say, and what fails raises. The
-threshold is one for all of JAX's C++ side, so it is put back as soon as it may be.
+The client logs a warning for plaintext credentials and, once its connection has ended, a line for every program that it
+can no longer destroy. A notebook would show these lines inside the user's cell, long after disconnecting, whenever
+Python happens to drop the last reference. They carry no news: the session's events report the same, and failures raise.
+There is one threshold for all C++ code of JAX, so it is restored as early as possible.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Any
 from pathways_jupyter.session.kernel import jax_internals
 
 _LEVELS = {"DEBUG": 0, "INFO": 0, "WARNING": 1, "WARN": 1, "ERROR": 2, "FATAL": 3, "CRITICAL": 3}
-_LAST_WORDS_SECONDS = 1.0
-"""How long a client may still log about what is gone, on threads of its own."""
+_LATE_LINES_SECONDS = 1.0
+"""How long a closed client may still log, on its own threads."""
 
-# Finalizers run on whichever thread drops the last reference, also on one that holds the lock.
+# Reentrant: finalizers run on the thread that drops the last reference, which may hold the lock already.
 _lock = threading.RLock()
 _reasons = 0
 
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Nothing but what ends the process is logged inside the block, nor a moment after."""
+    """Log only fatal errors inside the block and for a moment after it."""
     _begin()
     try:
         yield
@@ -38,22 +38,22 @@ def silenced() -> Iterator[None]:
 
 
 class SilencedLogs:
-    """The same from when it is made until :meth:`end`."""
+    """Silences the logs as :func:`silenced` does, from its creation until :meth:`end`."""
 
     def __init__(self) -> None:
         _begin()
 
     def end(self, client: Any) -> None:
-        """Speaks again, unless somebody holds a program of `client`: then once that client is gone.
+        """End the silence; while a program of `client` is still referenced, only once that client is collected.
 
         Args:
-          client: None when there was none after all.
+          client: None if it could not be made.
         """
         if client is not None and client.live_executables():
             gc.collect()
         if client is not None and client.live_executables():
             _begin()
-            # Not at exit: what is destroyed then is logged as well.
+            # Not at exit: programs that are destroyed then are logged as well.
             weakref.finalize(client, _end).atexit = False
         _end()
 
@@ -71,9 +71,9 @@ def _end() -> None:
         _reasons -= 1
         if _reasons:
             return
-    timer = threading.Timer(_LAST_WORDS_SECONDS, _restore)
+    timer = threading.Timer(_LATE_LINES_SECONDS, _restore)
     timer.daemon = True
-    # Python, when it ends, takes no new threads.
+    # No new thread can be started while Python shuts down.
     with contextlib.suppress(RuntimeError):
         timer.start()
 

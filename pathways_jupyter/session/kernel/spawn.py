@@ -1,7 +1,8 @@
 """Start the processes that outlive a kernel: the supervisor, and the sweep that cleans up after a dead one.
 
-Both get a session of their own (Interrupt reaches the kernel's whole process group), and ``-P``, because a notebook's
-directory may hold a file with a standard module's name. Their only ties to the kernel are what is handed to them.
+Both run in their own process session, because an Interrupt reaches the kernel's whole process group, and with ``-P``,
+because a notebook's directory may contain a file with a standard module's name. They share only the descriptors that
+are passed to them.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from pathways_jupyter.session.registry import SessionRecord
 
 SUPERVISOR = "pathways_jupyter.session.supervisor.main"
 SWEEP = "pathways_jupyter.session.sweep"
-_LAST_WORDS = 2000
+_LOG_TAIL_CHARACTERS = 2000
 _STANDBY_SECONDS = 800.0
-"""How long a supervisor that was started ahead of need is counted on; it waits a little longer than that."""
+"""How long a supervisor that was started in advance may be used; shorter than its own `_UNUSED_SECONDS`."""
 _ATTACH_SECONDS = 5.0
 
 
@@ -35,10 +36,10 @@ _standby_lock = threading.Lock()
 
 
 def prepare() -> None:
-    """Starts a supervisor ahead of need, because a process takes longer to start than a proxy does.
+    """Start a supervisor in advance, because a process takes longer to start than a proxy.
 
-    It sleeps until it is used, and ends when this process does, or when it has slept for a quarter of an hour. May be
-    called on any thread.
+    It sleeps until it is used. It exits with this process, or after a quarter of an hour without use. May be called on
+    any thread.
 
     Raises:
       SessionError: The process could not be started.
@@ -50,7 +51,7 @@ def prepare() -> None:
 
 
 def supervisor() -> Link:
-    """A supervisor of a new session, which waits for ``start`` on the returned link.
+    """Return the link to the supervisor of a new session, which waits for ``start``.
 
     Raises:
       SessionError: The process could not be started.
@@ -62,7 +63,7 @@ def supervisor() -> Link:
 
 
 def discard() -> None:
-    """Ends a supervisor that was started ahead of need, if there is one."""
+    """End the supervisor that was started in advance, if there is one."""
     global _standby
     with _standby_lock:
         link, _standby = _standby, None
@@ -75,7 +76,7 @@ def _is_ready() -> bool:
 
 
 def attach(record: SessionRecord) -> Link | None:
-    """Becomes the owner of a session that outlived its kernel; None when it has one, or is gone."""
+    """Become the owner of a session that outlived its kernel; None if it has an owner or has ended."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(record.socket)
@@ -104,7 +105,7 @@ def _start() -> Link:
         finally:
             theirs.close()
     except BaseException as error:
-        # No process has written it, nor will.
+        # No process uses the log.
         with contextlib.suppress(OSError):
             registry.log_path(session).unlink()
         if isinstance(error, OSError):
@@ -119,19 +120,21 @@ def _start() -> Link:
 
 
 def after_supervisor(session: str) -> str:
-    """Removes what a supervisor that died has left, in a process of its own; returns what came of it."""
+    """Sweep a dead supervisor's session in a separate process, and return the outcome as a sentence."""
     if registry.read(session) is None:
-        words = last_words(session)
+        words = log_tail(session)
         for left in strays.find():
             if left.session == session:
                 with contextlib.suppress(SessionError):
                     strays.remove(left)
-        return f"It ended before it had begun: {words}" if words else "It ended before it had begun."
+        return (
+            f"It ended before the session was started: {words}" if words else "It ended before the session was started."
+        )
     try:
         try:
             log = _log(session)
         except SessionError:
-            # With a full disk it is done without a log.
+            # The disk is full: sweep without a log.
             log = os.open(os.devnull, os.O_WRONLY)
         try:
             status = _detached(SWEEP, session, stdin=subprocess.DEVNULL, log=log).wait()
@@ -140,40 +143,40 @@ def after_supervisor(session: str) -> str:
     except OSError:
         status = 1
     if status == 0:
-        return "What it left in the cluster was removed."
-    return "What it left in the cluster could not be removed yet: pathways-jupyter clean tries again."
+        return "Its objects in the cluster were removed."
+    return "Its objects in the cluster could not be removed yet: pathways-jupyter clean tries again."
 
 
-def last_words(session: str) -> str:
-    """The end of the session's log."""
+def log_tail(session: str) -> str:
+    """Return the end of the session's log."""
     try:
-        return registry.log_path(session).read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:].strip()
+        return registry.log_path(session).read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL_CHARACTERS:].strip()
     except OSError:
         return ""
 
 
 def _log(session: str) -> int:
-    """Open the log of `session`, locked for as long as a process has the descriptor or inherited it.
+    """Open the log of `session`, locked as long as any process holds the descriptor.
 
     Raises:
-      SessionError: It cannot be made.
+      SessionError: It cannot be created.
     """
     path = registry.log_path(session)
     try:
         while True:
             log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            # The lock says that the file is in use; a file system without locks says so of every file.
+            # The lock marks the file as in use. On a file system without locks, strays.py treats every file as in use.
             with contextlib.suppress(OSError):
                 fcntl.flock(log, fcntl.LOCK_SH)
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(log), path.stat()):
                     return log
-            # Another process took it for a dead session's in the moment before it was locked.
+            # A sweep removed the file between open() and flock(), taking it for a dead session's. Create it again.
             os.close(log)
     except OSError as error:
         raise SessionError(
-            f"The session's log {path} cannot be made: {error.strerror or error}.",
-            hint="Make room there, or set JUPYTER_RUNTIME_DIR to another directory.",
+            f"The session's log {path} cannot be created: {error.strerror or error}.",
+            hint="Free some space there, or set JUPYTER_RUNTIME_DIR to another directory.",
         ) from error
 
 

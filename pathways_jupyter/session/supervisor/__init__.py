@@ -1,1 +1,1 @@
-"""What runs in the supervisor, the process that owns everything of a session outside the kernel."""
+"""The supervisor process, which owns everything of a session outside the kernel."""

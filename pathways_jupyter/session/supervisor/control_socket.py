@@ -1,10 +1,10 @@
-"""The server side of the session protocol: reads requests from connections, and writes answers.
+"""Server side of the session protocol: read requests from connections and write answers.
 
 Requests of one connection are handled concurrently, so that ``disconnect`` is received while ``start`` is under way.
 
 What a client can make the supervisor remember is bounded: nothing more is read from a connection while too many of its
-requests are being handled, or while its answers are not being read. One that goes on not reading is closed; the owner's
-is not, because that would end the session of a kernel that was only stopped for a while.
+requests are being handled, or while its answers are not being read. A connection that stays unread is closed, except
+the owner's: closing that one would end the session of a kernel that was only stopped for a while.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 MAX_CONCURRENT_REQUESTS = 32
 STALLED_SECONDS = 30.0
-"""How long a client may leave its answers unread."""
+"""Longest time that a client may leave its answers unread before it is disconnected."""
 
 
 class Connection:
@@ -41,7 +41,7 @@ class Connection:
         self.owner = owner
 
     def answer(self, answer: Answer) -> None:
-        """Sends `answer`, unless the client is gone."""
+        """Send `answer`, unless the client is gone."""
         if not self.writer.is_closing():
             self.writer.write(protocol.encode(answer))
 
@@ -49,14 +49,14 @@ class Connection:
         """Wait until the client has read enough of its answers.
 
         Raises:
-          TimeoutError: It does not read them, and is not the owner.
-          OSError: It is gone.
+          TimeoutError: The client does not read them, and is not the owner.
+          OSError: The connection is closed.
         """
         async with asyncio.timeout(None if self.owner else STALLED_SECONDS):
             await self.writer.drain()
 
     async def close(self) -> None:
-        """Closes the connection after what was written has left."""
+        """Flush what was written, for a second at most, and close the connection."""
         self.writer.close()
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(1.0):
@@ -67,7 +67,7 @@ Handler = Callable[[Request, Connection], Awaitable[Any]]
 
 
 async def converse(connection: Connection, handle: Handler) -> None:
-    """Answers the requests of `connection` until its other end closes."""
+    """Answer the requests of `connection` until its other end closes."""
     tasks: set[asyncio.Task[None]] = set()
     try:
         while line := await connection.reader.readline():
@@ -80,16 +80,17 @@ async def converse(connection: Connection, handle: Handler) -> None:
                     task = asyncio.create_task(_respond(message, connection, handle))
                     tasks.add(task)
                     task.add_done_callback(tasks.discard)
-            # Both before the next line is read: that is what makes the client wait, and not the supervisor grow.
+            # Back-pressure: both waits come before the next line is read, so a client that sends faster than it reads
+            # is blocked by its own socket, and the supervisor's memory stays bounded.
             await connection.until_read()
             if len(tasks) >= MAX_CONCURRENT_REQUESTS:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     except TimeoutError:
         logger.warning("a client has not read its answers for %.0f s, and is disconnected", STALLED_SECONDS)
-        # Closing would wait until what was written has been read.
+        # abort() and not close(), which would wait until the client has read what was written.
         connection.writer.transport.abort()
     except (OSError, ValueError) as error:
-        # A line beyond the limit, or a connection that was reset: either way there is nobody to answer.
+        # A line beyond the limit, or a reset connection: either way no answer can be delivered.
         logger.info("connection ended: %s", error)
     finally:
         for task in list(tasks):
@@ -97,10 +98,10 @@ async def converse(connection: Connection, handle: Handler) -> None:
 
 
 async def listen(path: Path, handle: Handler, left: Callable[[Connection], None]) -> asyncio.Server:
-    """Serves the control socket at `path`.
+    """Serve the control socket at `path`.
 
     Args:
-      left: Called with each connection that ended.
+      left: Called with each connection once it has ended.
     """
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -111,6 +112,7 @@ async def listen(path: Path, handle: Handler, left: Callable[[Connection], None]
             left(connection)
             await connection.close()
 
+    # The socket must never be accessible to other users, not even between bind() and a chmod().
     previous = os.umask(0o177)
     try:
         return await asyncio.start_unix_server(connected, path, limit=protocol.MAX_LINE)
@@ -126,8 +128,8 @@ async def _respond(request: Request, connection: Connection, handle: Handler) ->
     except Exception as error:
         logger.exception("%s failed", request.method)
         problem = SessionError(
-            f"The supervisor failed at {request.method}: {type(error).__name__}: {error}",
-            hint="This is a fault of pathways_jupyter; its log tells more: %pathways logs supervisor.",
+            f"The supervisor failed to handle {request.method}: {type(error).__name__}: {error}",
+            hint="This is a bug in pathways_jupyter; see the supervisor's log: %pathways logs supervisor.",
         )
         answer = Answer(request.id, error=problem)
     connection.answer(answer)

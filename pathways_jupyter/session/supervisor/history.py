@@ -1,8 +1,8 @@
-"""The events of one session: remembered for clients that come later, sent to those that listen.
+"""The events of one session: kept for later clients, sent to current listeners.
 
-A listener that does not read must never hold up the supervisor, nor make it grow: beyond a bound it is disconnected, so
-that it knows that it missed something and may ask again. The owner's connection is not, because its end is the
-session's; a kernel that was stopped for so long goes on without what did not fit.
+A listener that does not read must neither block the supervisor nor grow its memory. Beyond a bound it is disconnected,
+so that it knows that it missed events and can subscribe again. The owner is never disconnected, because that would end
+the session; a kernel that was stopped for so long misses the events that did not fit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class History:
         """Send every event to `writer` from now on, the remembered ones first.
 
         Args:
-          owner: Whether it is the kernel's, which is never disconnected.
+          owner: Whether `writer` belongs to the kernel, which is never disconnected.
         """
         self._listeners[writer] = owner
         if replay:
@@ -46,7 +46,7 @@ class History:
                 self._send(writer, protocol.encode(event))
 
     def leave(self, writer: asyncio.StreamWriter) -> None:
-        """Send nothing to `writer` any more."""
+        """Remove `writer` from the listeners."""
         self._listeners.pop(writer, None)
 
     def _send(self, writer: asyncio.StreamWriter, line: bytes) -> None:
@@ -56,9 +56,9 @@ class History:
             if writer.transport.get_write_buffer_size() <= UNREAD_BYTES:
                 writer.write(line)
             elif not self._listeners.get(writer):
-                logger.warning("a listener has left %d bytes unread, and is disconnected", UNREAD_BYTES)
+                logger.warning("a listener left more than %d bytes unread and is disconnected", UNREAD_BYTES)
                 self.leave(writer)
-                # Closing would wait until all of it has been read.
+                # abort() and not close(), which would wait until all of it has been read.
                 writer.transport.abort()
         except Exception:
             # A listener's fault must reach neither the publisher nor the other listeners.

@@ -1,4 +1,4 @@
-"""Keep a proxy's Lease renewed, and say when it cannot be, and why it ran out."""
+"""Renew a proxy's Lease, warn when that fails, and explain why a Lease expired."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from pathways_jupyter.session.supervisor.session_log import SessionLog
 logger = logging.getLogger(__name__)
 
 _FAILURES_BEFORE_WARNING = 2
-"""Renewals that fail in a row before it is worth a warning; half of the Lease is left then."""
+"""Consecutive failures before a warning; half of the Lease's time is left then."""
 _RECENT_SECONDS = 30.0
-"""How long after a pause a loss is put down to it, though the Lease has been renewed since."""
+"""How long after a pause a loss is attributed to it, even if the Lease has been renewed since."""
 _LONG_SECONDS = 10.0
-"""A pause that breaks connections, though the Lease outlives it."""
+"""A pause of this length breaks connections even if the Lease survives it."""
 
 
 class LeaseKeeper:
     """Renews the Lease of one proxy Job.
 
     Args:
-      on_gone: Called with the reason when there is no Lease any more, which means that the proxy was given up.
+      on_gone: Called with the reason when the Lease no longer exists, which means that the proxy is being removed.
     """
 
     def __init__(self, client: Client, session_log: SessionLog, job: str, on_gone: Callable[[str], None]) -> None:
@@ -42,10 +42,10 @@ class LeaseKeeper:
         self._pauses = PauseWatch()
 
     async def check(self) -> None:
-        """Renew the Lease for the first time, at once: what is forbidden must be known before anybody relies on it.
+        """Renew the Lease once, right away, so that a missing permission surfaces before the proxy is used.
 
         Raises:
-          ApiError: Renewing is forbidden.
+          ApiError: Renewing is forbidden, or failed.
         """
         try:
             await leases.renew(self._client, self._job, namespace=self._session_log.record.namespace)
@@ -62,7 +62,7 @@ class LeaseKeeper:
         self._renewed = pauses.now()
 
     async def run(self) -> None:
-        """Renew the Lease until it is gone."""
+        """Renew the Lease until it no longer exists."""
         noticing = asyncio.create_task(self._pauses.run())
         failures = 0
         try:
@@ -70,7 +70,7 @@ class LeaseKeeper:
                 await asyncio.sleep(self._seconds / leases.RENEWALS_PER_LEASE)
                 try:
                     if not await leases.renew(self._client, self._job, namespace=self._session_log.record.namespace):
-                        self._on_gone("The proxy's Lease is gone: it was swept, or deleted.")
+                        self._on_gone("The proxy's Lease was deleted, by a sweep or by hand.")
                         return
                     failures, self._renewed = 0, pauses.now()
                 except ClusterError as error:
@@ -82,27 +82,27 @@ class LeaseKeeper:
             noticing.cancel()
 
     def explain(self, reason: str, *, removed: bool) -> str:
-        """Return why the proxy is lost: `reason`, unless this process did not run for a while before.
+        """Return why the proxy is lost: `reason`, or the pause of this process that caused it.
 
         Args:
-          reason: What was noticed.
+          reason: The observed symptom.
           removed: Whether the proxy's Job is gone from the cluster.
         """
         pause, now = self._pauses.last(), pauses.now()
         if pause is None or (pause.ended < self._renewed and now - pause.ended > _RECENT_SECONDS):
             return reason
         if now - self._renewed < self._seconds:
-            # A short pause breaks nothing by itself.
+            # The Lease survived; a short pause breaks nothing by itself.
             return f"{pause}. {reason}" if pause.seconds > _LONG_SECONDS else reason
         enough = math.ceil(pause.seconds / 600) * 600
-        advice = f"Connect with --lease-seconds {enough} to keep a proxy through such a pause."
+        advice = f"Connect with --lease-seconds {enough} to keep the proxy through such a pause."
         if removed:
-            return f"{pause}; its lease ran out after {self._seconds:.0f} s and the proxy was removed. {advice}"
-        return f"{pause}; its lease ran out after {self._seconds:.0f} s. {reason} {advice}"
+            return f"{pause}; its lease expired after {self._seconds:.0f} s and the proxy was removed. {advice}"
+        return f"{pause}; its lease expired after {self._seconds:.0f} s. {reason} {advice}"
 
     def _warn(self, error: ClusterError) -> None:
         left = max(0.0, self._seconds - (pauses.now() - self._renewed))
         self._session_log.report(
             EventKind.WARNING,
-            f"The proxy's Lease cannot be renewed, and runs out in {left:.0f} s: {error} {error.hint}".strip(),
+            f"The proxy's Lease cannot be renewed and expires in {left:.0f} s: {error} {error.hint}".strip(),
         )

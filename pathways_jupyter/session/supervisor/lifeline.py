@@ -1,7 +1,8 @@
-"""Notice a kernel's death, however it dies.
+"""Detect a kernel's death, however it dies.
 
-The end of its connection says so at once, unless a child of the kernel holds a copy of it. The process itself says so
-where the system lets one wait for a process that is not a child (Linux: pidfd). Either is enough.
+Two independent signals, either is enough: the end of its connection, which comes at once unless a child of the kernel
+holds a copy of the descriptor; and the end of the process, where the system can wait for a process that is not a child
+(Linux: pidfd).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ class Lifeline:
     """Calls `died` once when the process `pid` is gone.
 
     Args:
-      pid: The kernel; nothing is watched when it is 0, or where the system offers no way.
+      pid: The kernel's process; nothing is watched when it is 0, or where the system has no pidfd.
     """
 
     def __init__(self, pid: int, died: Callable[[], None]) -> None:
@@ -29,15 +30,16 @@ class Lifeline:
         try:
             self._descriptor = os.pidfd_open(pid)
         except ProcessLookupError:
+            # Not called from here: the owner of this object does not have it yet.
             asyncio.get_running_loop().call_soon(died)
         except OSError:
-            # Some sandboxes forbid it; the connection's end is the other witness.
+            # Some sandboxes forbid pidfd_open; the end of the connection still reports the death.
             return
         else:
             asyncio.get_running_loop().add_reader(self._descriptor, self._fire)
 
     def close(self) -> None:
-        """Stops watching."""
+        """Stop watching."""
         if self._descriptor >= 0:
             asyncio.get_running_loop().remove_reader(self._descriptor)
             os.close(self._descriptor)
@@ -49,7 +51,7 @@ class Lifeline:
 
 
 def peer_pid(connection: socket.socket) -> int:
-    """The process at the other end of a unix socket; 0 where the system does not tell."""
+    """Return the process at the other end of a unix socket; 0 where the system does not report it."""
     if sys.platform != "linux":
         return 0
     size = struct.calcsize("3i")

@@ -1,11 +1,11 @@
 """The process that owns everything of a session outside the kernel, from the proxy Job to the tunnel's socket.
 
-A process and not a thread of the kernel: a kernel that is killed runs no cleanup, a computation that holds the GIL
-would stop a tunnel in the same process for ever, and a busy kernel answers no button. It is started by
-:mod:`~pathways_jupyter.session.kernel.spawn` with the owner's connection as its standard input, and ends by itself when
-that connection does, or the kernel's process, or when it is asked to.
+A process and not a thread of the kernel: a killed kernel runs no cleanup, a computation that holds the GIL would block
+a tunnel in the same process, and a busy kernel answers no requests. It is started by
+:mod:`~pathways_jupyter.session.kernel.spawn` with the owner's connection as its standard input. It exits when that
+connection ends, when the kernel's process ends, or on request.
 
-Nothing heavy is imported here: how fast a notebook connects depends on how fast this starts.
+Nothing heavy is imported here: the start-up time of this process is part of every connect.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ logger = logging.getLogger(__name__)
 
 _LOG_BYTES = 1 << 20
 _UNUSED_SECONDS = 900.0
-"""How long a supervisor that was started ahead of need waits for its use."""
-_HURRIED_SECONDS = 1.0
-"""How long the proxy of before may keep its successor waiting."""
-_OUR_FAULT = "This is a fault of pathways_jupyter; %pathways logs supervisor tells more."
+"""How long a supervisor that was started in advance waits for a request."""
+_OLD_PROXY_GRACE_SECONDS = 1.0
+"""Longest wait for the previous proxy's removal once another proxy is requested."""
+_BUG_HINT = "This is a bug in pathways_jupyter; see the supervisor's log: %pathways logs supervisor."
 
 
 class Supervisor:
     """One session, from ``start`` to its end.
 
     Args:
-      record: The session as it begins.
+      record: The initial record.
       owner: The kernel's connection.
     """
 
@@ -64,7 +64,9 @@ class Supervisor:
         self._proxy: Proxy | None = None
         self._server: asyncio.Server | None = None
         loop = asyncio.get_running_loop()
+        # The outcome of the current attempt to connect; start and reconnect requests wait for it.
         self._attempt: asyncio.Future[Mapping[str, Any]] = loop.create_future()
+        # Set by a reconnect request; cleared when the next attempt begins.
         self._wanted = asyncio.Event()
         self._ending = asyncio.Event()
         self._over = False
@@ -75,22 +77,24 @@ class Supervisor:
         self._session_log.history.listen(owner.writer, owner=True)
 
     async def run(self) -> None:
-        """Connects, keeps the connection, and returns when everything of it is gone again."""
+        """Connect, keep the session alive, and return when it is cleaned up."""
         life = asyncio.create_task(self._live())
         ending = asyncio.create_task(self._ending.wait())
         await asyncio.wait({life, ending}, return_when=asyncio.FIRST_COMPLETED)
         ending.cancel()
         life.cancel()
+        # Wait for the cancelled task: cleaning up must not run beside a task that may still create objects.
         outcome, _ = await asyncio.gather(life, ending, return_exceptions=True)
         if isinstance(outcome, Exception):
             logger.error("the session failed", exc_info=outcome)
-            self._refuse(SessionError(f"The supervisor failed: {type(outcome).__name__}: {outcome}", hint=_OUR_FAULT))
+            self._refuse(SessionError(f"The supervisor failed: {type(outcome).__name__}: {outcome}", hint=_BUG_HINT))
+        # From here on handle() refuses to reconnect: no attempt would ever answer the request.
         self._over = True
-        self._refuse(SessionError("The session was ended before it was connected.", hint="Connect again."))
+        self._refuse(SessionError("The session ended before it was connected.", hint="Connect again."))
         await self._clean_up()
 
     async def handle(self, request: Request, connection: Connection) -> Any:
-        """Answers one request; see :class:`~pathways_jupyter.session.protocol.Method`."""
+        """Answer one request; see :class:`~pathways_jupyter.session.protocol.Method`."""
         if request.method is Method.PING:
             return self._record.pid
         if request.method is Method.STATUS:
@@ -102,23 +106,25 @@ class Supervisor:
             return self._attach(connection)
         if request.method is Method.DISCONNECT:
             self.end("asked to disconnect")
+            # Shielded: a client that goes away must not cancel the future that other clients wait for.
             left = await asyncio.shield(self._ended)
             return {"left": left}
         if request.method is Method.RECONNECT and self._over:
-            raise SessionError(f"Session {self._record.id} is ending.", hint="Connect anew.")
+            raise SessionError(f"Session {self._record.id} is ending.", hint="Connect again once it has ended.")
+        # While an attempt is under way, a second request shares its outcome.
         if request.method is Method.RECONNECT and self._attempt.done():
             self._attempt = asyncio.get_running_loop().create_future()
             self._wanted.set()
         return await asyncio.shield(self._attempt)
 
     def end(self, reason: str) -> None:
-        """Ends the session."""
+        """End the session."""
         if not self._ending.is_set():
             logger.info("ending: %s", reason)
             self._ending.set()
 
     def left(self, connection: Connection) -> None:
-        """Takes note that a connection is over; the owner's ends the session."""
+        """Handle the end of a connection; the end of the owner's ends the session or starts its linger time."""
         self._session_log.history.leave(connection.writer)
         if connection is self._owner:
             self._owner_gone()
@@ -126,6 +132,10 @@ class Supervisor:
     # One proxy after the other.
 
     async def _live(self) -> None:
+        """Bring up one proxy after the other, a new one for each reconnect; return when the first one failed.
+
+        Never ends by itself otherwise: :meth:`run` cancels it.
+        """
         while not self._ending.is_set():
             try:
                 proxy = await self._bring_up()
@@ -133,11 +143,15 @@ class Supervisor:
                 if not self._failed(error):
                     return
             else:
+                # The state before the answer: a client that has its answer must not see an older state.
                 self._session_log.connected(generation=self._record.generation)
                 if not self._attempt.done():
                     self._attempt.set_result(self._status())
                 await self._keep(proxy)
+            # Remove the old proxy before the next one is made: both have the same name in the cluster.
             await self._discard()
+            # Cleared here only, so that a reconnect during _keep() or _discard() is remembered. No request is lost
+            # between the two lines, because there is no await between them.
             await self._wanted.wait()
             self._wanted.clear()
 
@@ -148,18 +162,19 @@ class Supervisor:
         await self._prepare()
         assert self._client is not None
         if self._proxy is not None:
-            # It could not be removed when it was given up, and its successor will have its name.
+            # _discard() could not remove the old proxy. The new one would collide with it, because its Job has the
+            # same name.
             try:
                 await cleanup.remove(self._client, self._record.namespace, self._record.id, patience=0)
             except SessionError as error:
-                # Why, and not what: nobody asked for the removal.
+                # Report the cause only: the user asked to reconnect, not to remove anything.
                 raise error.__cause__ if isinstance(error.__cause__, PathwaysError) else error from None
         self._proxy = Proxy(self._client, self._session_log, self._embedded)
         await self._proxy.start()
         return self._proxy
 
     async def _prepare(self) -> None:
-        """Gets hold of the cluster; every time, because its address or credentials may have changed."""
+        """Resolve the cluster and open a client; before every proxy, since address or credentials may have changed."""
         config = self._session_log.config
         self._embedded = reach.Embedded.of(config)
         if self._client is not None:
@@ -170,18 +185,19 @@ class Supervisor:
         cluster = await reach.cluster(config)
         self._client = Client(cluster)
         namespace = config.namespace or cluster.namespace
-        # A record whose socket nobody listens at is a dead session's.
+        # Listen before the record is published: a record whose socket refuses connections counts as a dead session,
+        # and would be swept.
         try:
             self._server = await control_socket.listen(Path(self._record.socket), self.handle, self.left)
         except OSError as error:
             raise SessionError(
                 f"The session's socket {self._record.socket} cannot be made: {error.strerror or error}.",
-                hint="Make room there, or set JUPYTER_RUNTIME_DIR to another directory, and connect again.",
+                hint="Free some space there, or set JUPYTER_RUNTIME_DIR to another directory, and connect again.",
             ) from error
         self._session_log.publish(namespace=namespace, context=cluster.name, instances=dict(config.instances))
 
     def _failed(self, error: PathwaysError) -> bool:
-        """Tells that the proxy did not come up; whether the session goes on all the same."""
+        """Report that the proxy did not come up; return whether the session continues without one."""
         again = self._record.generation > 1
         state = SessionState.LOST if again else SessionState.FAILED
         self._session_log.enter(state, str(error), hint=error.hint)
@@ -189,14 +205,15 @@ class Supervisor:
         return again
 
     def _refuse(self, error: PathwaysError) -> None:
-        """Answers whoever waits for a connection, if anybody does."""
+        """Fail the pending start or reconnect request, if there is one."""
         if not self._attempt.done():
             self._attempt.set_exception(error)
+            # Mark it as retrieved: there may be no waiter, and asyncio would log that on garbage collection.
             self._attempt.exception()
 
     async def _keep(self, proxy: Proxy) -> None:
-        """Returns when the proxy is lost, or another one is wanted."""
-        # Tidying up after others comes when nobody waits any more.
+        """Wait until the proxy is lost or a reconnect is requested."""
+        # Sweeping other sessions starts only now, so that it does not delay connecting.
         tidying = asyncio.create_task(_tidy(self._client, self._record.namespace))
         lost = asyncio.ensure_future(proxy.lost())
         wanted = asyncio.create_task(self._wanted.wait())
@@ -204,39 +221,45 @@ class Supervisor:
             await asyncio.wait({lost, wanted}, return_when=asyncio.FIRST_COMPLETED)
             if lost.done():
                 reason = lost.result()
-                # With the state in it: a cell that begins between this and the next event must know.
+                # This event carries the state as well: a cell that starts between this event and the next one must
+                # already see that the proxy is lost.
                 about = {"pod": self._record.pod, "state": SessionState.LOST}
                 self._session_log.report(EventKind.PROXY_LOST, reason, **about)
-                self._session_log.enter(SessionState.LOST, f"{reason} What was on its devices is gone.")
+                self._session_log.enter(SessionState.LOST, f"{reason} Its arrays are lost.")
         finally:
+            # All three, also when run() cancels this task: otherwise they would outlive the proxy.
             lost.cancel()
             wanted.cancel()
             tidying.cancel()
 
     async def _discard(self) -> None:
-        """Removes the proxy that is of no use any more, if there is one.
+        """Remove the lost or replaced proxy, if there is one.
 
-        When another one is wanted and that takes long, because the cluster is away, whoever makes that one goes on.
+        Stops waiting for the removal shortly after a reconnect was requested, because the API server may be unreachable
+        for minutes; :meth:`_bring_up` then tries again, and reports the failure to the user who is waiting.
         """
         if self._proxy is None:
             return
         removing = asyncio.create_task(self._proxy.remove())
-        hurried = asyncio.create_task(self._hurried())
+        grace_over = asyncio.create_task(self._grace_over())
         try:
-            await asyncio.wait({removing, hurried}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({removing, grace_over}, return_when=asyncio.FIRST_COMPLETED)
             if removing.done():
                 removing.result()
+                # Only after a successful removal: a proxy that is still set makes _bring_up() try again.
                 self._proxy = None
         except PathwaysError as error:
             self._session_log.report(EventKind.WARNING, f"{error} {error.hint}".strip())
         finally:
-            for task in (removing, hurried):
+            for task in (removing, grace_over):
                 task.cancel()
-            await asyncio.gather(removing, hurried, return_exceptions=True)
+            # Wait for the cancelled removal, so that it deletes nothing of the next proxy, which has the same labels.
+            await asyncio.gather(removing, grace_over, return_exceptions=True)
 
-    async def _hurried(self) -> None:
+    async def _grace_over(self) -> None:
+        """Return when another proxy has been requested for a second."""
         await self._wanted.wait()
-        await asyncio.sleep(_HURRIED_SECONDS)
+        await asyncio.sleep(_OLD_PROXY_GRACE_SECONDS)
 
     @property
     def _record(self) -> SessionRecord:
@@ -250,8 +273,8 @@ class Supervisor:
     def _attach(self, connection: Connection) -> dict[str, Any]:
         if self._owner is not None:
             raise SessionError(
-                f"Session {self._record.id} belongs to a kernel that runs (process {self._record.kernel_pid}).",
-                hint="Disconnect it there, or connect anew here.",
+                f"Session {self._record.id} belongs to a running kernel (process {self._record.kernel_pid}).",
+                hint="Disconnect it there, or start a session of your own here.",
             )
         if self._lingering is not None:
             self._lingering.cancel()
@@ -265,22 +288,23 @@ class Supervisor:
         return self._status()
 
     def _owner_gone(self) -> None:
+        """End the session or start its linger time; called when the owner's connection or process ends."""
         self._owner = None
         self._lifeline.close()
         if self._lingering is not None or self._ending.is_set():
             return
         if not self._session_log.config.linger or not self._record.state.is_connected:
-            self.end("the kernel is gone")
+            self.end("the kernel has ended")
             return
-        message = f"The kernel is gone; its proxy lingers for {self._session_log.config.linger:.0f} s."
+        message = f"The kernel has ended; its proxy lingers for {self._session_log.config.linger:.0f} s."
         self._session_log.report(EventKind.WARNING, message, linger=self._session_log.config.linger)
         loop = asyncio.get_running_loop()
-        self._lingering = loop.call_later(self._session_log.config.linger, self.end, "nobody took the session over")
+        self._lingering = loop.call_later(self._session_log.config.linger, self.end, "the linger time is over")
 
     # The end.
 
     async def _clean_up(self) -> None:
-        """Remove everything of the session, in the cluster first; what goes wrong at one step never stops the next."""
+        """Remove everything of the session, in the cluster first; a step that fails does not stop the next one."""
         self._lifeline.close()
         self._session_log.enter(SessionState.CLOSING, "Removing the proxy.")
         left = await self._remove_proxy()
@@ -294,19 +318,19 @@ class Supervisor:
             except PathwaysError as error:
                 left = f"{error} {error.hint}"
                 logger.warning("%s", left)
-        # From here on nothing of the session is left, so a kernel that sees this process end need not clean up.
+        # The last event says that nothing is left, so a kernel that sees this process exit need not clean up.
         logger.info("closed")
         state = {} if left else {"state": SessionState.CLOSED}
         self._session_log.history.add(Event(EventKind.STATE, left or "Disconnected.", time.time(), state))
         self._ended.set_result(left)
 
     async def _remove_proxy(self) -> str:
-        """Remove what the session made in the cluster; what could not be removed and why, or an empty text."""
+        """Remove the session's objects from the cluster; return what is left and why, or an empty string."""
         if self._proxy is not None:
             try:
                 await self._proxy.close()
             except Exception:
-                # The near side of the proxy ends with this process anyway; the far side does not.
+                # The local end is closed with this process anyway; the objects in the cluster must still be removed.
                 logger.exception("the tunnel and its watches could not be closed")
         if self._client is None or not self._record.job:
             return ""
@@ -329,7 +353,7 @@ async def _tidy(client: Client | None, namespace: str) -> None:
     assert client is not None
     try:
         for session in await sweep.sweep_dead():
-            logger.info("swept session %s, which had died here", session)
+            logger.info("swept session %s, whose supervisor had died", session)
         for gone in await leases.sweep(client, namespace):
             logger.info("swept proxy %s: %s %s", gone.job, gone.reason, gone.error)
     except PathwaysError as error:
@@ -337,7 +361,7 @@ async def _tidy(client: Client | None, namespace: str) -> None:
 
 
 async def serve(session: str, connection: socket.socket) -> None:
-    """Runs a session for the kernel at the other end of `connection`, which must ask for ``start`` first."""
+    """Run a session for the kernel at the other end of `connection`, which must ask for ``start`` first."""
     reader, writer = await asyncio.open_connection(sock=connection, limit=protocol.MAX_LINE)
     owner = Connection(reader, writer, owner=True)
     started: asyncio.Future[Supervisor] = asyncio.get_running_loop().create_future()
@@ -355,11 +379,11 @@ async def serve(session: str, connection: socket.socket) -> None:
         conversation.add_done_callback(lambda _: supervisor.left(owner))
         _on_signals(supervisor)
         await supervisor.run()
-        # Those who asked are answered before their connections go.
+        # Two turns of the loop: the first wakes the handlers that wait for the end, the second writes their answers.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     else:
-        # Nobody ever asked for anything; the log is all there is.
+        # No request ever came, so there is no record; the log is the only file.
         registry.log_path(session).unlink(missing_ok=True)
     conversation.cancel()
     await owner.close()
@@ -367,7 +391,7 @@ async def serve(session: str, connection: socket.socket) -> None:
 
 def _begin(session: str, request: Request, owner: Connection) -> Supervisor:
     if request.method is not Method.START:
-        raise SessionError(f"The session has not been started; {request.method} has to wait.")
+        raise SessionError(f"{request.method} was sent before start; the session does not exist yet.")
     params = request.params
     config = protocol.config_from_json(params["config"])
     socket_path, tunnel_path = registry.socket_paths(session)
@@ -398,7 +422,7 @@ def _on_signals(supervisor: Supervisor) -> None:
 
 
 class _BoundedLog(logging.StreamHandler[Any]):
-    """Writes to standard error, a file of this session's own, and starts over when that has grown too long."""
+    """Writes to standard error, which is this session's log file, and truncates it when it grows too long."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
@@ -412,10 +436,10 @@ class _BoundedLog(logging.StreamHandler[Any]):
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the session named in `arguments`; standard input is the kernel's socket."""
+    """Run the session named in `arguments`; standard input is the kernel's socket."""
     logging.basicConfig(level=logging.INFO, handlers=[_BoundedLog()])
     connection = socket.socket(fileno=0)
-    # All bytes between JAX and its devices pass through this loop.
+    # uvloop, because all bytes between JAX and its devices pass through this loop.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(arguments[0], connection))
     return 0

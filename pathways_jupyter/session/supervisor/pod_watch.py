@@ -1,4 +1,4 @@
-"""What a proxy's pod is up to, from one watch: when it is ready, why it cannot start, and when it is lost."""
+"""Watch a proxy's pod: when it is ready, why it cannot start, and when it is lost."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ class PodEnded(ServiceError):
     """
 
     def __init__(self, pod: str, reason: str) -> None:
-        super().__init__(f"The proxy did not start. {reason}", hint="Try again; %pathways doctor looks for a cause.")
+        super().__init__(f"The proxy did not start. {reason}", hint="Try again; %pathways doctor looks for the cause.")
         self.pod = pod
 
 
 class PodWatch:
-    """Follows the first pod of a proxy Job; another one, made because that was deleted, has nothing of the first.
+    """Follows the first pod of a proxy Job.
+
+    A replacement that the Job creates is ignored: the session's arrays were in the first pod.
+
 
     Attributes:
-      ready: The pod, once it is ready; or the error that keeps it from ever being.
-      lost: Why the pod is gone, once it is (before it was ready, too).
+      ready: Future of the pod, set once it is ready; or the error that prevents that for good.
+      lost: Future of the reason, set once the pod is gone, also if it was never ready.
     """
 
     def __init__(self, client: Client, namespace: str, labels: str, *, progress: Callable[[str], None]) -> None:
@@ -42,22 +45,23 @@ class PodWatch:
         self.ready: asyncio.Future[Object] = loop.create_future()
         self.lost: asyncio.Future[str] = loop.create_future()
         self._progress = progress
-        self._told = ""
+        self._reported = ""
         self._uid = ""
         self._task = loop.create_task(self._follow(client, namespace, labels))
 
     @property
     def last_seen(self) -> str:
-        """What the pod was last seen doing, in a few words."""
-        return self._told or "there is no pod yet"
+        """What the pod was doing when last seen, in a few words."""
+        return self._reported or "there is no pod yet"
 
     async def close(self) -> None:
-        """Stops watching."""
+        """Stop watching."""
         self._task.cancel()
-        # Gathered: whoever closes may be cancelled meanwhile, and must not take that for the watch's end.
+        # gather(), and not a bare await with CancelledError suppressed: this would also swallow a cancellation of the
+        # caller while it waits here.
         await asyncio.gather(self._task, return_exceptions=True)
         for future in (self.ready, self.lost):
-            # Whoever waits for them is being ended as well.
+            # Tasks that wait for them are being cancelled as well.
             future.cancel()
 
     async def _follow(self, client: Client, namespace: str, labels: str) -> None:
@@ -77,7 +81,7 @@ class PodWatch:
         except ClusterError as error:
             self._fail(error)
             if not self.lost.done():
-                self.lost.set_result(f"The proxy's pod cannot be watched any more: {error}")
+                self.lost.set_result(f"The proxy's pod can no longer be watched: {error}")
 
     def _is_ours(self, pod: Object) -> bool:
         self._uid = self._uid or pod["metadata"]["uid"]
@@ -90,12 +94,14 @@ class PodWatch:
         elif pod["metadata"].get("deletionTimestamp"):
             self._is_lost(name, f"Pod {name} is being deleted.")
         elif _condition(status, "Ready").get("status") == "True":
-            self._told = f"Pod {name} is ready."
+            self._reported = f"Pod {name} is ready."
             if not self.ready.done():
                 self.ready.set_result(dict(pod))
         elif self.ready.done():
-            # A readiness that flaps is no loss, and a node that went silent looks the same at first.
-            self._tell(f"Pod {name} is not ready any more: {_condition(status, 'Ready').get('reason') or 'no reason'}.")
+            # Not a loss yet: readiness may flap, and an unresponsive node looks the same at first.
+            self._report(
+                f"Pod {name} is not ready any more: {_condition(status, 'Ready').get('reason') or 'no reason'}."
+            )
         else:
             self._wait(name, status)
 
@@ -108,23 +114,23 @@ class PodWatch:
                 self._fail(
                     ServiceError(
                         f"The proxy cannot start: {FATAL_REASONS[reason]} ({container.get('image', '?')}): {detail}",
-                        hint="Check --proxy-image, or leave it out to follow the service's own image.",
+                        hint="Check --proxy-image, or leave it out to use the image of the service's version.",
                     )
                 )
                 return
         scheduled = _condition(status, "PodScheduled")
         if scheduled.get("status") == "False":
-            self._tell(f"Pod {name} waits for a node: {scheduled.get('message') or scheduled.get('reason')}")
+            self._report(f"Pod {name} waits for a node: {scheduled.get('message') or scheduled.get('reason')}")
         else:
-            self._tell(f"Pod {name} is starting.")
+            self._report(f"Pod {name} is starting.")
 
-    def _tell(self, words: str) -> None:
-        if words != self._told:
-            self._told = words
+    def _report(self, words: str) -> None:
+        if words != self._reported:
+            self._reported = words
             self._progress(words)
 
     def _is_lost(self, name: str, reason: str) -> None:
-        self._told = reason
+        self._reported = reason
         self._fail(PodEnded(name, reason))
         if not self.lost.done():
             self.lost.set_result(reason)
@@ -132,7 +138,7 @@ class PodWatch:
     def _fail(self, error: PathwaysError) -> None:
         if not self.ready.done():
             self.ready.set_exception(error)
-            # It may be that nobody has begun to wait for it.
+            # Mark the exception as retrieved: there may be no waiter, and asyncio would log that on garbage collection.
             self.ready.exception()
 
 

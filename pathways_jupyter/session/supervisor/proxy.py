@@ -1,7 +1,7 @@
-"""One proxy of a session: made, waited for, tunnelled to, watched, removed.
+"""The life cycle of one proxy: create the Job, wait for the pod, open the tunnel, watch it, remove it.
 
-It is the supervisor that decides when there is one; here is what each step takes. What can be done at the same time is:
-the pod is watched while the Lease is made, and the tunnel opens while slices are being placed.
+The supervisor decides when there is a proxy; this module implements the steps. Independent steps run concurrently: the
+pod is watched while the Lease is created, and the tunnel opens while slices are being placed.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from pathways_jupyter.session.supervisor.session_log import SessionLog
 logger = logging.getLogger(__name__)
 
 CAPACITY_CHECK_SECONDS = 1.0
-"""A slice that is free is placed sooner than this; only then is it worth asking who holds what."""
+"""Free slices are placed faster than this; only after it is the cluster queried for who holds them."""
 CAPACITY_REFRESH_SECONDS = 5.0
 SILENT_PLACEMENT_SECONDS = 20.0
-"""A proxy that does not say that its slices are placed, though they are free, is tried all the same after this."""
+"""A proxy whose log does not report the placement, though slices are free, is used anyway after this time."""
 _REFUSALS = frozenset({400, 401, 403, 404, 422})
 _DETAIL_SECONDS = 1.0
-"""How long an explanation may take when the bad news itself is known."""
+"""Longest time spent on finding the cause of a failure that is already known."""
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
 
@@ -51,8 +51,8 @@ class Proxy:
     """A proxy Job with its Lease, its pod, and the tunnel to it.
 
     Args:
-      client: The cluster; somebody else closes it.
-      session_log: The session's, where everything that happens is reported.
+      client: The cluster's client; the caller closes it.
+      session_log: Receives all events.
       embedded: The cluster, where it is the embedded one.
     """
 
@@ -75,21 +75,22 @@ class Proxy:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Returns when JAX can connect to the tunnel.
+        """Create the proxy, and return when JAX can connect to the tunnel.
 
         Raises:
           CapacityError: The slices are taken, and `config.wait` is over.
-          PathwaysError: Anything else that keeps it from coming up. What was made stays until :meth:`remove`.
+          PathwaysError: Any other failure. Objects that were created stay until :meth:`remove`.
         """
         self._stage(Stage.DISCOVER, "Looking for the service.")
         wanted = self._config.service
         service = await discovery.find(self._client, self._session_log.record.namespace, wanted)
         self._check(service)
         spec = self._spec(service)
-        # The record comes first, so that whatever is made can be found by it.
+        # The record before the Job: if this process dies in between, a sweep knows what to look for.
         self._session_log.publish(service=service.address, namespace=service.namespace, job=spec.name)
         self._stage(Stage.CREATE, f"Creating proxy {spec.name}.", job=spec.name)
-        # Once sent, it is seen through: what may have been created must be known to be before it can be removed.
+        # Shielded from cancellation: once the request is sent, the Job may exist. close() waits for this task, so that
+        # remove() never lists Jobs while a create request is still in flight.
         self._creation = asyncio.create_task(self._create(proxy.job(spec)))
         await asyncio.shield(self._creation)
         assert self._lease is not None
@@ -103,18 +104,19 @@ class Proxy:
         await _both(self._open_tunnel(target), self._placed(service))
 
     async def lost(self) -> str:
-        """Returns the reason once the proxy cannot be used any more."""
+        """Wait until the proxy is unusable, and return the reason."""
         assert self._watch is not None
         await asyncio.wait({self._lost, self._watch.lost}, return_when=asyncio.FIRST_COMPLETED)
         if not self._watch.lost.done():
-            # A tunnel breaks because its pod is gone, more often than not; that says more.
+            # A tunnel usually breaks because its pod is gone. Wait briefly for the pod's own, more precise reason.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
+                    # Shielded: the timeout must not cancel the future of the watch.
                     await asyncio.shield(self._watch.lost)
         return await self._why_gone(self._watch.lost.result() if self._watch.lost.done() else self._lost.result())
 
     async def close(self) -> None:
-        """Ends everything on this side."""
+        """Stop the tasks and close the tunnel; the objects in the cluster stay."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -126,7 +128,7 @@ class Proxy:
             await asyncio.gather(self._creation, return_exceptions=True)
 
     async def remove(self) -> None:
-        """Ends it on both sides.
+        """Close the proxy, and delete its objects in the cluster.
 
         Raises:
           SessionError: Something in the cluster could not be removed.
@@ -139,7 +141,7 @@ class Proxy:
     # Before there is one.
 
     def _check(self, service: ServiceInfo) -> None:
-        """Refuses what `service` can never give."""
+        """Raise if `service` can never provide the slices, however long one waits."""
         if service.ended:
             raise discovery.has_ended(service)
         offered = service.instance_type
@@ -151,7 +153,7 @@ class Proxy:
             )
         if self._wanted > service.slices:
             raise CapacityError(
-                f"Service {service.name} has {service.slices} slices in all, and {self._wanted} are wanted.",
+                f"Service {service.name} has {service.slices} slices in all, but {self._wanted} were requested.",
                 hint=f"Ask for up to {service.slices}.",
             )
 
@@ -181,7 +183,8 @@ class Proxy:
             job = await objects.create(self._client, JOBS, dict(manifest))
         except ApiError as error:
             if error.status in _REFUSALS:
-                # Nothing was made; and who may not create a Job may not look for leftovers of it either.
+                # Nothing was created. Forget the name, since an account that may not create Jobs may not list them
+                # for a clean-up either.
                 self._session_log.update(job="")
             raise
         metadata = job["metadata"]
@@ -201,34 +204,34 @@ class Proxy:
             async with asyncio.timeout(self._config.timeout):
                 return await self._watch.ready
         except PodEnded as error:
-            words = await self._last_words(error.pod)
-            raise ServiceError(f"{error} {words}".rstrip(), hint=error.hint) from error
+            last_line = await self._last_log_line(error.pod)
+            raise ServiceError(f"{error} {last_line}".rstrip(), hint=error.hint) from error
         except TimeoutError as error:
             raise ServiceError(
                 f"The proxy did not start within {self._config.timeout:.0f} s: {self._watch.last_seen}",
                 hint="Check that a node has room for it, or raise --timeout.",
             ) from error
 
-    async def _last_words(self, pod: str) -> str:
-        """What a pod's log ends with, as a sentence; empty where it cannot be read."""
+    async def _last_log_line(self, pod: str) -> str:
+        """Return the last line of a pod's log as a sentence; empty if it cannot be read."""
         namespace, said = self._session_log.record.namespace, ""
         with contextlib.suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(_DETAIL_SECONDS):
                 async for line in logs(self._client, pod, namespace=namespace, container=names.PROXY_CONTAINER, tail=1):
                     said = line.strip()
-        return f"Its last words: {said}" if said else ""
+        return f"The last line of its log: {said}" if said else ""
 
     async def _ended(self) -> ServiceError:
-        """The error for a proxy that ended before it could be used."""
+        """Return the error for a proxy that ended before it could be used."""
         assert self._watch is not None
-        words = await self._last_words(self._session_log.record.pod)
+        last_line = await self._last_log_line(self._session_log.record.pod)
         return ServiceError(
-            f"The proxy ended before it could be used. {self._watch.lost.result()} {words}".rstrip(),
-            hint="Older services end a proxy when their slices are taken: %pathways slices shows who holds them.",
+            f"The proxy ended before it could be used. {self._watch.lost.result()} {last_line}".rstrip(),
+            hint="Older services end a proxy when all slices are taken: %pathways slices shows who holds them.",
         )
 
     async def _why_gone(self, reason: str) -> str:
-        """Return `reason` with what explains it: the fate of the Job, or that this process did not run for a while."""
+        """Return `reason` with its cause: why the Job failed, or that this process did not run for a while."""
         record, removed = self._session_log.record, False
         with contextlib.suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(_DETAIL_SECONDS):
@@ -236,15 +239,15 @@ class Proxy:
                 removed = job is None or bool(job["metadata"].get("deletionTimestamp"))
                 for each in ((job or {}).get("status") or {}).get("conditions") or ():
                     failed = each.get("type") in {"Failed", "FailureTarget"} and each.get("status") == "True"
-                    # That a Job gives up with its only pod says nothing that the pod does not.
+                    # BackoffLimitExceeded only repeats that the Job's single pod failed.
                     if failed and each.get("reason") != "BackoffLimitExceeded":
                         return f"{reason} {each.get('reason')}: {each.get('message')}".rstrip(".") + "."
         return self._lease.explain(reason, removed=removed) if self._lease is not None else reason
 
-    # The way to it.
+    # The tunnel.
 
     async def _open_tunnel(self, target: portforward.Target) -> None:
-        """Opens the tunnel, and returns when the proxy takes connections."""
+        """Open the tunnel, and return when the proxy takes connections."""
         path = Path(self._session_log.record.tunnel)
         self._tunnel = await portforward.listen(target, path=path, on_failure=self._tunnel_broke)
         pause, deadline = _FIRST_PAUSE_SECONDS, time.monotonic() + self._config.timeout
@@ -253,7 +256,7 @@ class Proxy:
                 await self._tunnel.prepare()
                 break
             except (PortRefused, ConnectionLost, Unreachable) as error:
-                # A pod without a readiness probe is ready before its program listens; and API servers restart.
+                # Retry: a pod without a readiness probe is ready before its program listens, and API servers restart.
                 if self._watch is not None and self._watch.lost.done():
                     raise await self._ended() from error
                 if time.monotonic() > deadline:
@@ -264,58 +267,59 @@ class Proxy:
 
     def _tunnel_broke(self, error: ClusterError) -> None:
         logger.warning("tunnel: %s", error)
-        self._is_lost(f"The tunnel broke: {error}")
+        self._is_lost(f"The tunnel failed: {error}")
 
-    # Its slices.
+    # Slices.
 
     async def _placed(self, service: ServiceInfo) -> None:
-        """Returns when all slices are placed.
+        """Wait until all slices are placed.
 
         Raises:
-          CapacityError: They are taken, and the time to wait for them is over.
+          CapacityError: They are taken, and `config.wait` is over.
         """
         if await self._placed_within(CAPACITY_CHECK_SECONDS):
             return
-        began, told = time.monotonic(), ""
+        began, reported = time.monotonic(), ""
         while True:
-            # Looked up again, because a service may end for good while its slices are waited for.
+            # Check the service again on each round: it may end for good in the meantime.
             self._check(await discovery.find(self._client, service.namespace, service.name))
             picture = (await status.fetch(self._client, service.namespace, service.name))[0]
             if self._all_placed.is_set():
+                # Placed while the two requests above were under way; `picture` may be older than that.
                 return
             waited = time.monotonic() - began
             seconds = CAPACITY_CHECK_SECONDS
             if picture.available_to(self._session_log.record.job) < self._wanted:
                 if not await self._sweep(service.namespace):
                     if waited >= self._config.wait:
-                        # Not at all where nobody asked to wait: then it is the time that a look takes.
+                        # Without --wait, report no waiting time: it would be the duration of the query above.
                         waited = waited if self._config.wait else 0.0
                         raise status.capacity_error(picture, self._config.instances, waited=waited)
-                    if (message := str(status.capacity_error(picture, self._config.instances))) != told:
-                        told = message
+                    if (message := str(status.capacity_error(picture, self._config.instances))) != reported:
+                        reported = message
                         self._session_log.waits(message)
                     seconds = min(CAPACITY_REFRESH_SECONDS, max(0.0, self._config.wait - waited))
             elif self._log_unreadable.is_set():
                 message = "Whether the slices are placed is not known, because the proxy's log cannot be read."
-                self._stage(Stage.PLACE, f"{message} They are free; trying it.", done=True)
+                self._stage(Stage.PLACE, f"{message} They are free; using the proxy.", done=True)
                 return
             elif waited > SILENT_PLACEMENT_SECONDS:
-                message = "The proxy has not said that its slices are placed, though they are free; trying it."
+                message = "The proxy has not said that its slices are placed, though they are free; using it anyway."
                 self._session_log.report(EventKind.WARNING, message)
                 return
             if await self._placed_within(seconds):
                 return
 
     async def _sweep(self, namespace: str) -> bool:
-        """Removes proxies of dead sessions, which may hold the slices that are wanted; whether there were any."""
+        """Remove proxies of dead sessions, which may hold slices; return whether there were any."""
         here = await sweep.sweep_dead()
         return bool(await leases.sweep(self._client, namespace)) or bool(here)
 
     async def _placed_within(self, seconds: float) -> bool:
-        """Waits for all slices to be placed; returns at once when it turns out that the log will never say so.
+        """Wait up to `seconds` for all slices to be placed, less when the log turns out to be unreadable.
 
         Raises:
-          ServiceError: The proxy ended instead.
+          ServiceError: The proxy ended.
         """
         assert self._watch is not None
         waiting = [asyncio.create_task(self._all_placed.wait())]
@@ -332,7 +336,7 @@ class Proxy:
         return self._all_placed.is_set()
 
     async def _read_log(self, pod: str, namespace: str) -> None:
-        """Follows the proxy's log for as long as it lives: it tells what becomes of its slices."""
+        """Follow the proxy's log as long as it lives: the only place where slices are reported up or down."""
         try:
             lines = logs(self._client, pod, namespace=namespace, container=names.PROXY_CONTAINER, follow=True)
             async with contextlib.aclosing(lines):
@@ -348,7 +352,7 @@ class Proxy:
         if change is None:
             return
         known = {each.index: each.number for each in self._session_log.record.slices}
-        # The line of a slice that goes down need not say which worker Job it was on.
+        # The log line of a slice that goes down may lack its worker Job, hence its number.
         number = change.number if change.number is not None else known.get(change.slice)
         name = str(SessionSlice(number, change.slice, change.placed))
         name = name[0].upper() + name[1:]
@@ -381,7 +385,7 @@ class Proxy:
 
 
 async def _both(*works: Coroutine[Any, Any, None]) -> None:
-    """Returns when all are done, or with the error of the first that fails; the others are cancelled then."""
+    """Run all concurrently; if one fails, cancel the others and raise its error."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)

@@ -1,6 +1,7 @@
-"""A session's account of itself: its record, how it was asked to be, and everything that happens to it.
+"""The state of one session: its record, its configuration and its events.
 
-Whoever works for the session tells it here; the record on disk, the log and all who listen follow.
+Every part of the supervisor reports here. Each report updates the record on disk, the log file and all listeners, in
+that order.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ logger = logging.getLogger(__name__)
 
 
 class SessionLog:
-    """What is known of one session.
+    """Record, configuration and events of one session.
 
     Args:
-      record: The session as it begins; on disk only once it is published.
+      record: The initial record; written to disk only by the first :meth:`publish`.
 
     Attributes:
-      record: The session as it is now.
-      config: How it was asked to be.
-      history: What happened, and who listens.
+      record: The current record.
+      config: The settings that the user asked for.
+      history: Past events, and the listeners for new ones.
     """
 
     def __init__(self, record: SessionRecord, config: ConnectConfig) -> None:
@@ -47,10 +48,10 @@ class SessionLog:
         self._published = False
 
     def publish(self, **changes: Any) -> None:
-        """Change what others need to find and sweep the session, and write it down before it becomes true.
+        """Write a change of the record to disk before it takes effect, so that a sweep finds what will be created.
 
         Raises:
-          SessionError: It cannot be written down.
+          SessionError: The record cannot be written.
         """
         self._published = True
         self.record = dataclasses.replace(self.record, **changes)
@@ -59,14 +60,14 @@ class SessionLog:
         except OSError as error:
             raise SessionError(
                 f"The session's record {registry.record_path(self.record.id)} cannot be written: {error.strerror}.",
-                hint="Make room there, or set JUPYTER_RUNTIME_DIR to another directory, and connect again.",
+                hint="Free some space there, or set JUPYTER_RUNTIME_DIR to another directory, and connect again.",
             ) from error
 
     def update(self, **changes: Any) -> None:
         """Change the record.
 
-        A record on disk that falls behind is no reason to stop: the supervisor answers for itself, and what a sweep
-        needs was published.
+        Failing to write it is not an error: clients ask the supervisor itself, and what a sweep needs was published
+        before.
         """
         self.record = dataclasses.replace(self.record, **changes)
         if not self._published:
@@ -107,7 +108,7 @@ class SessionLog:
         self.history.add(event)
 
     def _judge_slices(self) -> None:
-        """Enter the one of connected and degraded that the slices call for."""
+        """Enter connected or degraded, whichever matches the slices."""
         slices = self.record.slices
         up = sum(each.up for each in slices)
         if up < len(slices):
@@ -117,16 +118,16 @@ class SessionLog:
             self.enter(SessionState.CONNECTED, "All slices are up again.")
 
     def stage(self, stage: Stage, message: str, **data: Any) -> None:
-        """Tells how far connecting has come."""
+        """Publish the progress of connecting."""
         self.report(EventKind.STAGE, message, stage=stage, **data)
 
     def waits(self, message: str) -> None:
-        """Tells that slices are taken, and by whom."""
+        """Report that the slices are taken, and by whom."""
         if self.record.state is SessionState.STARTING:
             self.enter(SessionState.WAITING, message)
         else:
             self.stage(Stage.PLACE, message)
 
     def cleanup_waits(self, reason: str) -> None:
-        """Tells that the proxy cannot be removed yet."""
-        self.report(EventKind.WARNING, f"Removing the proxy has to wait: {reason}")
+        """Report that the proxy cannot be removed yet."""
+        self.report(EventKind.WARNING, f"The proxy cannot be removed yet, retrying: {reason}")

@@ -58,7 +58,7 @@ def test_an_interrupt_at_any_moment_leaves_all_or_nothing(config, runtime, clust
 
 
 def left_after(runtime, *, seconds: float) -> None:
-    """Fails when a session's files are there for longer than they may be."""
+    """Fail when a session's files are there for longer than they may be."""
     import os
     import select
 

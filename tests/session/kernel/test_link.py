@@ -23,7 +23,7 @@ def pair(**options) -> tuple[Link, socket.socket]:
     return Link(ours, "s1", **options), theirs
 
 
-def tell(peer: socket.socket, message) -> None:
+def send(peer: socket.socket, message) -> None:
     peer.sendall(protocol.encode(message))
 
 
@@ -36,9 +36,9 @@ def test_events_are_seen_until_the_answer_comes_and_the_answer_is_left_to_be_fet
     number = link.ask(Method.START, a=1)
     asked = protocol.decode(peer.recv(1000))
     assert (asked.method, asked.params, asked.id) == (Method.START, {"a": 1}, number)
-    tell(peer, Event(EventKind.STAGE, "one"))
-    tell(peer, state(SessionState.CONNECTED))
-    tell(peer, Answer(number, result=7))
+    send(peer, Event(EventKind.STAGE, "one"))
+    send(peer, state(SessionState.CONNECTED))
+    send(peer, Answer(number, result=7))
     assert [event.message for event in link.watch(until=number)] == ["one", "connected"]
     assert link.answer(number) == 7
     assert link.state is SessionState.CONNECTED
@@ -47,7 +47,7 @@ def test_events_are_seen_until_the_answer_comes_and_the_answer_is_left_to_be_fet
     peer.close()
 
 
-def test_an_end_that_was_not_announced_is_told_and_cleaned_up_after():
+def test_an_end_that_was_not_announced_is_reported_and_cleaned_up_after():
     called = []
 
     def orphaned() -> str:
@@ -56,10 +56,10 @@ def test_an_end_that_was_not_announced_is_told_and_cleaned_up_after():
 
     link, peer = pair(orphaned=orphaned)
     number = link.ask(Method.STATUS)
-    tell(peer, state(SessionState.CONNECTED))
+    send(peer, state(SessionState.CONNECTED))
     peer.close()
-    told = [event.kind for event in link.watch()]
-    assert told[:2] == [EventKind.STATE, EventKind.SUPERVISOR_LOST]
+    kinds = [event.kind for event in link.watch()]
+    assert kinds[:2] == [EventKind.STATE, EventKind.SUPERVISOR_LOST]
     assert link.state is SessionState.LOST
     with pytest.raises(SessionError, match="supervisor is gone"):
         link.answer(number)
@@ -74,7 +74,7 @@ def test_an_end_that_was_announced_or_asked_for_is_no_loss():
     for announce in (True, False):
         link, peer = pair(orphaned=lambda: pytest.fail("nothing is left to clean up"))
         if announce:
-            tell(peer, state(SessionState.CLOSED))
+            send(peer, state(SessionState.CLOSED))
         else:
             assert not link.close()
         peer.close()
@@ -85,9 +85,9 @@ def test_an_end_that_was_announced_or_asked_for_is_no_loss():
 def test_waiting_too_long_is_an_error_that_leaves_the_request_open():
     link, peer = pair()
     number = link.ask(Method.STATUS)
-    with pytest.raises(SessionError, match="still at it"):
+    with pytest.raises(SessionError, match="still working"):
         link.answer(number, patience=0.01)
-    tell(peer, Answer(number, result=1))
+    send(peer, Answer(number, result=1))
     assert link.answer(number, patience=DEADLINE) == 1
     peer.close()
 
@@ -96,7 +96,7 @@ def test_numbers_of_events_stay_the_same_when_old_ones_are_forgotten(monkeypatch
     monkeypatch.setattr("pathways_jupyter.session.kernel.link._REMEMBERED", 100)
     link, peer = pair()
     for number in range(250):
-        tell(peer, Event(EventKind.WARNING, str(number)))
+        send(peer, Event(EventKind.WARNING, str(number)))
     for event in link.watch():
         if event.message == "249":
             break
@@ -114,7 +114,7 @@ def test_numbers_of_events_stay_the_same_when_old_ones_are_forgotten(monkeypatch
 def test_a_line_that_makes_no_sense_is_passed_over():
     link, peer = pair()
     peer.sendall(b"nonsense\n")
-    tell(peer, Event(EventKind.WARNING, "after"))
+    send(peer, Event(EventKind.WARNING, "after"))
     assert next(link.watch()).message == "after"
     peer.close()
 

@@ -39,14 +39,14 @@ def until(made: session.Session, state: SessionState, since: int) -> list[EventK
     raise AssertionError(f"the session never was {state}")
 
 
-async def heard(record: registry.SessionRecord, word: str) -> None:
+async def event_with(record: registry.SessionRecord, word: str) -> None:
     async with asyncio.timeout(DEADLINE):
         async for event in client.follow(record):
             if word in event.message:
                 return
 
 
-def test_connecting_tells_each_stage_and_gives_devices_by_slice_and_disconnecting_takes_them_away(
+def test_connecting_reports_each_stage_and_gives_devices_by_slice_and_disconnecting_takes_them_away(
     config, counted, gone
 ):
     import jax
@@ -89,15 +89,15 @@ def test_a_second_connect_says_what_there_is_already(connected, config):
     assert "reconnect" in refused.value.hint
 
 
-def test_a_deleted_pod_is_told_and_reconnecting_gives_a_new_proxy(connected, cluster):
+def test_a_deleted_pod_is_reported_and_reconnecting_gives_a_new_proxy(connected, cluster):
     import jax
 
     variables = {"kept": 1, "lost": {"w": jax.numpy.ones((8, 4))}}
     pod, since = connected.record.pod, connected.event_count
     kubectl(cluster, "delete", "pod", pod, "--wait=false")
     assert EventKind.PROXY_LOST in until(connected, SessionState.LOST, since)
-    told = next(event.message for event in connected.events(since) if event.kind is EventKind.PROXY_LOST)
-    assert re.fullmatch(rf"Pod {pod} (was|is being) deleted\.", told)
+    lines = next(event.message for event in connected.events(since) if event.kind is EventKind.PROXY_LOST)
+    assert re.fullmatch(rf"Pod {pod} (was|is being) deleted\.", lines)
     switched = connected.reconnect(variables)
     assert [(each.name, each.shape) for each in switched.unusable] == [("lost['w']", (8, 4))]
     assert connected.record.pod != pod
@@ -157,7 +157,7 @@ def test_a_slice_is_called_what_the_service_calls_it(config, hold):
         assert event.message.startswith("Slice 1 (your 0) is placed")
 
 
-def test_a_proxy_that_lived_too_long_is_told_as_that(config, cluster, gone):
+def test_a_proxy_that_lived_too_long_is_reported_as_that(config, cluster, gone):
     with session.connect(config(1)) as made:
         patch = '{"spec": {"activeDeadlineSeconds": 1}}'
         kubectl(cluster, "patch", "job", made.record.job, "--type=merge", "-p", patch)
@@ -166,7 +166,7 @@ def test_a_proxy_that_lived_too_long_is_told_as_that(config, cluster, gone):
     gone(made.id)
 
 
-def test_a_proxy_that_is_lost_before_jax_has_connected_is_told_at_once(config, cluster, gone):
+def test_a_proxy_that_is_lost_before_jax_has_connected_is_reported_at_once(config, cluster, gone):
     connecting = session.start(config(1))
     events = iter(connecting)
     while next(events).data.get("state") != SessionState.CONNECTED:
@@ -201,11 +201,11 @@ def test_a_session_that_is_over_cannot_be_reconnected_and_says_so(config, gone):
 
 
 def test_a_status_is_read_by_people_too(connected):
-    told = str(connected.status()).splitlines()
-    assert re.fullmatch(rf"Session {connected.id}: connected since \d\d:\d\d:\d\d", told[0])
-    assert {line.split()[0] for line in told[1:]} >= {"service", "tpu", "proxy", "cluster", "namespace"}
-    assert f"{TYPE}=2" in "".join(told)
-    assert len(told) < 10
+    lines = str(connected.status()).splitlines()
+    assert re.fullmatch(rf"Session {connected.id}: connected since \d\d:\d\d:\d\d", lines[0])
+    assert {line.split()[0] for line in lines[1:]} >= {"service", "tpu", "proxy", "cluster", "namespace"}
+    assert f"{TYPE}=2" in "".join(lines)
+    assert len(lines) < 10
 
 
 def test_an_api_server_that_restarts_costs_the_connection_and_nothing_else(connected, cluster, gone):
@@ -222,7 +222,7 @@ def test_an_api_server_that_restarts_costs_the_connection_and_nothing_else(conne
     gone(connected.id)
 
 
-def test_a_supervisor_that_dies_is_told_swept_and_replaced(connected, gone):
+def test_a_supervisor_that_dies_is_reported_swept_and_replaced(connected, gone):
     import jax
 
     first, since = connected.id, connected.event_count
@@ -295,7 +295,7 @@ def test_two_sessions_hold_a_slice_each_at_the_same_time(config, hold):
     ("changes", "message"),
     [
         ({"instances": {"tpuv5e:4x4": 1}}, "has slices of tpuv6e:2x2, not tpuv5e:4x4"),
-        ({"instances": {TYPE: 3}}, "has 2 slices in all, and 3 are wanted"),
+        ({"instances": {TYPE: 3}}, "has 2 slices in all, but 3 were requested"),
         ({"service": "other"}, "There is no Pathways service other in namespace default"),
         ({"namespace": "elsewhere"}, "There is no Pathways service in namespace elsewhere"),
         ({"proxy_image": "example.com/proxy_server:none"}, "its image cannot be pulled"),
@@ -328,7 +328,7 @@ def test_leaving_the_iteration_early_cancels(config, gone):
         _ = connecting.session
 
 
-def test_a_connection_that_nobody_waits_for_is_given_up(config, gone):
+def test_a_connection_that_is_not_waited_for_is_given_up(config, gone):
     connecting = session.start(config(1))
     name = connecting._link.session
     del connecting
@@ -359,7 +359,7 @@ def test_a_session_that_lingers_is_taken_over_by_the_kernel_that_follows(config,
     first._switch.deactivate()
     # What a kernel's end looks like to its supervisor.
     first._link.close()
-    asyncio.run(heard(first.record, "lingers"))
+    asyncio.run(event_with(first.record, "lingers"))
     session._current = None
     second = session.connect(settings)
     assert (second.id, second.record.pod) == (first.id, first.record.pod)

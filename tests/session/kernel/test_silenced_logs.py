@@ -53,14 +53,14 @@ def parts(config) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("part", list(parts(lambda slices: None)))
-def test_a_script_that_was_connected_hears_nothing_of_it(config, part):
+def test_a_script_that_was_connected_sees_no_logs_of_it(config, part):
     script = parts(config)[part]
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("56.0\nTrue\n")
 
 
-def test_a_kernel_that_was_connected_hears_nothing_of_it(config, tmp_path):
+def test_a_kernel_that_was_connected_sees_no_logs_of_it(config, tmp_path):
     # Over TCP the kernel itself would warn that it is not encrypted.
     manager = KernelManager(transport="ipc", ip=str(tmp_path / "k"))
     with (tmp_path / "stderr").open("w+") as errors:
@@ -69,11 +69,11 @@ def test_a_kernel_that_was_connected_hears_nothing_of_it(config, tmp_path):
         client.start_channels()
         try:
             client.wait_for_ready(timeout=DEADLINE)
-            told = []
+            streams = []
 
             def output(message) -> None:
                 if message["msg_type"] == "stream":
-                    told.append((message["content"]["name"], message["content"]["text"]))
+                    streams.append((message["content"]["name"], message["content"]["text"]))
 
             for cell in (CONNECT.format(config=config(2)), COMPUTE, "made.disconnect()", DROP):
                 answer = client.execute_interactive(cell, timeout=DEADLINE, output_hook=output)["content"]
@@ -84,8 +84,8 @@ def test_a_kernel_that_was_connected_hears_nothing_of_it(config, tmp_path):
             manager.cleanup_resources()
         errors.seek(0)
         assert errors.read() == ""
-    assert {name for name, _ in told} == {"stdout"}
-    assert "".join(text for _, text in told).split() == ["56.0", "True", "4.0", "5.0", "6.0"]
+    assert {name for name, _ in streams} == {"stdout"}
+    assert "".join(text for _, text in streams).split() == ["56.0", "True", "4.0", "5.0", "6.0"]
 
 
 # A process of its own: whatever else keeps a program of a proxy keeps the log quiet.

@@ -143,13 +143,13 @@ async def test_requests_beyond_a_number_wait_until_others_are_answered(tmp_path)
 
 async def test_a_listener_that_never_reads_is_disconnected_beyond_a_bound_and_the_owner_is_not(monkeypatch):
     monkeypatch.setattr(history, "UNREAD_BYTES", 1 << 20)
-    told = History()
+    listeners = History()
     pairs = [socket.socketpair() for _ in range(2)]
     (_, owner), (_, other) = [await asyncio.open_connection(sock=near) for near, _ in pairs]
-    told.listen(owner, owner=True)
-    told.listen(other)
+    listeners.listen(owner, owner=True)
+    listeners.listen(other)
     for _ in range(100):
-        told.add(Event(EventKind.WARNING, "x" * 100_000))
+        listeners.add(Event(EventKind.WARNING, "x" * 100_000))
     assert other.is_closing()
     assert not owner.is_closing()
     for writer in (owner, other):

@@ -30,7 +30,7 @@ SUPPORT = Path(__file__).parents[2] / "support"
 
 @pytest.fixture
 def connect(config) -> Callable[[Link], SessionRecord]:
-    """Connects a session of one slice, as a kernel would that leaves JAX alone."""
+    """Connect a session of one slice, as a kernel would that leaves JAX alone."""
 
     def ask(link: Link) -> SessionRecord:
         asked = {"config": protocol.config_to_json(config(1)), "kernel_pid": os.getpid()}

@@ -25,7 +25,7 @@ LEASE = 3.0
 
 
 async def until_swept(cluster, session: str) -> None:
-    """Returns when the session's Job is gone."""
+    """Return when the session's Job is gone."""
     async with Client(load(str(cluster.kubeconfig))) as client, asyncio.timeout(DEADLINE):
         async for change in watch(client, JOBS, namespace="default", labels=f"{SESSION_LABEL}={session}"):
             if change.type is ChangeType.DELETED:
@@ -43,7 +43,7 @@ def test_a_session_whose_lease_ran_out_while_it_stood_still_says_so(config, clus
             supervisor.resume()
         lost = next(event for event in made.follow(since) if event.kind is EventKind.PROXY_LOST)
         assert "did not run for" in lost.message
-        assert "its lease ran out after 3 s and the proxy was removed" in lost.message
+        assert "its lease expired after 3 s and the proxy was removed" in lost.message
         assert "--lease-seconds" in lost.message
         made.reconnect()
         assert made.state is SessionState.CONNECTED
@@ -61,7 +61,7 @@ def test_a_loss_without_a_pause_restores_of_none(config, cluster):
 
 
 @pytest.mark.parametrize(("awake", "words"), [(0.5, "This computer slept"), (86.0, "supervisor did not run")])
-def test_a_computer_that_slept_is_told_from_a_process_that_was_stopped(monkeypatch, awake, words):
+def test_a_computer_that_slept_is_distinguished_from_a_process_that_was_stopped(monkeypatch, awake, words):
     clocks = {"always": 1000.0, "awake": 50.0}
     monkeypatch.setattr(pauses, "now", lambda: clocks["always"])
     monkeypatch.setattr(pauses.time, "monotonic", lambda: clocks["awake"])

@@ -38,7 +38,7 @@ class Pods:
         self.watch = PodWatch(client, "default", "proxy=p1", progress=self._said.put_nowait)
 
     async def until_said(self, words: str) -> None:
-        """Waits until the watch reports `words`; it has looked at all that was done before."""
+        """Wait until the watch reports `words`; it has looked at all that was done before."""
         while words not in await self._said.get():
             pass
 
@@ -113,7 +113,7 @@ async def test_why_a_pod_does_not_run_yet_is_reported(pods):
 async def test_who_is_cancelled_while_a_watch_closes_is_cancelled(cluster):
     """Else a supervisor whose kernel ends while it gives up a lost proxy would go on for ever."""
     async with Client(load(str(cluster.kubeconfig))) as client:
-        watch = PodWatch(client, "default", "nobody=here", progress=lambda words: None)
+        watch = PodWatch(client, "default", "absent=here", progress=lambda words: None)
         closing = asyncio.create_task(watch.close())
         await asyncio.sleep(0)
         closing.cancel()

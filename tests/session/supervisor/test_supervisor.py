@@ -32,7 +32,7 @@ def test_without_a_kubeconfig_nothing_is_changed_and_nothing_left(nothing_left):
     assert session.current() is None
 
 
-def test_an_api_server_that_nobody_hears_of_is_told_at_once(unreachable, nothing_left):
+def test_an_unreachable_api_server_is_reported_at_once(unreachable, nothing_left):
     connecting = session.start(ConnectConfig(instances=ONE, kubeconfig=str(unreachable)))
     with pytest.raises(ClusterError, match="cannot be reached: connection refused"):
         list(connecting)
