@@ -1,4 +1,4 @@
-"""The Jupyter server extension behind the sidebar: thin handlers above :mod:`pathways_jupyter.server.hub`."""
+"""The Jupyter server extension behind the sidebar: thin handlers on top of :mod:`pathways_jupyter.server.hub`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def _load_jupyter_server_extension(app: Any) -> None:
-    """Called by jupyter_server when it starts."""
+    """Entry point that jupyter_server calls when it starts."""
     from pathways_jupyter.server import extension
 
     extension.load(app)

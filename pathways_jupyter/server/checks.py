@@ -1,8 +1,8 @@
-"""What a request must fulfil before anything is done for it: who sent it, and what it may contain.
+"""Validation of requests: where they come from, and what they contain.
 
 Jupyter's own checks leave a gap that matters here. Its login cookie has no SameSite attribute, so a browser sends it
-when a link on any other site is followed, and Jupyter asks for an XSRF token only where something is written. A reading
-route of this extension reaches a cluster with the user's credentials, so it asks for what a writing route asks for.
+when the user follows a link on any other site, and Jupyter requires an XSRF token only for requests that write. A GET
+route of this extension accesses a cluster with the user's credentials, so it requires the same as a writing route.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathways_jupyter.errors import ConfigError
 
 LONGEST_BODY_BYTES = 64 * 1024
 LONGEST_MESSAGE_BYTES = 64 * 1024
-"""Of a page's WebSocket; the longest that a page sends names a context."""
+"""Limit for a page's WebSocket; the longest message that a page sends contains the name of a context."""
 
 _RELOAD = "Reload the page, and try again."
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -26,21 +26,21 @@ _SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 
 class SameSiteMixin:
-    """Refuses requests that another site made a browser send, whatever they carry and whatever they ask for."""
+    """Refuses all requests that another site made a browser send."""
 
     async def prepare(self: Any) -> None:
         """Called by tornado before the request's method."""
-        # Before the user is looked up: nothing of this request is of interest, and the answer is the same for all.
+        # Before the user is looked up: the answer is the same for all users.
         if is_cross_site(self):
             self.set_status(403)
-            message = "This request was made by a page of another site, and is refused."
+            message = "The request was refused: it comes from a page of another site."
             self.finish(json.dumps({"message": message, "hint": "Use the sidebar of this JupyterLab."}))
             return
         await super().prepare()  # type: ignore[misc]
 
 
 def is_cross_site(handler: Any) -> bool:
-    """Whether the browser says that another site made it send this request, and the configuration does not allow that.
+    """Whether another site made the browser send this request, and the configuration does not allow that.
 
     A browser sets ``Sec-Fetch-Site`` itself and no page can change it. Navigations carry no ``Origin`` and cannot be
     allowed; a front end on another site, which ``ServerApp.allow_origin`` or ``allow_origin_pat`` names, does.
@@ -56,15 +56,15 @@ def is_cross_site(handler: Any) -> bool:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object that is a request's body; an empty one for an empty body.
+    """Return a request's body as a JSON object; an empty one for an empty body.
 
     Raises:
-      ConfigError: The body is too long, or something else.
+      ConfigError: The body is too long, or not a JSON object.
     """
     if len(body) > LONGEST_BODY_BYTES:
         raise ConfigError(
-            f"The request has {len(body)} bytes; {LONGEST_BODY_BYTES} are accepted.",
-            hint="A request of the sidebar is much shorter.",
+            f"The request has {len(body)} bytes; the limit is {LONGEST_BODY_BYTES}.",
+            hint="Send less; the sidebar's own requests are much shorter.",
         )
     try:
         value = json.loads(body or b"{}")
@@ -81,12 +81,12 @@ def query(request: HTTPServerRequest) -> dict[str, str]:
     """Return the parameters in a request's URL.
 
     Raises:
-      ConfigError: One of them is given twice, or is not text.
+      ConfigError: A parameter is given twice, or is not UTF-8.
     """
     values: dict[str, str] = {}
     for name, given in request.query_arguments.items():
         if name in {"_xsrf", "token"} or (name.isdecimal() and not any(given)):
-            # Jupyter's own: credentials, and the time that its front end appends where caches are to be passed by.
+            # Added by Jupyter: credentials, and the timestamp that its front end appends to bypass caches.
             continue
         if len(given) > 1:
             raise ConfigError(f"Parameter {name!r} is given {len(given)} times.", hint="Give it once.")
@@ -98,10 +98,10 @@ def query(request: HTTPServerRequest) -> dict[str, str]:
 
 
 def known(given: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return `given`, all of whose names are among `names`.
+    """Return `given` if all its names are among `names`.
 
     Raises:
-      ConfigError: One is not.
+      ConfigError: A name is not.
     """
     allowed = sorted(names)
     if unknown := sorted(set(given) - set(allowed)):
@@ -111,10 +111,10 @@ def known(given: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def pod_name(name: str) -> str:
-    """Return `name`, which could be that of a pod.
+    """Return `name` if it is a valid name of a pod.
 
     Raises:
-      ConfigError: It could not.
+      ConfigError: It is not.
     """
     if len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
         raise ConfigError(f"{_shortened(name)} is not the name of a pod.", hint="Names are lower-case DNS names.")
@@ -122,10 +122,10 @@ def pod_name(name: str) -> str:
 
 
 def container_name(name: str) -> str:
-    """Return `name`, which could be that of a container.
+    """Return `name` if it is a valid name of a container.
 
     Raises:
-      ConfigError: It could not.
+      ConfigError: It is not.
     """
     if len(name) > 63 or not re.fullmatch(_LABEL, name):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Adds the extension to a Jupyter server."""
+"""Registration of the extension with a Jupyter server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = "pathways-jupyter"
 
 
 def load(app: Any) -> Hub:
-    """Add the routes to `app`, and clean up after its kernels when they end."""
+    """Add the routes to `app`, and subscribe to the end of its kernels to clean up after them."""
     PathwaysJupyter(parent=app).apply()
     hub = Hub()
     base = app.web_app.settings["base_url"]

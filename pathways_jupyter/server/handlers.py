@@ -1,4 +1,4 @@
-"""The REST routes: each one checks its request, asks the hub, and reports failures so that a person can act on them."""
+"""The REST routes: each checks its request, calls the hub, and returns the result or the error as JSON."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.session.protocol import Method
 
 RESOURCE = "pathways"
-"""The resource that authorizers know these routes by."""
+"""The name of these routes' resource in authorizers."""
 
 _H = TypeVar("_H", bound="Handler")
 
 
 def route(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None]]:
-    """Answer users who are logged in and authorized with what `method` returns, as JSON, or with its error."""
+    """Wrap a handler's method: require login and authorization, and send its result or error as JSON."""
 
     @functools.wraps(method)
     async def wrapper(self: _H, *words: str) -> None:
@@ -44,7 +44,7 @@ def route(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None
 
 
 class Handler(checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  # jupyter_server comes without types
-    """What all routes have in common."""
+    """Base class of all routes."""
 
     auth_resource = RESOURCE
 
@@ -55,41 +55,41 @@ class Handler(checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  # jupyte
     async def prepare(self) -> None:
         """Called by tornado before the request's method."""
         await super().prepare()
-        # Jupyter asks for the XSRF token where something is written. Here reading uses the user's credentials as well.
+        # Jupyter requires the XSRF token for writing requests only. Here, reading uses the user's credentials too.
         if not self._finished and self.request.method in {"GET", "HEAD"}:
             self.check_xsrf_cookie()
 
     def check_referer(self) -> bool:
-        """Refuse a Referer in place of an XSRF token, which Jupyter accepts from a request that reads.
+        """Reject a Referer as a substitute for the XSRF token, which Jupyter accepts for GET requests.
 
-        Any page of this server sends it, e.g. an HTML file that was opened, or a link in a notebook's output.
+        Any page of this server sends one, e.g. an opened HTML file or a link in a notebook's output.
         """
         return False
 
     def refuse(self, error: PathwaysError) -> None:
-        """Answer with `error` instead of a result."""
+        """Send `error` as the answer."""
         self.set_status(status_of(error))
         self.finish(json.dumps({"message": str(error), "hint": error.hint}))
 
     def body(self, *names: str) -> dict[str, Any]:
-        """Return the request's JSON object, in which only `names` may occur.
+        """Return the request's JSON object, which may contain `names` only.
 
         Raises:
-          ConfigError: It is something else.
+          ConfigError: The body is not such an object.
         """
         return checks.known(checks.json_object(self.request.body), names)
 
     def query(self, *names: str) -> dict[str, Any]:
-        """Return the request's query, in which only `names` may occur, each once.
+        """Return the request's query, which may contain `names` only, each once.
 
         Raises:
-          ConfigError: It holds something else.
+          ConfigError: The query contains something else.
         """
         return checks.known(checks.query(self.request), names)
 
 
 def status_of(error: PathwaysError) -> int:
-    """The HTTP status that says whose turn it is: 4xx the user's, 502 the cluster's."""
+    """Return the HTTP status of `error`: 4xx if the user must act, 502 if the cluster failed."""
     if isinstance(error, ApiError):
         return error.status if 400 <= error.status < 500 and error.status != 401 else 502
     for kind, status in ((ConfigError, 400), (SessionError, 404), (ServiceError, 409), (ClusterError, 502)):
@@ -99,16 +99,16 @@ def status_of(error: PathwaysError) -> int:
 
 
 def scope_in(given: Mapping[str, Any]) -> scope.Scope:
-    """Return the scope that is among the parameters of a request.
+    """Return the scope from a request's parameters.
 
     Raises:
-      ConfigError: It cannot be used.
+      ConfigError: The scope is invalid.
     """
     return scope.parse({name: value for name, value in given.items() if name in scope.NAMES})
 
 
 class VersionHandler(Handler):
-    """Lets a page check whether it fits this server."""
+    """The version, for a page to check that it matches this server."""
 
     @route
     async def get(self) -> Any:
@@ -118,21 +118,21 @@ class VersionHandler(Handler):
 
 
 class ContextsHandler(Handler):
-    """The clusters that one may connect to."""
+    """The clusters that a notebook can connect to."""
 
     @route
     async def get(self) -> Any:
-        """Return contexts, profiles, and whether the embedded cluster runs."""
+        """Return contexts, profiles, and whether the embedded cluster is running."""
         self.query()
         return await asyncio.to_thread(hubs.contexts)
 
 
 class ServicesHandler(Handler):
-    """The services that one may connect to."""
+    """The services that a notebook can connect to."""
 
     @route
     async def get(self) -> Any:
-        """Return the services of a cluster, with what each has free."""
+        """Return the services of a cluster with their free slices."""
         return {"services": await self.hub.services(scope_in(self.query(*scope.NAMES)))}
 
 
@@ -170,7 +170,7 @@ class LogsHandler(Handler):
         """Stream a log as text; a followed one goes on until the container ends."""
         given = self.query(*scope.NAMES, "pod", "container", "follow")
         if not given.get("pod"):
-            raise ConfigError("Which pod?", hint="Add ?pod=NAME.")
+            raise ConfigError("The name of the pod is missing.", hint="Add ?pod=NAME.")
         place, pod = scope_in(given), checks.pod_name(given["pod"])
         container = checks.container_name(given["container"]) if given.get("container") else ""
         follow = scope.flag("follow", given.get("follow") or "false")
@@ -181,7 +181,7 @@ class LogsHandler(Handler):
     async def _stream(self, place: scope.Scope, pod: str, container: str, follow: bool) -> None:
         lines = self.hub.log(place, pod, container=container, follow=follow)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
-        # A reverse proxy that collects an answer before it passes it on would hold back a followed log.
+        # Otherwise a reverse proxy that buffers responses would delay a followed log.
         self.set_header("X-Accel-Buffering", "no")
         async with contextlib.aclosing(lines):
             async for line in lines:
@@ -190,7 +190,7 @@ class LogsHandler(Handler):
         await self.finish()
 
     def on_connection_close(self) -> None:
-        """Called by tornado when the reader went away."""
+        """Called by tornado when the client disconnects."""
         super().on_connection_close()
         if self._reading is not None:
             self._reading.cancel()

@@ -1,7 +1,7 @@
-"""What stands behind the routes: sessions and clusters, shared by all pages of one Jupyter server.
+"""The sessions and clusters behind the routes, shared by all pages of one Jupyter server.
 
-Pages come and go; a cluster is watched while at least one looks at it, and a little longer, so that a page that is
-loaded again finds it watched. Sweeping is done here as well, because a Jupyter server outlives its kernels.
+A cluster is watched while at least one page shows it and for a few seconds more, so that a reloaded page does not start
+the watch again. Sweeping is done here as well, because a Jupyter server outlives its kernels.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from pathways_jupyter.session.protocol import Method, config_from_json
 from pathways_jupyter.session.registry import SessionRecord
 
 LINGER_SECONDS = 10.0
-"""How long a cluster is watched that nobody looks at any more."""
+"""How long a cluster without listeners stays watched."""
 ACTION_SECONDS = 150.0
-"""How long disconnect and reconnect may take: as long as the supervisor gives the API server, and some."""
+"""Timeout of disconnect and reconnect; longer than the supervisor waits for an unreachable API server."""
 SUPERVISOR_SECONDS = 15.0
-"""How long the supervisor of a kernel that ended has to clean up by itself."""
+"""How long the supervisor of an ended kernel has for its own clean-up, before the session is swept from here."""
 SWEEP_SECONDS = 300.0
 LOG_LINES = 5000
 
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class Hub:
-    """One for each Jupyter server; it belongs to the server's event loop."""
+    """The state of one Jupyter server's extension; used on the server's event loop only."""
 
     def __init__(self) -> None:
         self.sessions = SessionWatch()
@@ -51,19 +51,19 @@ class Hub:
 
     @property
     def watches(self) -> tuple[ClusterWatch, ...]:
-        """The clusters that are watched now."""
+        """The clusters that are being watched."""
         return tuple(self._watches.values())
 
     async def watch(self, scope: Scope) -> ClusterWatch:
         """Return the watch of `scope`; see :meth:`watch_cluster`.
 
         Raises:
-          PathwaysError: There is no such cluster.
+          PathwaysError: The cluster of `scope` cannot be resolved.
         """
         return self.watch_cluster((await scopes.resolve(scope)).cluster)
 
     def watch_cluster(self, cluster: Cluster) -> ClusterWatch:
-        """Return the watch of `cluster`, shared by all who look at the same place; closed when it has no listeners."""
+        """Return the watch of `cluster`, shared by all its listeners; closed when it has none."""
         key = (cluster.server, cluster.name, cluster.namespace)
         watch = self._watches.get(key)
         if watch is None:
@@ -71,20 +71,20 @@ class Hub:
             self.spawn(self._end_when_alone(key, watch))
             self.spawn(self._sweep_while_watched(watch))
         else:
-            # The same place, but perhaps with newer credentials.
+            # The same cluster, but perhaps with newer credentials.
             watch.cluster = cluster
         return watch
 
     async def services(self, scope: Scope) -> list[dict[str, Any]]:
-        """The services at `scope`, with what each has free.
+        """Return the services of `scope` with their free slices.
 
         Raises:
-          PathwaysError: The cluster cannot be heard.
+          PathwaysError: The cluster cannot be reached.
         """
         watch = await self.watch(scope)
 
         def listen(message: dict[str, Any]) -> None:
-            """Holds the watch while it is asked."""
+            """Ignore messages: this listener only keeps the watch open during the query."""
 
         watch.add(listen)
         try:
@@ -93,11 +93,11 @@ class Hub:
             watch.remove(listen)
 
     async def act(self, session: str, method: Method) -> Any:
-        """Has the supervisor of `session` disconnect or reconnect; works while its kernel is busy.
+        """Disconnect or reconnect `session` through its supervisor, even while its kernel is busy.
 
         Raises:
           SessionError: There is no such session.
-          PathwaysError: It could not be done.
+          PathwaysError: The supervisor's answer is an error.
         """
         record = await asyncio.to_thread(registry.read, session)
         if record is None:
@@ -110,10 +110,13 @@ class Hub:
         return await client.arequest(record, method, patience=ACTION_SECONDS)
 
     async def sweep(self, scope: Scope, *, dry_run: bool) -> list[str]:
-        """Removes this user's stale proxies and what dead sessions left; returns what it removed, or would.
+        """Remove this user's stale proxies and dead sessions; return their names.
+
+        Args:
+          dry_run: Only return the names.
 
         Raises:
-          PathwaysError: The cluster cannot be heard, or something could not be removed.
+          PathwaysError: The cluster cannot be reached, or something could not be removed.
         """
         removed = [record.id for record in await asyncio.to_thread(sweep.dead)]
         for record in await asyncio.to_thread(sweep.dead) if not dry_run else ():
@@ -127,10 +130,10 @@ class Hub:
         return [*removed, *(each.job for each in swept if each.session not in removed)]
 
     async def log(self, scope: Scope, pod: str, *, container: str, follow: bool) -> AsyncGenerator[str, None]:
-        """Yields the lines of a pod's log; of its first container unless one is named.
+        """Yield the lines of a pod's log; the first container's if `container` is empty.
 
         Raises:
-          PathwaysError: There is no such pod, or it cannot be read.
+          PathwaysError: There is no such pod, or its log cannot be read.
         """
         cluster = (await scopes.resolve(scope)).cluster
         async with Client(cluster) as kube:
@@ -145,18 +148,18 @@ class Hub:
                     yield line
 
     def kernel_ended(self, kernel_id: str) -> asyncio.Task[None]:
-        """Sees to it that nothing is left of a kernel's sessions, should their supervisors not do so."""
+        """Sweep the sessions of a kernel that ended, if their supervisors have not cleaned up after a while."""
         return self.spawn(self._sweep_kernel(kernel_id))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Runs `work` beside everything else; what it raises is logged."""
+        """Run `work` as a background task; its exception is logged."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
     async def close(self) -> None:
-        """Ends everything."""
+        """Cancel all tasks and close all watches."""
         self.sessions.close()
         for task in list(self._tasks):
             task.cancel()
@@ -186,7 +189,7 @@ class Hub:
             except PathwaysError as error:
                 logger.info("could not sweep %s: %s", watch.cluster.name, error)
             except Exception:
-                # One round that failed must not be the last one.
+                # A failed round must not end the periodic sweep.
                 logger.exception("could not sweep %s", watch.cluster.name)
             await asyncio.sleep(SWEEP_SECONDS)
 
@@ -206,7 +209,7 @@ async def _sweep_record(record: SessionRecord) -> None:
 
 
 def contexts() -> dict[str, Any]:
-    """Where a user of this server may connect to; works without any kubeconfig."""
+    """Return the clusters and profiles that a user of this server can choose from; works without a kubeconfig."""
     from pathways_jupyter import config
 
     said: dict[str, Any] = {"contexts": [], "current": "", "local": False, "profiles": [], "problem": None}

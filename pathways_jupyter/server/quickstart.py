@@ -1,4 +1,4 @@
-"""The notebook that the launcher's card opens."""
+"""The quickstart notebook that the launcher's card opens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CELLS = (
 
 
 async def place(contents: Any) -> str:
-    """Writes the notebook unless it is there, and returns its path.
+    """Write the notebook unless it exists, and return its path.
 
     Args:
       contents: The server's contents manager.
@@ -40,7 +40,7 @@ async def place(contents: Any) -> str:
 
 
 def notebook() -> dict[str, Any]:
-    """The notebook as JSON values."""
+    """Return the notebook as JSON values."""
     return {
         "cells": [_cell(kind, source, index) for index, (kind, source) in enumerate(_CELLS)],
         "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},

@@ -1,8 +1,8 @@
-"""Which cluster a page looks at, as the page names it; checked before a cluster is asked anything.
+"""Scopes: the names by which pages refer to clusters, validated before any cluster is contacted.
 
-A page names clusters and never says how to reach one: a kubeconfig can run a program (its exec credential plugin), so
-one that a page chose would let any page that reaches this server run programs as its user. Kubeconfigs come from this
-server's environment and from the records of this user's own sessions.
+A page can only name a cluster, not define how to reach it: a kubeconfig can run a program (its exec credential plugin),
+so a page that could supply one could run programs as the user. Kubeconfigs come from this server's environment and from
+the records of the user's own sessions only.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _RELOAD = "Reload the page, and try again."
 
 @dataclass(frozen=True)
 class Scope:
-    """A cluster, and a namespace in it.
+    """A cluster and a namespace in it, by name.
 
     Attributes:
       context: A context of the server's kubeconfig; its current one when empty.
-      namespace: The namespace that the context prefers when empty.
-      session: Id of a session on this machine, for the cluster that it uses when no context names that cluster.
-      local: The embedded cluster of this machine.
+      namespace: The context's default namespace when empty.
+      session: Id of a session on this machine, whose cluster has no context of its own.
+      local: Whether it is the embedded cluster of this machine.
     """
 
     context: str = ""
@@ -46,17 +46,17 @@ class Scope:
     local: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """This scope as JSON values."""
+        """Return this scope as JSON values."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a scope stands for at the moment.
+    """The cluster that a scope resolves to at the moment.
 
     Attributes:
-      cluster: How to reach it; its namespace is the one to look in.
-      scope: The same place by name, where the scope left that to the server.
+      cluster: The connection settings, with the namespace to show.
+      scope: The scope, with defaults replaced by the names that they resolved to.
     """
 
     cluster: Cluster
@@ -64,11 +64,11 @@ class Place:
 
 
 NAMES = tuple(field.name for field in fields(Scope))
-"""What a request may say about a scope."""
+"""The parameters of a request that make up a scope."""
 
 
 def parse(given: Mapping[str, Any]) -> Scope:
-    """Return the scope that a request names; what it does not name stays empty.
+    """Return the scope of a request; missing parameters stay empty.
 
     Raises:
       ConfigError: A value has the wrong type or form, or a name is not one of :data:`NAMES`.
@@ -83,15 +83,15 @@ def parse(given: Mapping[str, Any]) -> Scope:
         if name == "local":
             value = flag(name, value)
         elif not isinstance(value, str):
-            raise ConfigError(f"{name} must be a text.", hint=_RELOAD)
+            raise ConfigError(f"{name} must be a string.", hint=_RELOAD)
         values[name] = value
     scope = Scope(**values)
     if len(scope.context) > _LONGEST_CONTEXT:
         raise ConfigError(f"context is longer than {_LONGEST_CONTEXT} characters.", hint=_RELOAD)
-    # The id becomes a part of a file's name.
+    # The id becomes part of a file name.
     if scope.session and not _SESSION.fullmatch(scope.session):
         raise ConfigError(f"{scope.session!r} is not the id of a session.", hint=_RELOAD)
-    # The rules for a namespace are the same wherever one is given.
+    # Validate the namespace by the same rules as everywhere else.
     config.resolve({"namespace": scope.namespace or None}, environ={})
     return scope
 
@@ -100,17 +100,17 @@ def flag(name: str, value: Any) -> bool:
     """Return `value`, a JSON boolean or its spelling in a query, as a bool.
 
     Raises:
-      ConfigError: It is something else.
+      ConfigError: It is neither.
     """
     if isinstance(value, bool):
         return value
     if value in ("true", "false"):
         return bool(value == "true")
-    raise ConfigError(f"{name} must be true or false, and is {value!r}.", hint=_RELOAD)
+    raise ConfigError(f"{name} must be true or false, not {value!r}.", hint=_RELOAD)
 
 
 def of_record(record: SessionRecord) -> Scope:
-    """Return where the session of `record` is, in words that also hold after it ended wherever there are such."""
+    """Return the scope of a session's cluster; where possible one that stays valid after the session has ended."""
     given = record.config
     if given.get("local"):
         return Scope(namespace=record.namespace, local=True)
@@ -124,8 +124,8 @@ async def resolve(scope: Scope) -> Place:
 
     Raises:
       ConfigError: There is no kubeconfig, or it cannot be used.
-      ClusterError: Google knows no such cluster.
-      LocalClusterError: The embedded cluster does not run.
+      ClusterError: Google Cloud has no such cluster.
+      LocalClusterError: The embedded cluster is not running.
       SessionError: There is no such session.
     """
     if scope.session:
@@ -142,7 +142,7 @@ async def resolve(scope: Scope) -> Place:
 
 
 def fingerprint() -> object:
-    """Return a value that changes when a scope may have come to mean another cluster; reads no kubeconfig."""
+    """Return a value that changes when scopes may resolve differently; reads no kubeconfig."""
     from pathways_jupyter.local import cluster
 
     files = kubeconfig.paths()
@@ -153,7 +153,7 @@ def fingerprint() -> object:
 
 
 def embedded_cluster_runs() -> bool:
-    """Whether the embedded cluster of this machine is up."""
+    """Whether the embedded cluster of this machine is running."""
     from pathways_jupyter.local import cluster
 
     return cluster.find() is not None
@@ -164,26 +164,26 @@ def _find(scope: Scope) -> Place:
         embedded = _embedded()
         if embedded is None:
             raise LocalClusterError(
-                "The embedded cluster does not run.",
+                "The embedded cluster is not running.",
                 hint="%pathways connect --local starts it, and so does pathways-jupyter local up.",
             )
         return Place(embedded, scope)
     if not scope.context and _nothing_is_set_up() and (embedded := _embedded()) is not None:
-        # Only where there is nothing else. A kubeconfig that cannot be used is an error and never replaced: a page
-        # would show another cluster than the one that `connect` complains about.
+        # Only if nothing else is configured. An invalid kubeconfig is an error and never a reason to fall back: the
+        # page would show another cluster than the one that `connect` reports as broken.
         return Place(embedded, replace(scope, local=True))
     named = os.environ.get("KUBECONFIG", "")
     if named and not kubeconfig.paths():
         raise ConfigError(
-            f"There is no kubeconfig {named}, which KUBECONFIG names.",
-            hint="Correct KUBECONFIG, or unset it, and start the Jupyter server again.",
+            f"The kubeconfig {named}, set by KUBECONFIG, does not exist.",
+            hint="Correct or unset KUBECONFIG, and restart the Jupyter server.",
         )
     cluster = load(context=scope.context)
     return Place(cluster, replace(scope, context=_context(cluster.name)))
 
 
 def _context(name: str) -> str:
-    """The context of that name; the cluster around a pod has a name, but no context leads to it."""
+    """Return `name` as a context; empty for the cluster around this pod, which has no context."""
     return "" if name == "in-cluster" else name
 
 

@@ -1,7 +1,7 @@
-"""The sessions of this machine, followed while a page is open: their records, and their supervisors' events.
+"""Watch this machine's sessions while a page is open: their records, and the events of their supervisors.
 
-A session's record and its supervisor are gone the moment it has ended, which is when people want to read why. So the
-events of sessions that were followed here are kept a while longer, in memory.
+A session's record and supervisor disappear as soon as it has ended, which is when its user wants to read why. So the
+events of sessions that were followed here stay in memory for a while.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from pathways_jupyter.session import client, registry
 from pathways_jupyter.session.registry import SessionRecord
 
 LOOK_SECONDS = 0.25
-"""Between two looks at the directory of records; no system call waits for a change on every system we run on."""
+"""Polling interval of the directory of records; there is no portable system call to wait for a change."""
 RETRY_SECONDS = 1.0
-"""Before the events of a session are asked for again, after that failed."""
+"""Delay before subscribing to a session's events again after an error."""
 REMEMBERED = 1000
-"""Events of each session that are kept."""
+"""Number of events kept per session."""
 ENDED = 20
-"""Ended sessions that are kept."""
+"""Number of ended sessions kept."""
 
 logger = logging.getLogger(__name__)
 
@@ -50,21 +50,24 @@ class SessionWatch:
         self._seen: object = None
 
     async def add(self, listener: Listener) -> None:
-        """Send `listener` what is known, and every change from now on. What it raises ends its own membership only."""
-        # First of all, so that a page that is closed during the first look is removed, and not added after its end.
+        """Send `listener` the present state, then every change. A listener that raises is removed."""
+        # Add it before the first await: if the page closes during the first look, remove() must find the listener,
+        # or it would be added after its end and never removed.
         self._listeners.add(listener)
         if self._task is None:
             self._task = asyncio.create_task(self._watch())
+        # _stop() sets this event too, so this call never hangs; it then finds that its listener was removed.
         await self._looked.wait()
         if listener not in self._listeners:
             return
         self._listeners.send(listener, self._sessions())
+        # A listener that fails to receive a message is removed by send(); stop then.
         for session, events in list(self._events.items()):
             if listener in self._listeners:
                 self._listeners.send(listener, _message(session, events, reset=True))
 
     def remove(self, listener: Listener) -> None:
-        """Send `listener` nothing more; nothing is watched after the last one was removed."""
+        """Remove `listener`; the watch stops with the last one."""
         self._listeners.remove(listener)
         if not self._listeners:
             self._stop()
@@ -80,10 +83,11 @@ class SessionWatch:
                 task.cancel()
         self._task, self._seen = None, None
         self._followers.clear()
-        # What is kept of ended sessions stays: a page that is loaded again is a page that left and a new one.
+        # Keep the events of ended sessions: a page that is reloaded leaves before its successor arrives.
         self._events = {session: events for session, events in self._events.items() if session in self._ended}
         self._rows = []
-        # Callers of add() that still wait have been removed, and return.
+        # Wake callers of add() that still wait (their listeners are gone, so they return), and use a new event for the
+        # next start.
         self._looked.set()
         self._looked = asyncio.Event()
 
@@ -92,7 +96,8 @@ class SessionWatch:
             try:
                 await self._look()
             except Exception:
-                # E.g. the directory cannot be read at the moment. The next look may succeed.
+                # E.g. the directory cannot be read at the moment; the next look may succeed. Forget the last state, so
+                # that it is not taken for unchanged.
                 logger.exception("looking at the sessions of this machine")
                 self._seen = None
                 await asyncio.sleep(RETRY_SECONDS)
@@ -100,12 +105,13 @@ class SessionWatch:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _look(self) -> None:
-        """Read the records if one was written or removed, or a follower ended, since the last time."""
+        """Read the records if one was written or removed, or a follower ended, since the last look."""
         seen = _state_of_directory()
         if seen == self._seen:
             return
+        # Before the awaits below: a follower that ends meanwhile resets it, which must not be overwritten.
         self._seen = seen
-        # Only of this machine: supervisors of another one with the same home directory cannot be followed from here.
+        # Only this machine's: sockets of another machine that shares the home directory cannot be reached from here.
         records = [record for record in await asyncio.to_thread(registry.sessions) if record.is_here]
         alive = await asyncio.gather(*(asyncio.to_thread(registry.is_alive, record) for record in records))
         for record, living in zip(records, alive, strict=True):
@@ -118,7 +124,7 @@ class SessionWatch:
             self._listeners.publish(self._sessions())
 
     def _keep_ended(self, present: set[str]) -> bool:
-        """Keep what was followed of sessions that are not `present` any more; whether there are new ones."""
+        """Move sessions that are not `present` any more to the ended ones; return whether there were any."""
         gone = [row for row in self._rows if row["id"] not in present and row["id"] in self._events]
         for each in gone:
             over = {"state": SessionState.CLOSED, "state_since": time.time(), "alive": False, "slices": []}
@@ -129,7 +135,7 @@ class SessionWatch:
         return bool(gone)
 
     async def _follow(self, record: SessionRecord) -> None:
-        """Follow the events of a session until its supervisor is gone, whatever happens to the connection."""
+        """Follow a session's events until its supervisor ends; reconnect when only the connection breaks."""
         events = self._events.setdefault(record.id, [])
         since = time.time()
         try:
@@ -144,14 +150,14 @@ class SessionWatch:
                     break
                 await asyncio.sleep(RETRY_SECONDS)
         finally:
-            # After a stop and a new start the session may have another follower already.
+            # This task may have been cancelled by _stop() and replaced after a new start: remove only the own entry.
             if self._followers.get(record.id) is asyncio.current_task():
                 del self._followers[record.id]
-            # The record, if there is one, says what is left; the next look reads it.
+            # Make the next look read the records again, though no file has changed: the supervisor has ended.
             self._seen = None
 
     async def _follow_once(self, record: SessionRecord, events: list[dict[str, Any]], since: float) -> None:
-        # A supervisor sends the events that it remembers first. When it is asked again, most of them are known.
+        # A supervisor first replays its past events; after a reconnect, most of them are known already.
         known = list(events)
         async with contextlib.aclosing(client.follow(record)) as history:
             async for event in history:
@@ -160,7 +166,7 @@ class SessionWatch:
                     continue
                 events.append(value)
                 del events[:-REMEMBERED]
-                # What happened before anyone followed is history, and no news.
+                # Events from before this follower started are history; pages must not notify the user of them.
                 self._listeners.publish(_message(record.id, [value], news=event.at >= since))
 
     def _sessions(self) -> dict[str, Any]:
@@ -172,7 +178,7 @@ def _message(session: str, events: list[dict[str, Any]], *, reset: bool = False,
 
 
 def row(record: SessionRecord, alive: bool) -> dict[str, Any]:
-    """Return what a page shows of a session."""
+    """Return the JSON values of a session for a page."""
     return {
         "id": record.id,
         "state": record.state,
@@ -204,7 +210,7 @@ def _state_of_directory() -> object:
     found = []
     with os.scandir(runtime_dir()) as entries:
         for entry in entries:
-            # A record may be removed between being listed and being looked at.
+            # A record may be removed between scandir() and stat().
             with contextlib.suppress(FileNotFoundError):
                 if entry.name.endswith(".json"):
                     found.append((entry.name, entry.stat().st_mtime_ns))

@@ -1,4 +1,4 @@
-"""Settings that an administrator makes in ``jupyter_server_config.py``, beside those that users make themselves."""
+"""Settings for administrators, in ``jupyter_server_config.py``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class PathwaysJupyter(Configurable):
     kubeconfig = Unicode(
         "",
         config=True,
-        help="""Kubeconfig of this server and of the kernels that it starts, in place of what KUBECONFIG says; several
-        files are separated as in KUBECONFIG. Pages cannot name one: it may contain programs that are run.""",
+        help="""Kubeconfig of this server and of its kernels; overrides KUBECONFIG. Several files are separated as in
+        KUBECONFIG. Pages cannot choose a kubeconfig, because one can run programs.""",
     )
 
     def apply(self) -> None:

@@ -1,4 +1,4 @@
-"""The one WebSocket of a page: changes are sent as they come, and the page says which cluster it looks at."""
+"""The WebSocket of a page: the server sends changes, the page sends which cluster it shows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pathways_jupyter.service.naming import current_user
 
 
 class UpdatesHandler(checks.SameSiteMixin, WebSocketMixin, WebSocketHandler, JupyterHandler):  # type: ignore[misc]
-    """Sends sessions always, and a cluster's tables while the page looks at one.
+    """Sends sessions always, and a cluster's tables while the page shows one.
 
     A browser sends the Origin of the page that opens a WebSocket, which Jupyter checks; there is no XSRF token.
     """
@@ -38,7 +38,7 @@ class UpdatesHandler(checks.SameSiteMixin, WebSocketMixin, WebSocketHandler, Jup
         self._view = ClusterView(hub, self._send)
 
     async def get(self, *words: str, **named: str) -> None:
-        """Admit the users that the REST routes admit."""
+        """Admit the same users as the REST routes."""
         user = self.current_user
         if user is None:
             raise web.HTTPError(403)
@@ -47,23 +47,23 @@ class UpdatesHandler(checks.SameSiteMixin, WebSocketMixin, WebSocketHandler, Jup
         await super().get(*words, **named)
 
     async def open(self, *words: str, **named: str) -> None:
-        """Begin with the user's name and the sessions."""
+        """Send the version and the user's name, then the sessions."""
         super().open(*words, **named)
         self._send({"type": "hello", "version": version("pathways_jupyter"), "user": current_user()})
         await self.hub.sessions.add(self._send)
 
     async def on_message(self, message: str | bytes) -> None:
-        """Look at another cluster, or at none."""
+        """Handle the page's choice of another cluster, or of none."""
         try:
             scope = _wanted(json.loads(message))
         except (ValueError, RecursionError, ConfigError) as error:
-            self.log.warning("pathways_jupyter: a page sent a message that cannot be read: %s", error)
+            self.log.warning("pathways_jupyter: a page sent an invalid message: %s", error)
             self.close(1003, "unreadable")
             return
         self._view.look(scope)
 
     def on_close(self) -> None:
-        """Release everything."""
+        """Remove the page's listeners."""
         self.hub.sessions.remove(self._send)
         self._view.close()
         super().on_close()
@@ -75,10 +75,10 @@ class UpdatesHandler(checks.SameSiteMixin, WebSocketMixin, WebSocketHandler, Jup
         try:
             sending = self.write_message(json.dumps(message, separators=(",", ":")))
         except WebSocketClosedError:
-            # Raised at once, and not by the future, while the closing handshake is under way; on_close follows.
+            # Raised directly, not through the future, during the closing handshake; on_close() follows.
             return
         except Exception:
-            # This page has missed a message. It connects again when its socket is closed, and then gets everything.
+            # This page missed a message. Closing its socket makes it reconnect, and it then receives the full state.
             self.log.exception("pathways_jupyter: a message could not be sent")
             self.close(1011, "a message could not be sent")
             return
@@ -92,13 +92,13 @@ class UpdatesHandler(checks.SameSiteMixin, WebSocketMixin, WebSocketHandler, Jup
 
 
 def _wanted(message: Any) -> Scope | None:
-    """Return the scope that a page wants to look at; None for none.
+    """Return the scope that a page wants to show; None for none.
 
     Raises:
-      ConfigError: The message says something else.
+      ConfigError: The message is invalid.
     """
     if not isinstance(message, dict) or set(message) != {"type", "scope"} or message["type"] != "look":
-        raise ConfigError("The message is no look.", hint="Reload the page.")
+        raise ConfigError("The message is not of type look.", hint="Reload the page.")
     if message["scope"] is None:
         return None
     if not isinstance(message["scope"], dict):

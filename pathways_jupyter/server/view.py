@@ -1,8 +1,8 @@
-"""The cluster that one page looks at, through all that may happen to it meanwhile.
+"""The cluster that one page shows, kept up to date while the meaning of its scope changes.
 
-A scope may mean another cluster from one minute to the next: the current context is changed, the embedded cluster ends
-and another one starts, credentials are renewed. So a view resolves its scope again when the kubeconfig changed or the
-cluster cannot be reached, and moves to the cluster that the scope means then.
+The same scope may resolve to another cluster a minute later: the current context was changed, the embedded cluster
+was restarted, credentials were renewed. So a view resolves its scope again when the kubeconfig has changed or the
+cluster cannot be reached, and switches to the new cluster.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from pathways_jupyter.service.clusterwatch import ClusterWatch
 
 CHECK_SECONDS = 3.0
-"""Between two looks at the files that say what a scope means."""
+"""Polling interval of the files that a scope depends on."""
 LONGEST_PAUSE_SECONDS = 30.0
-"""Between two attempts to resolve the scope of a cluster that cannot be reached: each may ask Google."""
+"""Longest delay between attempts to resolve the scope of an unreachable cluster; each may query Google Cloud."""
 
-_FAULT = "This is a fault of pathways_jupyter; see the log of the Jupyter server."
+_BUG_HINT = "This is a bug in pathways_jupyter; see the log of the Jupyter server."
 
 logger = logging.getLogger(__name__)
 
 
 class ClusterView:
-    """What one page sees of a cluster.
+    """One page's view of a cluster.
 
     Args:
-      send: Takes each message to the page. It must not raise.
+      send: Sends a message to the page; must not raise.
     """
 
     def __init__(self, hub: Hub, send: Callable[[dict[str, Any]], None]) -> None:
@@ -50,7 +50,7 @@ class ClusterView:
         self._task: asyncio.Task[None] | None = None
 
     def look(self, scope: Scope | None) -> None:
-        """Look at the cluster of `scope` from now on, or at none."""
+        """Show the cluster of `scope` from now on, or none."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -61,22 +61,22 @@ class ClusterView:
         self._task = self._hub.spawn(self._keep_looking(scope))
 
     def close(self) -> None:
-        """Look at nothing any more."""
+        """Show no cluster any more."""
         self.look(None)
 
     async def _keep_looking(self, scope: Scope) -> None:
         pause = CHECK_SECONDS
         while True:
-            # Before resolving, so that a change during it counts as one after it.
+            # Taken before resolving, so that a change during the resolution triggers another one.
             seen = await asyncio.to_thread(scopes.fingerprint)
             try:
                 self._show(await self._resolve(scope))
             except PathwaysError as error:
                 self._fail(error)
             except Exception as error:
-                # The page must be notified, or it would wait for ever.
+                # Notify the page, which would wait for ever otherwise.
                 logger.exception("looking at %s", scope)
-                self._fail(PathwaysError(f"The cluster could not be found: {error!r}", hint=_FAULT))
+                self._fail(PathwaysError(f"The cluster could not be found: {error!r}", hint=_BUG_HINT))
             waited = 0.0
             while await asyncio.to_thread(scopes.fingerprint) == seen:
                 if waited >= pause and not (self._watch is not None and self._watch.is_live):
@@ -93,7 +93,7 @@ class ClusterView:
         except PathwaysError:
             was_embedded = self._place is not None and self._place.scope.local
             if was_embedded and not await asyncio.to_thread(scopes.embedded_cluster_runs):
-                # "There is no kubeconfig" would be true as well, but it is not what happened.
+                # "There is no kubeconfig" would be true too, but it is not the cause.
                 raise LocalClusterError(
                     "The embedded cluster of this machine has ended.",
                     hint="Start it again: %pathways connect --local, or pathways-jupyter local up.",
@@ -101,27 +101,27 @@ class ClusterView:
             raise
 
     def _show(self, place: Place) -> None:
-        """Send the page what is known of `place`, and every change; no-op while it is the place in view already."""
+        """Send the state of `place` and every change of it; no-op if it is shown already."""
         watch = self._hub.watch_cluster(place.cluster)
         shown = self._place is not None and self._place.scope == place.scope and self._shown == self._scope
         if shown and watch is self._watch:
             return
         self._leave()
-        # Also when only the name by which the page asks has changed: it gets everything again under the new name, and
-        # because the identity is the same it need not empty its tables in between.
+        # Also if only the name of the same cluster has changed: the page receives everything again under the new name,
+        # and by the identity it knows that it need not clear its tables.
         self._place, self._watch, self._shown, self._problem = place, watch, self._scope, None
         self._publish({"type": "named", "named": place.scope.to_json(), "identity": identity(place.cluster)})
         watch.add(self._publish)
 
     def _fail(self, error: PathwaysError) -> None:
-        """Send the page why its scope means no cluster at the moment."""
+        """Send the page the reason why its scope has no cluster at the moment."""
         if self._watch is not None and self._shown == self._scope and isinstance(error, ClusterError):
-            # Google cannot be asked where the cluster is, most likely because nothing can be reached from here. The
-            # watch says so itself, above tables that are old but not wrong.
+            # Google Cloud could not be queried, most likely because the network is down. The watch reports that itself,
+            # above tables that are stale but not wrong.
             return
         self._leave()
         self._shown = self._scope
-        # A page greets a new user in a way of its own, and shows no error.
+        # A new user without any kubeconfig gets a welcome and not an error.
         nothing = isinstance(error, NoKubeconfigError) and not self._scope.context
         problem = {"message": str(error), "hint": error.hint, "nothing_set_up": nothing}
         if problem != self._problem:
@@ -136,10 +136,10 @@ class ClusterView:
             self._watch = None
 
     def _publish(self, message: dict[str, Any]) -> None:
-        """Send what a watch says, with the scope by which the page asked for it.
+        """Send a watch's message with the scope that the page requested.
 
-        While another scope is being resolved, that is the former one: the page knows that it is no answer to its last
-        question.
+        While another scope is being resolved, that is the previous one, so the page knows that the message does not
+        belong to its latest request.
         """
         assert self._shown is not None
         self._send({**message, "scope": self._shown.to_json()})

@@ -32,7 +32,7 @@ c.ServerApp.root_dir = {root!r}
 c.ServerApp.jpserver_extensions = {{"pathways_jupyter": True}}
 c.IdentityProvider.token = {token!r}
 """
-NOBODY = """
+STRICT = """
 from jupyter_server.auth import Authorizer
 
 class NotPathways(Authorizer):
@@ -68,7 +68,7 @@ class Server:
         return f"{self.url}{BASE_URL}pathways-jupyter/{path}"
 
     def set_up(self, kubeconfig: str) -> None:
-        """Makes `kubeconfig` that of the server's user; nothing that is set up is a text of no length."""
+        """Make `kubeconfig` that of the server's user; an empty string means no kubeconfig."""
         path = Path(self.environ["HOME"]) / ".kube" / "config"
         path.parent.mkdir(exist_ok=True)
         if kubeconfig:
@@ -79,7 +79,7 @@ class Server:
 
 @contextlib.contextmanager
 def running(directory: Path, environ: dict[str, str], *, more: str = "") -> Iterator[Server]:
-    """Starts a server, and ends it."""
+    """Start a server, and end it."""
     root = directory / "files"
     root.mkdir(parents=True, exist_ok=True)
     config = directory / "jupyter_server_config.py"
@@ -125,7 +125,7 @@ def _wait_until_it_listens(url: str) -> None:
 
 @pytest.fixture(scope="session")
 def nothing(machine) -> Iterator[dict[str, str]]:
-    """The environment of somebody who has no kubeconfig and no cluster."""
+    """The environment of a user without a kubeconfig or a cluster."""
     with tempfile.TemporaryDirectory(prefix="pj-") as home:
         places = {name: f"{home}/{name[8:]}" for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR")}
         yield {**machine.environ, **places, "HOME": home}
@@ -141,7 +141,7 @@ def server(nothing, tmp_path_factory) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def strict_server(nothing, tmp_path_factory) -> Iterator[Server]:
     """A server that authorizes its user for everything but Pathways."""
-    with running(tmp_path_factory.mktemp("strict"), nothing, more=NOBODY) as made:
+    with running(tmp_path_factory.mktemp("strict"), nothing, more=STRICT) as made:
         yield made
 
 

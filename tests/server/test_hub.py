@@ -1,4 +1,4 @@
-"""What all pages of a server share: one watch of each cluster, none while nobody looks, and the sweeping."""
+"""What all pages of a server share: one watch of each cluster, none without listeners, and the sweeping."""
 
 import asyncio
 import contextlib
@@ -20,20 +20,20 @@ DEADLINE = 60
 
 
 class Page:
-    """What one page is told of a cluster."""
+    """The messages that one page receives about a cluster."""
 
     def __init__(self) -> None:
-        self.told = asyncio.Queue()
+        self.received = asyncio.Queue()
         self.slices = {}
 
     def __call__(self, message):
-        self.told.put_nowait(message)
+        self.received.put_nowait(message)
 
     async def until(self, true):
-        """Takes what is told until `true` holds of the slices."""
+        """Receive messages until `true` holds of the slices."""
         async with asyncio.timeout(DEADLINE):
             while not (self.slices and true(self.slices)):
-                message = await self.told.get()
+                message = await self.received.get()
                 if message["type"] == "tables":
                     self.slices = {} if message["reset"] else self.slices
                     self.slices |= {row["number"]: row for row in message["put"].get("slices", ())}
@@ -85,7 +85,7 @@ async def test_a_worker_that_dies_is_seen_to_go_and_to_come_back(hub, scope):
     await page.until(all_ready)
     pod, node = (page.slices[1]["hosts"][0][key] for key in ("pod", "node"))
     async with Client(watch.cluster) as client:
-        # A new worker could be ready before pages are told of the old one's end: the node takes none until they are.
+        # Cordon the node: a new worker could be ready before pages are notified of the old one's end.
         await cordon(client, node, on=True)
         await objects.delete(client, objects.PODS, pod, namespace="default")
         await page.until(lambda slices: slices[1]["health"] != "ready")
@@ -93,7 +93,7 @@ async def test_a_worker_that_dies_is_seen_to_go_and_to_come_back(hub, scope):
     await page.until(lambda slices: all_ready(slices) and slices[1]["hosts"][0]["pod"] != pod)
 
 
-async def test_the_dialog_is_told_what_is_free(hub, scope):
+async def test_the_dialog_shows_what_is_free(hub, scope):
     (service,) = await hub.services(scope)
     (capacity,) = service["capacity"]
     assert (capacity["instance_type"], capacity["total"]) == ("tpuv6e:2x2", 2)
@@ -155,7 +155,7 @@ def dead_session(machine, kubeconfig, *, kernel_id, session="deadbeef00"):
     return path
 
 
-async def test_before_its_pods_are_known_a_service_is_drawn_as_its_jobs_tell_it(hub, scope):
+async def test_before_its_pods_are_known_a_service_is_drawn_as_its_jobs_describe_it(hub, scope):
     page = Page()
     watch = await hub.watch(scope)
     watch.add(page)

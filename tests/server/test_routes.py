@@ -16,7 +16,7 @@ ROUTES = [
     ("GET", "updates"),
 ]
 BAD = [
-    ("GET", "logs", None, "Which pod"),
+    ("GET", "logs", None, "The name of the pod"),
     ("GET", "services?namespace=UPPER", None, "namespace"),
     ("GET", "services?context=nowhere", None, "kubeconfig"),
     ("GET", "services?kubeconfig=/nowhere/at/all", None, "'kubeconfig'"),
@@ -70,7 +70,7 @@ NONSENSE = (
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_nobody_gets_in_without_a_token(server, method, path):
+async def test_requests_without_a_token_are_refused(server, method, path):
     async with server.http(token="") as http, http.request(method, server.route(path), allow_redirects=False) as answer:
         assert answer.status in {401, 403}
 
@@ -81,12 +81,12 @@ async def test_a_user_whom_the_authorizer_refuses_gets_nothing(strict_server, me
         assert answer.status == 403
 
 
-@pytest.mark.parametrize(("method", "path", "body", "told"), BAD, ids=lambda value: str(value)[:40])
-async def test_bad_input_is_told_with_a_message(server, method, path, body, told):
+@pytest.mark.parametrize(("method", "path", "body", "message"), BAD, ids=lambda value: str(value)[:40])
+async def test_bad_input_is_answered_with_a_message(server, method, path, body, message):
     async with server.http() as http, http.request(method, server.route(path), data=body) as answer:
         assert 400 <= answer.status < 500
         said = await answer.json(content_type=None)
-    assert told in said["message"]
+    assert message in said["message"]
     assert said["hint"]
 
 
@@ -160,7 +160,7 @@ async def problem(socket, scope):
             return said["problem"]
 
 
-async def test_a_page_can_tell_a_first_day_from_a_fault(server, set_up):
+async def test_a_page_can_distinguish_a_first_day_from_a_fault(server, set_up):
     async with server.http() as http, http.ws_connect(server.route("updates")) as socket:
         assert (await problem(socket, {}))["nothing_set_up"]
         assert not (await problem(socket, {"context": "mine"}))["nothing_set_up"]

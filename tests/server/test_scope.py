@@ -52,7 +52,7 @@ def record(**changes):
 async def test_where_nothing_is_set_up_and_nothing_runs_there_is_no_cluster():
     with pytest.raises(ConfigError, match="no kubeconfig"):
         await scopes.resolve(Scope())
-    with pytest.raises(LocalClusterError, match="does not run"):
+    with pytest.raises(LocalClusterError, match="is not running"):
         await scopes.resolve(Scope(local=True))
 
 
@@ -65,7 +65,7 @@ async def test_the_kubeconfigs_context_is_named(home):
 
 async def test_a_kubeconfig_that_the_environment_names_and_that_is_not_there_is_an_error(home, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(home / "typo"))
-    with pytest.raises(ConfigError, match=r"typo, which KUBECONFIG names"):
+    with pytest.raises(ConfigError, match=r"typo, set by KUBECONFIG, does not exist"):
         await scopes.resolve(Scope())
 
 

@@ -50,7 +50,7 @@ class Page:
 
 @pytest.fixture
 def connect(machine, cluster, monkeypatch):
-    """Starts sessions of one slice, each with this process for its kernel; the test's end ends them."""
+    """Start sessions of one slice, each with this process for its kernel; the test's end ends them."""
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", machine.environ["JUPYTER_RUNTIME_DIR"])
     config = ConnectConfig(instances={"tpuv6e:2x2": 1}, kubeconfig=str(cluster), wait=DEADLINE)
     links = []
@@ -74,7 +74,7 @@ async def watching():
 
 
 async def kill_worker(cluster, record):
-    """Deletes the worker of a session's slice."""
+    """Delete the worker of a session's slice."""
     (held,) = registry.read(record["id"]).slices
     async with Client(auth.load(str(cluster))) as client:
         pods = await objects.list_(client, objects.PODS, namespace="default")
@@ -114,7 +114,7 @@ async def test_what_is_followed_is_followed_again_after_the_connection_broke(con
     cut = asyncio.Event()
 
     async def relay(reader, writer):
-        """Passes on what the supervisor sends; the first time only the half of it."""
+        """Pass on what the supervisor sends; the first time only the half of it."""
         with contextlib.suppress(OSError):
             from_supervisor, to_supervisor = await asyncio.open_unix_connection(record["socket"])
             first = await reader.readline()
@@ -158,7 +158,7 @@ async def test_the_timeline_of_a_session_outlives_it(connect, watching, cluster)
     assert (over["id"], over["state"], over["alive"], over["notebook"]) == (record["id"], "closed", False, "a.ipynb")
     assert over["state_since"] > over["created"]
     await page.until(lambda page: page.events[record["id"]][-1]["data"].get("state") == "closed")
-    # A page that is loaded again leaves nobody behind for a moment.
+    # A page that is loaded again leaves no listener for a moment.
     watching.remove(page)
     again = Page()
     await watching.add(again)

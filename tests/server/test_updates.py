@@ -20,7 +20,7 @@ from tests.server.conftest import UNREACHABLE, running
 
 @pytest.fixture
 def connect(nothing, cluster, monkeypatch):
-    """Starts sessions where the server looks for them, on a cluster that its kubeconfig does not know."""
+    """Start sessions where the server looks for them, on a cluster that its kubeconfig does not know."""
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", nothing["JUPYTER_RUNTIME_DIR"])
     config = ConnectConfig(instances={"tpuv6e:2x2": 1}, kubeconfig=str(cluster), wait=DEADLINE)
     links = []
@@ -45,7 +45,7 @@ def failed(page):
 
 
 async def kill_worker(cluster, number):
-    """Deletes the worker of a slice."""
+    """Delete the worker of a slice."""
     async with Client(auth.load(str(cluster))) as client:
         pods = (await objects.list_(client, objects.PODS, namespace="default")).items
         (name,) = [name for pod in pods if f"-worker-{number}-" in (name := pod["metadata"]["name"])]
@@ -59,7 +59,7 @@ async def test_pages_whose_connection_is_cut_keep_no_event_from_the_others(serve
         doomed = [await http.ws_connect(server.route("updates")) for _ in range(20)]
         starting = asyncio.create_task(asyncio.to_thread(connect))
         for socket in doomed[:10]:
-            # One after the other, each in the middle of what connecting has to tell.
+            # One after the other, each in the middle of the events of connecting.
             await socket.receive()
             socket._response.connection.transport.abort()
         _, record = await starting

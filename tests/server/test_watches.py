@@ -1,4 +1,4 @@
-"""What pages cost the API server: one watch of each resource in all, and none once nobody looks."""
+"""What pages cost the API server: one watch of each resource in all, and none without listeners."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -22,7 +22,7 @@ async def counted(cluster, tmp_path):
 
 
 class Page:
-    """A page's WebSocket, and the health of the slices that it is told of."""
+    """A page's WebSocket, and the health of the slices that it receives."""
 
     def __init__(self, socket):
         self.socket = socket
