@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Node comes in a wheel; the browser is the system's, and none is downloaded.
 WITH_NODE := PATH="$(CURDIR)/$(BIN):$$PATH" PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1
 
-# In a container one is often root, which Jupyter serves only when told to.
+# In a container one is often root, which Jupyter serves only with --allow-root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 # How long `make soak` runs, and the seed of its random choices.

@@ -13,7 +13,7 @@ from benchmarks.measure import Table
 
 
 def main() -> int:
-    """Runs the benches that are named, or all of them."""
+    """Run the benches that are named, or all of them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("benchmarks"), help="where to write, without the ending")
     parser.add_argument(
@@ -29,7 +29,7 @@ def main() -> int:
     from pathways_jupyter.local import cluster
 
     with tempfile.TemporaryDirectory(prefix="pw-") as directory:
-        # A runtime directory of its own: nothing that runs here already is found, and nobody finds what runs there.
+        # A runtime directory of its own: the benches and other sessions on this machine do not find each other.
         os.environ["JUPYTER_RUNTIME_DIR"] = directory
         running = cluster.up({"tpuv6e:2x2": 2}, name="bench")
         try:

@@ -11,7 +11,7 @@ _GOAL_MS = 20.0
 
 
 def run() -> list[Table]:
-    """Measures on a cluster of its own, which has more hosts than the other benches need."""
+    """Measure on a cluster of its own, which has more hosts than the other benches need."""
     from pathways_jupyter.local import cluster
 
     running = cluster.up(INSTANCES, name="bench-colocated", sidecar=True)

@@ -56,7 +56,7 @@ def _cell(count: int) -> Callable[[], Any]:
     source = f"%%colocated --hosts 0-{count - 1}\n1"
 
     def run() -> None:
-        # What a cell shows is made all the same; this process's output is its measurements.
+        # The display of a cell is still produced, but discarded: this process prints its measurements only.
         with contextlib.redirect_stdout(io.StringIO()) as shown:
             shell.run_cell(source).raise_error()
         if "] 1" not in shown.getvalue():

@@ -20,7 +20,7 @@ _OURS = "benchmarks.connect"
 
 
 def run(kubeconfig: str, context: str) -> list[Table]:
-    """Connects with both in turn, each time in a fresh process that has imported JAX already."""
+    """Connect with both in turn, each time in a fresh process that has imported JAX already."""
     notebook: list[dict[str, float]] = []
     script: list[dict[str, float]] = []
     theirs: list[dict[str, float]] = []
@@ -98,7 +98,7 @@ def _table(notebook: dict[str, float], script: dict[str, float], theirs: dict[st
         notes=[
             "Warm cluster, JAX imported before, a fresh process each time, medians of interleaved rounds.",
             "In a notebook a supervisor stands by from the moment the extension is loaded; a script starts one.",
-            "pathwaysutils tells no stages; it returns before the slices are placed.",
+            "pathwaysutils reports no stages; it returns before the slices are placed.",
         ],
     )
 

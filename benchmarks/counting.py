@@ -1,4 +1,4 @@
-"""Stands between a client and an API server, and counts what is asked: the server itself does not tell."""
+"""A proxy between a client and an API server that counts requests, since the server does not report them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Counted:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def until(self, true: Callable[[Mapping[str, int]], bool]) -> None:
-        """Waits until `true` holds of the open watches."""
+        """Wait until `true` holds of the open watches."""
         while not true(self.watches):
             self._changed.clear()
             await self._changed.wait()

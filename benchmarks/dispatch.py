@@ -9,7 +9,7 @@ _NO_COPY = "Reading an array of plain CPU JAX copies nothing, so its device-to-h
 
 
 def run(kubeconfig: str, context: str) -> list[Table]:
-    """Runs the workload twice and lays the numbers side by side, one table a unit."""
+    """Run the workload twice and lays the numbers side by side, one table a unit."""
     direct = in_process(_WORKLOAD, "direct")
     proxy = in_process(_WORKLOAD, "proxy", kubeconfig, context)
     return [

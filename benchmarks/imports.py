@@ -19,7 +19,7 @@ print(time.perf_counter() - started)
 
 
 def run() -> list[Table]:
-    """Measures import and ``%load_ext`` in fresh processes."""
+    """Measure import and ``%load_ext`` in fresh processes."""
     took = interleave(
         {
             "import pathways_jupyter": lambda: _seconds(_IMPORT.format(module="pathways_jupyter")),

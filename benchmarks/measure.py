@@ -55,7 +55,7 @@ def interleave(runs: Mapping[str, Callable[[], float]], *, times: int) -> dict[s
 
 
 def in_process(module: str, *arguments: str, environ: Mapping[str, str] | None = None, timeout: float = 300) -> Any:
-    """Runs ``python -m module`` and reads the JSON on the last line that it prints.
+    """Run ``python -m module`` and read the JSON on the last line that it prints.
 
     Raises:
       RuntimeError: The process failed; the message ends with what it wrote.

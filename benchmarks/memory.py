@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run(kubeconfig: str, context: str) -> list[Table]:
-    """Connects once, and reads what every process of the cluster and the session holds.
+    """Connect once, and read what every process of the cluster and the session holds.
 
     Args:
       kubeconfig: The embedded cluster's, from whose directory its processes are found.

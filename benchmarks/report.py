@@ -26,7 +26,7 @@ _SHOWN_PACKAGES = (
 
 
 def write(tables: Sequence[Table], output: Path) -> None:
-    """Writes ``output.md`` and ``output.json``."""
+    """Write ``output.md`` and ``output.json``."""
     machine = _machine()
     output.parent.mkdir(parents=True, exist_ok=True)
     output.with_suffix(".md").write_text(_markdown(tables, machine), encoding="utf-8")

@@ -29,7 +29,7 @@ _MAP = "from its section's unfolding to the slice map's first paint"
 
 
 def run() -> list[Table]:
-    """Starts a JupyterLab and a browser for each size, and reads what the page reports.
+    """Start a JupyterLab and a browser for each size, and read what the page reports.
 
     Needs a checkout, Chromium, and Node for the packages of ``labextension/ui-tests``; says what is missing.
     """
@@ -70,7 +70,7 @@ def watches(kubeconfig: str) -> dict[str, int]:
                     watch = await hub.watch(Scope())
                     watch.add(lambda message: live.set() if message.get("watch") == "live" else None)
                 await live.wait()
-                # A list that has been told becomes a watch a moment later.
+                # A list that was answered becomes a watch a moment later.
                 await counted.until(lambda watches: len(watches) >= len(WATCHED))
                 seen = dict(counted.watches)
                 await hub.close()
@@ -111,7 +111,7 @@ def _memory(taken: dict[str, dict[str, Any]]) -> Table:
     return Table(
         "Sidebar: memory of the Jupyter server",
         "MB",
-        [Row("beyond what it holds while nobody looks", held)],
+        [Row("beyond what it holds without a page", held)],
         goal="<= 150 MB with 1,000 slices of 4 hosts",
         verdict=f"{held[MANY]:.0f} MB",
     )
@@ -150,7 +150,7 @@ def _measure(environ: dict[str, str], slices: str, kind: str) -> dict[str, Any]:
 
 
 def _call(command: list[str], environ: dict[str, str]) -> None:
-    """Runs a command that says nothing unless it fails, and that leaves nothing behind when it is interrupted."""
+    """Run a command that says nothing unless it fails, and that leaves nothing behind when it is interrupted."""
     process = subprocess.Popen(
         command,
         cwd=UI_TESTS,

@@ -16,7 +16,7 @@ PIECE = 1 << 20
 
 
 def main(arguments: list[str]) -> int:
-    """Serves on the pod's address and the port in `arguments` until the pod ends."""
+    """Serve on the pod's address and the port in `arguments` until the pod ends."""
     server = socket.create_server((os.environ.get("POD_IP", "127.0.0.1"), int(arguments[0])))
     while True:
         connection, _ = server.accept()
@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
 
 
 def receive(connection: socket.socket, size: int, piece: int = PIECE) -> None:
-    """Reads `size` bytes and forgets them.
+    """Read `size` bytes and forgets them.
 
     Raises:
       EOFError: The other side closed first.
@@ -38,7 +38,7 @@ def receive(connection: socket.socket, size: int, piece: int = PIECE) -> None:
 
 
 def send(connection: socket.socket, size: int) -> None:
-    """Writes `size` bytes."""
+    """Write `size` bytes."""
     piece = bytes(PIECE)
     while size:
         part = piece[: min(PIECE, size)]

@@ -25,7 +25,7 @@ _TRANSPORTS = ("own", "grpcio")
 
 
 def run() -> list[Table]:
-    """Runs both in turn; times until the client has what it asked for, and CPU of client and server together."""
+    """Run both in turn; times until the client has what it asked for, and CPU of client and server together."""
     taken: dict[str, list[dict[str, float]]] = {name: [] for name in _TRANSPORTS}
     for _ in range(_ROUNDS):
         for name in _TRANSPORTS:
@@ -65,7 +65,7 @@ def _one(transport: str) -> dict[str, float]:
 
 
 def serve(transport: str, path: str) -> None:
-    """Serves two slices of four chips in this process until it is ended."""
+    """Serve two slices of four chips in this process until it is ended."""
     from pathways_jupyter.local.pathways.ifrt import server as ifrt
     from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
     from pathways_jupyter.local.pathways.ifrt.devices import Devices

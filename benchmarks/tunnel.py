@@ -36,7 +36,7 @@ Dial = Callable[[], socket.socket]
 
 
 def run(kubeconfig: str, context: str) -> list[Table]:
-    """Measures every way that this machine has."""
+    """Measure every way that this machine has."""
     with contextlib.ExitStack() as stack:
         address = stack.enter_context(_pod(kubeconfig, context))
         ways: dict[str, Dial] = {"direct loopback": lambda: socket.create_connection((address, _PORT))}
@@ -66,7 +66,7 @@ def run(kubeconfig: str, context: str) -> list[Table]:
 
 
 def forward(arguments: list[str]) -> int:
-    """Runs our forward until standard input closes; the address is its first line of output."""
+    """Run our forward until standard input closes; the address is its first line of output."""
     kubeconfig, context, path = arguments
 
     async def serve() -> None:

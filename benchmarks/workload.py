@@ -21,7 +21,7 @@ _DISPATCHES = 1000
 
 
 def main(arguments: list[str]) -> int:
-    """Measures with the JAX that `arguments` choose."""
+    """Measure with the JAX that `arguments` choose."""
     with _direct() if arguments[0] == "direct" else _proxy(*arguments[1:]):
         print(json.dumps({**_dispatch(), **_bandwidth(), **_training()}))
     return 0

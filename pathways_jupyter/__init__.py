@@ -68,51 +68,51 @@ def connect(
     proxy_job_name: str | None = None,
     collect_service_metrics: bool = False,
 ) -> Session:
-    """Give this process a proxy of its own on a Pathways service, and point its JAX at it.
+    """Give this process its own proxy on a Pathways service, and point its JAX at it.
 
-    What is left out comes from the environment (``PATHWAYS_JUPYTER_<NAME>``), the profile, or a default. Use it as a
-    context manager, or call ``disconnect()``::
+    Omitted arguments come from the environment (``PATHWAYS_JUPYTER_<NAME>``), the profile, or a default. Use the result
+    as a context manager, or call its ``disconnect()``::
 
         with pathways_jupyter.connect(local=True, tpu={"tpuv6e:2x2": 2}):
             print(jax.devices())
 
-    The keywords of pathwaysutils' ``isc_pathways.connect`` are understood as well.
+    The keywords of pathwaysutils' ``isc_pathways.connect`` are accepted as well.
 
     Args:
-      tpu: Slices wanted per instance type; also as text, ``"tpuv6e:2x2=2"``.
-      service: The Shared Pathways Service: its name, or ``host:port`` of its resource manager; may be left out where
+      tpu: Number of slices per instance type; also as a string, ``"tpuv6e:2x2=2"``.
+      service: The Shared Pathways Service: its name, or ``host:port`` of its resource manager; may be omitted if
         the namespace has only one.
-      cluster: GKE cluster; with `project` and `region` it is reached without a kubeconfig.
+      cluster: GKE cluster; reached without a kubeconfig, by `project` and `region`.
       project: Google Cloud project of the cluster.
       region: Region or zone of the cluster.
       gcs_bucket: Scratch location of the proxy, ``gs://...``.
-      context: Context in the kubeconfig; the file is never changed.
+      context: Context in the kubeconfig; the file is never modified.
       kubeconfig: Another kubeconfig file.
       namespace: Kubernetes namespace of the service.
-      profile: Settings kept under this name in ``pathways.toml``.
+      profile: Name of a profile in ``pathways.toml``.
       local: Use the embedded cluster of this machine.
-      wait: Wait for taken slices: True without end, or a number of seconds. Default: fail at once.
+      wait: Wait for taken slices: True for ever, or a number of seconds. Default: fail at once.
       linger: Seconds the proxy outlives this process. Default: 0.
-      max_lifetime: Seconds after which the cluster ends the proxy, also while it is used. Default: 86400 (24 h).
-      lease_seconds: How long the proxy stays when this machine is gone; at least 10. Default: 60.
-      timeout: Seconds until a proxy pod that does not start counts as failed. Default: 300.
-      proxy_image: Image of the proxy; the one of the service's own version when left out.
-      proxy_options: Further flags for the proxy.
-      progress: Show each stage, how long it takes and what it waits for: True, False, or where it is seen: in a
-        notebook, and on the standard error of a script when that is a terminal.
+      max_lifetime: Seconds after which the cluster ends the proxy, even if it is in use. Default: 86400 (24 h).
+      lease_seconds: Seconds the proxy stays when this machine is unreachable; at least 10. Default: 60.
+      timeout: Seconds for the proxy's pod to start. Default: 300.
+      proxy_image: Image of the proxy. Default: the one of the service's version.
+      proxy_options: Additional flags for the proxy.
+      progress: Show each stage and its duration. Default: in a notebook, and in a script whose standard error is a
+        terminal.
       pathways_service: Another name of `service`.
       expected_tpu_instances: Another name of `tpu`.
       proxy_server_image: Another name of `proxy_image`.
-      proxy_job_name: Not supported; accepted as None for pathwaysutils' sake.
-      collect_service_metrics: Not supported; accepted as False for pathwaysutils' sake.
+      proxy_job_name: Not supported; accepted as None for compatibility with pathwaysutils.
+      collect_service_metrics: Not supported; accepted as False for compatibility with pathwaysutils.
 
     Raises:
-      ConfigError: An argument cannot be used; nothing was changed.
-      ClusterError: The Kubernetes API cannot be reached or refuses.
+      ConfigError: An argument is invalid; nothing was changed.
+      ClusterError: The Kubernetes API is unreachable or refuses a request.
       CapacityError: The slices are taken; the message says by whom.
-      SessionError: The proxy did not come up; nothing is left of it.
+      SessionError: The proxy did not start, and was removed.
     """
-    # Stays the first statement: whatever is local here counts as a keyword.
+    # Must stay the first statement, so that locals() holds the arguments only.
     asked = dict(locals())
     del asked["progress"]
     from pathways_jupyter.magics import function
@@ -121,28 +121,28 @@ def connect(
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """``%load_ext pathways_jupyter``."""
+    """Entry point of ``%load_ext pathways_jupyter``."""
     from pathways_jupyter.magics import extension
 
     extension.load(ipython)
 
 
 def unload_ipython_extension(ipython: Any) -> None:
-    """``%unload_ext pathways_jupyter``; a session stays until it is disconnected or the kernel ends."""
+    """Entry point of ``%unload_ext pathways_jupyter``; a session stays until it is disconnected or the kernel ends."""
     from pathways_jupyter.magics import extension
 
     extension.unload(ipython)
 
 
 def current_session() -> Session | None:
-    """The session of this process, also while its proxy is lost; None when there is none."""
-    # A process that has a session has loaded its module.
+    """Return the session of this process, also while its proxy is lost; None if there is none."""
+    # Only look the module up: it takes long to import, and a process with a session has imported it.
     module = sys.modules.get("pathways_jupyter.session.kernel.session")
     return module.current() if module is not None else None
 
 
 def __getattr__(name: str) -> Any:
-    # What takes long to import is imported when it is first asked for.
+    # Import what takes long on first use only.
     if name == "Session":
         from pathways_jupyter.session.kernel.session import Session
 

@@ -1,7 +1,7 @@
-"""Every command and option, declared once, so that magic and command line cannot drift apart.
+"""All commands and options, declared once for the magic and the command line.
 
-A face builds its own parser from these (argparse for ``%pathways``, click for ``pathways-jupyter``), and tab
-completion reads the same table. Pure data: no parser is imported here.
+Each interface builds its parser from these (argparse for ``%pathways``, click for ``pathways-jupyter``), and tab
+completion uses the same table. Pure data: no parser is imported here.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What an option takes."""
+    """The kind of value that an option takes."""
 
     TEXT = "text"
     FLAG = "flag"
     NUMBER = "number"
     SECONDS = "seconds"
-    """A number of seconds that may be left out, which means without end."""
+    """A number of seconds; the flag alone means no limit."""
     LIST = "list"
-    """A text that may be given more than once."""
+    """A string; the option may be repeated."""
 
 
 class Source(Enum):
-    """Where the values that tab completion offers come from."""
+    """The source of an option's values for tab completion."""
 
     NOTHING = "nothing"
     INSTANCES = "instances"
@@ -45,12 +45,12 @@ class Option:
     """One option.
 
     Attributes:
-      flag: How it is written, e.g. ``--tpu``.
-      name: The setting that it gives; a field of :class:`~pathways_jupyter.config.ConnectConfig` where there is one.
+      flag: Its spelling, e.g. ``--tpu``.
+      name: The setting that it sets; a field of :class:`~pathways_jupyter.config.ConnectConfig` where there is one.
       short: One-letter spelling, e.g. ``-f``.
-      implied: What an option of kind :attr:`Kind.SECONDS` means without a value.
-      aliases: Other flags for the same, for people who come from other tools; understood, and not offered.
-      default: What it is when left out, as help shows it.
+      implied: The value of an option of kind :attr:`Kind.SECONDS` that is given without one.
+      aliases: Other flags for the same setting, known from other tools; accepted, but not shown.
+      default: The default, as shown in help.
     """
 
     flag: str
@@ -67,10 +67,10 @@ class Option:
 
 @dataclass(frozen=True)
 class Word:
-    """One word that follows a command by its place.
+    """One positional argument.
 
     Attributes:
-      choices: The only words allowed; any when empty.
+      choices: The allowed values; any if empty.
     """
 
     name: str
@@ -82,11 +82,11 @@ class Word:
 
 @dataclass(frozen=True)
 class Command:
-    """One command: what it does, what it takes, and how it is used.
+    """One command with its arguments and examples.
 
     Attributes:
-      examples: What follows ``%pathways`` or ``pathways-jupyter``, with what it is for.
-      details: What a magic's help says below the summary.
+      examples: Command lines, without ``%pathways`` or ``pathways-jupyter``, and their purpose.
+      details: Help text of the magic below the summary.
     """
 
     name: str
@@ -119,17 +119,17 @@ JSON = Option("--json", "json", "print the result as JSON", kind=Kind.FLAG)
 
 CLUSTER = (
     LOCAL,
-    Option("--context", "context", "context in the kubeconfig; your file is never changed", source=Source.CONTEXTS),
+    Option("--context", "context", "context in the kubeconfig; your file is never modified", source=Source.CONTEXTS),
     Option("--kubeconfig", "kubeconfig", "another kubeconfig file", metavar="FILE", source=Source.FILES),
     Option("--namespace", "namespace", "Kubernetes namespace of the service", short="-n"),
     Option("--cluster", "cluster", "GKE cluster, reached without a kubeconfig; with --project and --region"),
     Option("--project", "project", "Google Cloud project of --cluster"),
     Option("--region", "region", "region or zone of --cluster"),
-    Option("--profile", "profile", "settings kept under this name in pathways.toml", source=Source.PROFILES),
+    Option("--profile", "profile", "name of a profile in pathways.toml", source=Source.PROFILES),
 )
-"""How to reach a cluster: the same for every command that asks one."""
+"""The options that select a cluster, the same for all commands."""
 
-SESSION = Word("session", "session id, or the beginning of one; this notebook's when left out", source=Source.SESSIONS)
+SESSION = Word("session", "session id, or the beginning of one; default: this notebook's", source=Source.SESSIONS)
 SESSION_OPTION = Option(
     "--session", "session", "session id, or the beginning of one", metavar="ID", source=Source.SESSIONS
 )
@@ -144,7 +144,7 @@ CONNECT = Command(
         Option(
             "--wait",
             "wait",
-            "wait for taken slices, at most SECONDS, or without end",
+            "wait for taken slices, for SECONDS or without limit",
             kind=Kind.SECONDS,
             default="0, fail at once",
         ),
@@ -152,7 +152,7 @@ CONNECT = Command(
         Option(
             "--linger",
             "linger",
-            "keep the proxy this long after the kernel ended",
+            "keep the proxy this long after the kernel has ended",
             kind=Kind.NUMBER,
             metavar="SECONDS",
             default="0, not at all",
@@ -160,7 +160,7 @@ CONNECT = Command(
         Option(
             "--max-lifetime",
             "max_lifetime",
-            "the cluster ends the proxy after this time, also while it is used",
+            "the cluster ends the proxy after this time, even if it is in use",
             kind=Kind.NUMBER,
             metavar="SECONDS",
             default="86400, which is 24 h",
@@ -168,7 +168,7 @@ CONNECT = Command(
         Option(
             "--lease-seconds",
             "lease_seconds",
-            "how long the proxy stays when its owner's machine is gone; at least 10",
+            "how long the proxy stays when this machine is unreachable; at least 10",
             kind=Kind.NUMBER,
             metavar="SECONDS",
             default="60",
@@ -186,12 +186,12 @@ CONNECT = Command(
             "proxy_image",
             "image of the proxy",
             aliases=("--proxy-server-image",),
-            default="the one of the service's own version",
+            default="the one of the service's version",
         ),
         Option(
             "--proxy-options",
             "proxy_options",
-            "one more flag for the proxy; may be repeated",
+            "an additional flag for the proxy; may be repeated",
             kind=Kind.LIST,
             aliases=("--proxy-option",),
         ),
@@ -205,18 +205,18 @@ CONNECT = Command(
 )
 DISCONNECT = Command(
     "disconnect",
-    "Take the proxy down and put JAX back as it was.",
-    examples={"disconnect": "arrays on TPUs become unusable; you are told which"},
+    "Remove the proxy and restore JAX.",
+    examples={"disconnect": "arrays on TPUs become unusable; the output lists them"},
 )
 RECONNECT = Command(
     "reconnect",
-    "Get a new proxy after this one was lost.",
+    "Replace a lost proxy by a new one.",
     examples={"reconnect": "the same service and slices as before"},
 )
-STATUS = Command("status", "This notebook's session: state, service, age, devices by slice, what happened last.")
+STATUS = Command("status", "This notebook's session: state, service, age, devices by slice, last event.")
 SLICES = Command(
     "slices",
-    "The service's slices: ready, starting or down, and who holds which since when.",
+    "The service's slices: ready, starting or down, and who holds them since when.",
     options=(SERVICE, *CLUSTER),
     examples={
         "slices": "the connected service, or else your current context",
@@ -226,7 +226,7 @@ SLICES = Command(
 PANEL = Command(
     "panel",
     "Buttons to connect, reconnect and disconnect, for front ends without the sidebar.",
-    examples={"panel": "in VS Code, say; the buttons act when no cell runs"},
+    examples={"panel": "for example in VS Code; the buttons act when no cell is running"},
     details="The card above the buttons is kept in the notebook's file. The buttons are widgets, which need their "
     "kernel: in a notebook opened again they are an error message until the cell is run again.",
 )
@@ -235,7 +235,9 @@ LOGS = Command(
     "The log of the resource manager, a worker, or a session's proxy or supervisor.",
     words=(
         Word(
-            "program", "whose log; the session's proxy when left out", choices=("rm", "worker", "proxy", "supervisor")
+            "program",
+            "which program's log; default: the session's proxy",
+            choices=("rm", "worker", "proxy", "supervisor"),
         ),
         Word(
             "slice",
@@ -244,8 +246,8 @@ LOGS = Command(
         ),
     ),
     options=(
-        Option("--follow", "follow", "go on as lines are written; Interrupt ends it", kind=Kind.FLAG, short="-f"),
-        Option("--tail", "tail", "how many of the last lines; 100 when left out", kind=Kind.NUMBER),
+        Option("--follow", "follow", "keep printing new lines until interrupted", kind=Kind.FLAG, short="-f"),
+        Option("--tail", "tail", "number of last lines; default: 100", kind=Kind.NUMBER),
         SESSION_OPTION,
         SERVICE,
         *CLUSTER,
@@ -253,18 +255,18 @@ LOGS = Command(
     examples={
         "logs": "the proxy of this session",
         "logs rm --tail 20": "the resource manager",
-        "logs worker 1 -f": "the worker of slice 1, as it writes",
+        "logs worker 1 -f": "the worker of slice 1, continuously",
     },
 )
-EVENTS = Command("events", "What happened to this session: stages, slices down and healed, proxy lost.")
+EVENTS = Command("events", "The events of this session: stages, slices down and healed, proxy lost.")
 SESSIONS = Command(
     "sessions",
-    "Sessions on this machine, whichever notebook or script they belong to.",
+    "Sessions of all notebooks and scripts on this machine.",
     examples={"sessions": "all of them"},
 )
 DOCTOR = Command(
     "doctor",
-    "Check cluster, permissions, service, versions and leftovers; say what to do.",
+    "Check cluster, permissions, service, versions and leftovers, with advice for each problem.",
     options=(SERVICE, *CLUSTER),
     examples={
         "doctor": "the connected cluster, or else your current context",
@@ -275,12 +277,12 @@ CLEAN = Command(
     "clean",
     "Remove proxies whose owner is gone, and files of sessions that ended.",
     options=(
-        Option("--dry-run", "dry_run", "only say what would be removed", kind=Kind.FLAG),
+        Option("--dry-run", "dry_run", "only list what would be removed", kind=Kind.FLAG),
         *CLUSTER,
     ),
     examples={"clean --dry-run": "look first"},
 )
-PROFILES = Command("profiles", "Named settings in pathways.toml, for connect --profile NAME.")
+PROFILES = Command("profiles", "Profiles in pathways.toml, for connect --profile NAME.")
 TRACEBACK = Command("traceback", "The full traceback of the last Pathways error.")
 HELP = Command("help", "All commands, or one of them.", words=(Word("command", "which", source=Source.COMMANDS),))
 
@@ -302,4 +304,4 @@ MAGIC: Mapping[str, Command] = {
         HELP,
     )
 }
-"""What ``%pathways`` knows."""
+"""The commands of ``%pathways``."""

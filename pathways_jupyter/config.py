@@ -1,11 +1,11 @@
-"""What a connection needs to know, and where each value comes from.
+"""The settings of a connection and their sources.
 
-Every setting has one name, the same as a keyword of :func:`pathways_jupyter.connect`, as a magic's flag, in a profile
-and in the environment (``tpu``, ``--tpu``, ``tpu = ...``, ``PATHWAYS_JUPYTER_TPU``). The names that pathwaysutils has
-for some of them are understood everywhere too, see :data:`ALIASES`.
+A setting has the same name everywhere: as a keyword of :func:`pathways_jupyter.connect`, as a magic's flag, in a
+profile and in the environment (``tpu``, ``--tpu``, ``tpu = ...``, ``PATHWAYS_JUPYTER_TPU``). pathwaysutils' names for
+some of them are accepted too, see :data:`ALIASES`.
 
 Precedence, highest first: arguments, environment, a named profile, defaults. Profiles live in ``pathways.toml`` in
-Jupyter's config directory, one table a profile::
+Jupyter's config directory, one table per profile::
 
     [profiles.team]
     context = "gke_my-project_us-east5_tpus"
@@ -39,9 +39,9 @@ ALIASES: Mapping[str, str] = {
     "proxy_server_image": "proxy_image",
     "proxy_option": "proxy_options",
 }
-"""Other names of settings: pathwaysutils' own, and the one that a flag had."""
+"""Other names of settings: those of pathwaysutils, and the former name of a flag."""
 MIN_LEASE_SECONDS = 10.0
-"""A Lease is renewed four times in its length; a shorter one would end the proxy at the first slow answer."""
+"""A Lease is renewed four times in its duration; with a shorter one, a single slow answer would end the proxy."""
 
 _SERVICE_ADDRESS = re.compile(r"(?P<host>[a-z0-9]([-a-z0-9.]*[a-z0-9])?):(?P<port>[0-9]{1,5})")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -49,21 +49,21 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class ConnectConfig:
-    """Everything `connect` was asked for, checked; see :func:`resolve` for how it is made.
+    """The validated settings of a connection; made by :func:`resolve`.
 
     Attributes:
-      instances: The setting ``tpu``: slices wanted per instance type, e.g. ``{"tpuv6e:2x2": 2}``.
+      instances: The setting ``tpu``: number of slices per instance type, e.g. ``{"tpuv6e:2x2": 2}``.
       service: ``host:port`` of the resource manager, the name of the service's JobSet, or empty to find the only
         service in the namespace.
       cluster: GKE cluster; with `project` and `region` it is reached without a kubeconfig.
       gcs_bucket: Scratch location of the proxy, ``gs://...``.
-      proxy_image: Image of the proxy; the one of the service's own version when empty.
-      proxy_options: Further flags of the proxy.
+      proxy_image: Image of the proxy; the one of the service's version when empty.
+      proxy_options: Additional flags of the proxy.
       wait: Seconds to wait for taken slices; 0 fails at once, ``inf`` waits for ever.
       linger: Seconds the proxy outlives its kernel, so that a restarted kernel can take it over.
-      max_lifetime: Seconds after which the cluster ends the proxy by itself.
-      lease_seconds: How long the proxy stays when its Lease is not renewed.
-      timeout: Seconds until a proxy pod that does not start counts as failed.
+      max_lifetime: Seconds after which the cluster ends the proxy.
+      lease_seconds: Seconds the proxy stays when its Lease is not renewed.
+      timeout: Seconds for the proxy's pod to start.
       local: Use the embedded cluster.
     """
 
@@ -92,15 +92,15 @@ SETTINGS = ("tpu", *(each.name for each in fields(ConnectConfig) if each.name !=
 
 
 def resolve(arguments: Mapping[str, Any], *, environ: Mapping[str, str] | None = None) -> ConnectConfig:
-    """Make a checked config from `arguments`, the environment and the profile they name.
+    """Make a validated config from `arguments`, the environment and the profile.
 
     Args:
       arguments: Values by the names in :data:`SETTINGS` or :data:`ALIASES`. None means not given.
       environ: The environment to read instead of the process's own.
 
     Raises:
-      ConfigError: A value is malformed, a name is not a setting, two spellings of one setting say different things,
-        or the profile does not exist.
+      ConfigError: A value is malformed, a name is not a setting, two names of one setting have different values, or
+        the profile does not exist.
     """
     given = _checked({name: value for name, value in arguments.items() if value is not None}, "{}".format)
     from_environment = _from_environment(os.environ if environ is None else environ)
@@ -118,12 +118,12 @@ def resolve(arguments: Mapping[str, Any], *, environ: Mapping[str, str] | None =
 
 
 def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` under the settings' own names."""
+    """Return `values` with aliases replaced by the settings' own names."""
     return {ALIASES.get(name, name): value for name, value in values.items()}
 
 
 def profiles() -> dict[str, dict[str, Any]]:
-    """All profiles by name.
+    """Return all profiles by name.
 
     Raises:
       ConfigError: The file is not valid TOML, or its ``profiles`` is not a table of tables.
@@ -143,29 +143,29 @@ def profiles() -> dict[str, dict[str, Any]]:
 
 
 def profiles_path() -> Path:
-    """Where profiles are kept."""
+    """Return the path of the file with the profiles."""
     from jupyter_core.paths import jupyter_config_dir
 
     return Path(jupyter_config_dir()) / "pathways.toml"
 
 
 def runtime_dir() -> Path:
-    """The directory of everything that lives only as long as a process; made with mode 0700.
+    """Return the directory for files that live as long as a process; created with mode 0700.
 
     Raises:
-      ConfigError: It cannot be made, e.g. because the home directory is read-only.
+      ConfigError: It cannot be created, e.g. because the home directory is read-only.
     """
     from jupyter_core.paths import jupyter_runtime_dir
 
     path = Path(jupyter_runtime_dir()) / "pathways"
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Not when it is so already: on a file system that has become read-only a clean-up must still find its way here.
+        # Only if needed: on a file system that has become read-only, a clean-up must still find the directory.
         if stat.S_IMODE(path.stat().st_mode) != 0o700:
             path.chmod(0o700)
     except OSError as error:
         raise ConfigError(
-            f"The directory {path} cannot be made: {error.strerror or error}.",
+            f"The directory {path} cannot be created: {error.strerror or error}.",
             hint="Set JUPYTER_RUNTIME_DIR to a directory that you can write to.",
         ) from error
     return path
@@ -188,11 +188,11 @@ _EXAMPLES: Mapping[str, tuple[str, str]] = {
     "max_lifetime": ("86400", "86400"),
     **dict.fromkeys(_TEXTS, ("NAME", '"NAME"')),
 }
-"""A right value of each setting, as a flag's and as TOML."""
+"""A valid value of each setting, for a flag and in TOML."""
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """The settings in the environment; an empty variable means not given."""
+    """Return the settings in the environment; an empty variable counts as not set."""
     given = {
         name.removeprefix(ENVIRONMENT_PREFIX).lower(): value
         for name, value in environ.items()
@@ -211,10 +211,10 @@ def _from_profile(name: str) -> dict[str, Any]:
 
 
 def _checked(given: Mapping[str, Any], label: Callable[[str], str]) -> dict[str, Any]:
-    """What one source gives, checked and under the settings' own names.
+    """Validate the settings of one source; return them under the settings' own names.
 
     Args:
-      label: What a person calls the place where the setting of a name was given.
+      label: Returns how an error refers to the setting of a name, e.g. the environment variable.
     """
     checked: dict[str, Any] = {}
     spelled: dict[str, str] = {}
@@ -235,7 +235,7 @@ def _checked(given: Mapping[str, Any], label: Callable[[str], str]) -> dict[str,
 def _unknown(name: str, label: Callable[[str], str]) -> ConfigError:
     known = [*SETTINGS, *ALIASES]
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    # In capitals where it is an environment variable.
+    # Environment variables are in capitals.
     spell = str.upper if label(name).startswith(ENVIRONMENT_PREFIX) else str
     prefix = ENVIRONMENT_PREFIX if spell is str.upper else ""
     listed = f"Settings: {', '.join(spell(each) for each in sorted(SETTINGS))}."
@@ -246,10 +246,10 @@ def _unknown(name: str, label: Callable[[str], str]) -> ConfigError:
 
 
 def _check(setting: str, value: Any, label: str) -> Any:
-    """`value` as `setting` needs it.
+    """Validate `value` and convert it to the type of `setting`.
 
     Raises:
-      ConfigError: It cannot be used; the message says where it was given.
+      ConfigError: The value is invalid; the message says where it was given.
     """
     if setting == "tpu":
         return _check_tpu(value, label)
@@ -260,7 +260,7 @@ def _check(setting: str, value: Any, label: str) -> Any:
     if setting not in _TEXTS:
         return _check_seconds(setting, value, label)
     if not isinstance(value, (str, os.PathLike)):
-        raise _mistyped(setting, label, "a text", value)
+        raise _mistyped(setting, label, "a string", value)
     text = os.fsdecode(value)
     if setting == "service":
         _check_service(text)
@@ -283,7 +283,7 @@ def _check_list(value: Any, label: str) -> tuple[str, ...]:
     if isinstance(value, str):
         return tuple(value.split())
     if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
-        raise _mistyped("proxy_options", label, "a list of texts", value)
+        raise _mistyped("proxy_options", label, "a list of strings", value)
     return tuple(value)
 
 
@@ -298,7 +298,7 @@ def _check_seconds(setting: str, value: Any, label: str) -> float:
         raise _mistyped(setting, label, "a number of seconds", value)
     if setting == "lease_seconds" and number < MIN_LEASE_SECONDS:
         raise ConfigError(
-            f"{label} is {number:g} seconds; the least is {MIN_LEASE_SECONDS:g}.",
+            f"{label} is {number:g} seconds; the minimum is {MIN_LEASE_SECONDS:g}.",
             hint="A shorter lease would end the proxy whenever the Kubernetes API is slow for a moment.",
         )
     return number

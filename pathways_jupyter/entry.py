@@ -1,7 +1,7 @@
-"""From what was asked for to a config that a session can use; the only door from the faces to `local`.
+"""Turn a user's arguments into a config for a session; the only place where the interfaces reach `local`.
 
-:func:`resolve` checks and starts nothing. ``local=True`` means one thing only: see that the embedded cluster runs, and
-go on with its kubeconfig and context, which :func:`located` does. From there on it is a cluster like any other.
+:func:`resolve` validates and starts nothing. For ``local=True``, :func:`located` ensures that the embedded cluster is
+running and fills in its kubeconfig and context. From there on it is a cluster like any other.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-# Settings that pathwaysutils has and that have no meaning here: a Job is named after its session.
+# Keywords of pathwaysutils that are not supported here: a Job is named after its session.
 _UNSUPPORTED = ("proxy_job_name", "collect_service_metrics")
 
 
 def resolve(arguments: Mapping[str, Any]) -> ConnectConfig:
-    """The checked config that `arguments` ask for; starts nothing.
+    """Return the validated config of `arguments`; starts nothing.
 
     Args:
-      arguments: As for :func:`pathways_jupyter.config.resolve`, or what pathwaysutils has and this package has not.
+      arguments: As for :func:`pathways_jupyter.config.resolve`, and the unsupported keywords of pathwaysutils.
 
     Raises:
-      ConfigError: A value cannot be used.
+      ConfigError: A value is invalid.
     """
     given = dict(arguments)
     for name in _UNSUPPORTED:
@@ -51,33 +51,33 @@ def resolve(arguments: Mapping[str, Any]) -> ConnectConfig:
 
 
 def located(asked: ConnectConfig) -> ConnectConfig:
-    """`asked`, with the way to the embedded cluster filled in where that is meant; starts it when it is not running.
+    """Return `asked`; if it means the embedded cluster, start that if needed and fill in its kubeconfig.
 
     Raises:
-      LocalClusterError: It does not come up.
+      LocalClusterError: The embedded cluster does not start.
     """
     return on_local_cluster(asked) if asked.local else asked
 
 
 def look(arguments: Mapping[str, Any]) -> ConnectConfig:
-    """As :func:`resolve`, for what only looks: starts nothing.
+    """Return the config for a read-only command, which never starts the embedded cluster.
 
     Raises:
-      ConfigError: A value cannot be used.
-      LocalClusterError: The embedded cluster is meant, and does not run.
+      ConfigError: A value is invalid.
+      LocalClusterError: The embedded cluster is requested, but not running.
     """
     asked = resolve(arguments)
     return on_local_cluster(asked, start=False) if asked.local else asked
 
 
 def on_local_cluster(asked: ConnectConfig, *, start: bool = True) -> ConnectConfig:
-    """`asked`, with the way to the embedded cluster filled in.
+    """Return `asked` with the kubeconfig of the embedded cluster filled in.
 
     Args:
-      start: Start it when it is not running.
+      start: Start it if it is not running.
 
     Raises:
-      LocalClusterError: It does not come up; or it does not run and is not to be started.
+      LocalClusterError: It does not start; or it is not running and `start` is false.
     """
     from pathways_jupyter.local import cluster
 
@@ -93,22 +93,22 @@ def on_local_cluster(asked: ConnectConfig, *, start: bool = True) -> ConnectConf
 
 
 def revive(asked: ConnectConfig, state: SessionState) -> None:
-    """Starts the embedded cluster again before a session is reconnected that may have been lost together with it.
+    """Restart the embedded cluster before a reconnect, if the session may have been lost together with it.
 
-    The next cluster of the same name is where the session looks for it.
+    The session finds the new cluster, because it has the same name.
 
     Raises:
-      LocalClusterError: It does not come up.
+      LocalClusterError: It does not start.
     """
     if asked.local and state is SessionState.LOST:
         on_local_cluster(dataclasses.replace(asked, kubeconfig="", context=""))
 
 
 def where(arguments: Mapping[str, Any]) -> ConnectConfig:
-    """The cluster and service that are meant outside of a connected notebook.
+    """Return the cluster and service for a command outside of a connected notebook.
 
-    Those that `arguments` name; when they name no cluster, those of the only session on this machine; when there is no
-    such session, what :func:`look` makes of nothing.
+    Those in `arguments`; without a cluster there, those of the only session on this machine; if there is not exactly
+    one session, the defaults.
     """
     from pathways_jupyter.session import protocol, registry
 
@@ -127,7 +127,7 @@ def where(arguments: Mapping[str, Any]) -> ConnectConfig:
 
 
 def find_session(beginning: str = "") -> SessionRecord:
-    """The session whose id begins with `beginning`; the only one on this machine when that is empty.
+    """Return the session whose id begins with `beginning`; the only one on this machine if that is empty.
 
     Raises:
       SessionError: There is none, or more than one.
@@ -143,26 +143,26 @@ def find_session(beginning: str = "") -> SessionRecord:
         raise SessionError("There is no session on this machine.", hint="%pathways connect makes one.")
     if not found:
         raise SessionError(f"There is no session {beginning!r}.", hint=f"Sessions on this machine: {listed}.")
-    which = f"{beginning!r} fits" if beginning else "There are"
-    raise SessionError(f"{which} {len(found)} sessions.", hint=f"Say which one: {listed}.")
+    which = f"{beginning!r} matches" if beginning else "There are"
+    raise SessionError(f"{which} {len(found)} sessions.", hint=f"Choose one: {listed}.")
 
 
 def whole_number(option: str, value: str | int) -> int:
-    """`value` as a number of things.
+    """Parse a whole number.
 
     Raises:
-      ConfigError: It is not one.
+      ConfigError: `value` is not one.
     """
     if not str(value).strip().isdecimal():
-        raise ConfigError(f"{option} {value}: this must be a whole number.", hint=f"For example: {option} 20.")
+        raise ConfigError(f"{option} must be a whole number, not {value}.", hint=f"For example: {option} 20.")
     return int(value)
 
 
 def ask(where: ConnectConfig | SessionRecord, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:
-    """What `question` answers, given a client of the cluster that `where` means, and the namespace.
+    """Run `question` with a client of the cluster of `where` and the namespace; return its result.
 
     Raises:
-      PathwaysError: The cluster cannot be reached, or what `question` raises.
+      PathwaysError: The cluster cannot be reached, or `question` raised it.
     """
 
     async def answer() -> Answer:
@@ -175,7 +175,7 @@ def ask(where: ConnectConfig | SessionRecord, question: Callable[[Client, str], 
 def stream(
     where: ConnectConfig | SessionRecord, source: Callable[[Client, str], AsyncIterator[Answer]]
 ) -> Iterator[Answer]:
-    """What `source` yields, as it comes; as :func:`ask` for an answer that grows."""
+    """Yield the values of `source` as they arrive; :func:`ask` for asynchronous iterators."""
 
     async def values() -> AsyncIterator[Answer]:
         async with await _client(where) as client:
@@ -186,7 +186,7 @@ def stream(
 
 
 def examine(config: ConnectConfig) -> tuple[Finding, ...]:
-    """What the doctor finds for a connection from this process to the cluster that `config` means."""
+    """Return the doctor's findings for a connection from this process to the cluster of `config`."""
     import platform
     from importlib.metadata import PackageNotFoundError, version
 
@@ -195,12 +195,12 @@ def examine(config: ConnectConfig) -> tuple[Finding, ...]:
     from pathways_jupyter.session import strays, sweep
 
     try:
-        # The metadata, because importing JAX takes longer than all checks together.
+        # From the metadata, because importing JAX takes longer than all checks together.
         versions = Versions(python=platform.python_version(), jax=version("jax"), jaxlib=version("jaxlib"))
     except PackageNotFoundError:
         versions = Versions(python=platform.python_version())
     left = [f"session {record.id} (its supervisor is gone)" for record in sweep.dead()]
-    left += [f"files of session {each.session} (it died before it had a record)" for each in strays.find()]
+    left += [f"files of session {each.session} (its supervisor died before writing a record)" for each in strays.find()]
     findings = blocking.run(doctor.examine(config, versions=versions, leftovers=left))
     hint = _embedded_hint(config)
     return tuple(
@@ -224,9 +224,9 @@ async def _client(where: ConnectConfig | SessionRecord) -> Client:
 
 
 def _embedded_hint(config: ConnectConfig) -> str:
-    """What to say when no cluster was found and none was named, but the embedded one runs; empty otherwise."""
+    """Return a hint if no cluster was named but the embedded one is running; otherwise an empty string."""
     if config.cluster or config.context or config.kubeconfig:
         return ""
     from pathways_jupyter.local import cluster
 
-    return "" if cluster.find() is None else "The embedded cluster runs on this machine: add --local to mean it."
+    return "" if cluster.find() is None else "The embedded cluster is running on this machine: add --local to use it."

@@ -1,6 +1,7 @@
-"""Files that a process holds locked for as long as it lives, which is how others know that it does.
+"""Lock files that show whether a process is alive.
 
-The operating system releases the lock when the process ends, however it ends; a process id in a file proves nothing.
+The process holds the lock as long as it runs, and the operating system releases it however the process ends. A process
+id in a file would prove nothing, because ids are reused.
 """
 
 from __future__ import annotations

@@ -1,30 +1,30 @@
-"""Values that Tab offers, in a notebook and in a shell: names that files of this machine know.
+"""Values for tab completion in notebooks and shells, read from files on this machine.
 
-They are asked for on every press of Tab, so nothing here asks a cluster.
+They are computed on every press of Tab, so no cluster is contacted.
 """
 
 from __future__ import annotations
 
 
 def contexts(kubeconfig: str = "") -> list[str]:
-    """Contexts of `kubeconfig`, or of the user's own files."""
+    """Return the contexts of `kubeconfig`, by default of the user's own files."""
     from pathways_jupyter.kube import kubeconfig as kubeconfigs
 
     return sorted(kubeconfigs.read(kubeconfigs.paths(kubeconfig)).contexts)
 
 
 def profiles() -> list[str]:
-    """Named settings in ``pathways.toml``."""
+    """Return the profiles in ``pathways.toml``."""
     from pathways_jupyter import config
 
     return sorted(config.profiles())
 
 
 def services(*, local: bool = False) -> list[str]:
-    """Services that were used: by profiles, and by sessions of this machine.
+    """Return the services named in profiles and used by sessions of this machine.
 
     Args:
-      local: Also the embedded cluster's.
+      local: Include the embedded cluster's.
     """
     from pathways_jupyter import config
     from pathways_jupyter.service import names
@@ -38,7 +38,7 @@ def services(*, local: bool = False) -> list[str]:
 
 
 def sessions() -> list[str]:
-    """Ids of the sessions of this machine."""
+    """Return the ids of the sessions of this machine."""
     from pathways_jupyter.session import registry
 
     return [record.id for record in registry.sessions()]

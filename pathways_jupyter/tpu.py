@@ -46,7 +46,7 @@ class Machine:
     device_kind: str
     topologies: tuple[str, ...]
     cubes: bool = False
-    """Whether any three-dimensional topology in multiples of four is allowed past the listed ones."""
+    """Whether other three-dimensional topologies in multiples of four are allowed as well."""
 
 
 MACHINES: tuple[Machine, ...] = (
@@ -66,9 +66,9 @@ _GENERATIONS: Mapping[str, tuple[str, ...]] = {
     "v5litepod": ("tpuv5e", "tpuv5e1t"),
     "v4": ("tpuv4",),
 }
-"""Google's short names of a generation, and its versions here, the usual one first."""
+"""Google's short name of each TPU generation, with its versions in this table, the most common one first."""
 _CORES_PER_CHIP: Mapping[str, int] = {"v5p": 2, "v4": 2}
-"""Where the number in a name such as ``v4-8`` counts cores; elsewhere it counts chips."""
+"""Generations for which the number in a name such as ``v4-8`` counts cores; for others it counts chips."""
 
 _BY_VERSION: Mapping[str, Machine] = {machine.version: machine for machine in MACHINES}
 _BY_NAME: Mapping[str, Machine] = {
@@ -107,17 +107,17 @@ class InstanceType:
 
     @property
     def chips_per_host(self) -> int:
-        """Chips that one host carries; below the machine's own number for a slice smaller than one machine."""
+        """Chips used per host; fewer than the machine has if the slice is smaller than one machine."""
         return self.chips // self.hosts
 
 
 def parse_instance_type(text: str) -> InstanceType:
     """Read ``tpuv6e:2x2``; also with a machine type's or a generation's name (``ct6e-standard-4t:2x2``, ``v6e:2x2``).
 
-    The names of Google's slices, such as ``v6e-4``, are understood where they mean one instance type only.
+    Google's names of slices, such as ``v6e-4``, are accepted if they are unambiguous.
 
     Raises:
-      ConfigError: The version or the topology is not in the catalogue; the hint names what is close to it.
+      ConfigError: The version or the topology is not in the catalogue; the hint suggests similar ones.
     """
     text = text.strip()
     if counted := _COUNTED.fullmatch(text):
@@ -144,7 +144,7 @@ def parse_instance_type(text: str) -> InstanceType:
 
 
 def _by_size(text: str, generation: str, number: int) -> InstanceType:
-    """The one instance type that a name such as ``v6e-4`` means."""
+    """Return the single instance type that a name such as ``v6e-4`` stands for."""
     chips = number / _CORES_PER_CHIP.get(generation, 1)
     machines = [_BY_VERSION[version] for version in _GENERATIONS[generation]]
     every = [InstanceType(machine, topology) for machine in machines for topology in machine.topologies]
@@ -157,13 +157,15 @@ def _by_size(text: str, generation: str, number: int) -> InstanceType:
             hint=f"Slices of {generation}: {', '.join(f'{each} ({each.chips} chips)' for each in every)}.",
         )
     meant = [f"{each} ({count(each.hosts, 'host')} of {each.chips_per_host} chips)" for each in fitting]
-    raise ConfigError(f"{text} may be {' or '.join(meant)}.", hint=f"Write the one that the service has: {fitting[0]}.")
+    raise ConfigError(
+        f"{text} is ambiguous: {' or '.join(meant)}.", hint=f"Use the type that the service has, e.g. {fitting[0]}."
+    )
 
 
 def parse_instances(text: str) -> dict[str, int]:
     """Read ``tpuv6e:2x2=2`` or ``tpuv6e:2x2=2,tpuv5e:4x4=1``; a bare type means one slice.
 
-    A dictionary written out is understood too, with or without its quotation marks: ``{"tpuv6e:2x2": 2}``.
+    The text of a dictionary is accepted too, with or without quotation marks: ``{"tpuv6e:2x2": 2}``.
 
     Raises:
       ConfigError: A part is malformed, a count is not a positive number, or a type is named twice.
@@ -180,7 +182,9 @@ def parse_instances(text: str) -> dict[str, int]:
     for name, number in pairs:
         key = str(parse_instance_type(name))
         if key in instances:
-            raise ConfigError(f"Instance type {key} is named twice in {text!r}.", hint=f"Add the counts: {key}=N.")
+            raise ConfigError(
+                f"Instance type {key} occurs twice in {text!r}.", hint=f"Give the sum of both counts: {key}=N."
+            )
         instances[key] = parse_count(number, key)
     if not instances:
         raise ConfigError(
@@ -190,15 +194,15 @@ def parse_instances(text: str) -> dict[str, int]:
 
 
 def _pair(part: str, text: str) -> tuple[str, str]:
-    """One entry of a dictionary written out; the last colon separates, because a type has one of its own."""
+    """Parse one entry of a dictionary's text; the last colon separates, because a type contains one too."""
     found = _PAIR.fullmatch(part)
     if found is None:
-        raise ConfigError(f"{text!r} cannot be read as slices.", hint="Write --tpu tpuv6e:2x2=2 (two slices).")
+        raise ConfigError(f"{text!r} cannot be parsed as slices.", hint="Write --tpu tpuv6e:2x2=2 (two slices).")
     return found["name"], found["count"]
 
 
 def parse_count(count: str | int, name: str) -> int:
-    """Reads a number of slices.
+    """Parse a number of slices.
 
     Raises:
       ConfigError: It is not a whole number of at least one.

@@ -1,9 +1,9 @@
-"""One hint, worded for the place where it is read: a notebook, a script or a terminal.
+"""Adapt hints to the interface that shows them: a notebook, a script or a terminal.
 
-Hints are written once, in the words of the magics (``--tpu tpuv6e:2x2=2``, ``%pathways reconnect``), because an error
-is raised far below the face that shows it, sometimes in another process. A face shows it through :func:`worded`: in a
-script an option becomes the keyword of the same name and a magic becomes the method that does the same; in a terminal
-a magic becomes the command that does the same. Other programs' command lines are left alone.
+Hints are written once, in terms of the magics (``--tpu tpuv6e:2x2=2``, ``%pathways reconnect``), because the code that
+raises an error does not know where it is shown, and may run in another process. An interface passes it through
+:func:`worded`: in a script an option becomes the keyword of the same name, and a magic the equivalent method; in a
+terminal a magic becomes the equivalent command. Command lines of other programs are not changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathways_jupyter.commands import CONNECT, Kind, Option
 
 
 class Face(Enum):
-    """Where a hint is read."""
+    """The interface that shows a hint."""
 
     NOTEBOOK = "notebook"
     SCRIPT = "script"
@@ -24,7 +24,7 @@ class Face(Enum):
 
 
 def count(number: int, singular: str, plural: str = "") -> str:
-    """``1 slice``, ``2 slices``."""
+    """Return `number` with its noun: ``1 slice``, ``2 slices``."""
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
@@ -46,11 +46,11 @@ _IN_TERMINAL: Mapping[str, str] = {
     "status": "pathways-jupyter sessions",
     "events": "%pathways events (in its notebook)",
 }
-"""What is said for a magic; the command of the same name in a terminal where a magic is not listed."""
+"""Replacements for magics; one that is not listed becomes the terminal command of the same name."""
 
 _VALUE = r"(?:[ =](?P<value>(?!-)[^\s,;]*[^\s,;.)]))?"
 _PIECE = re.compile(
-    # Command lines of other programs, to the end of what they are given.
+    # Command lines of other programs, including their arguments.
     r"(?P<shell>\b(?:kubectl|gcloud|docker|podman|pip|pathways-jupyter) [^;,]*)"
     r"|%pathways (?P<magic>[a-z]+)(?P<rest>(?: (?:rm|proxy|supervisor|worker(?: (?:N|\d[-\d]*))?)\b)?(?: --[a-z-]+"
     r"(?: [a-z0-9]+:[0-9x]+=\d+)?)*)"
@@ -61,7 +61,7 @@ _OPTIONS: Mapping[str, Option] = {flag: option for option in CONNECT.options for
 
 
 def worded(hint: str, face: Face) -> str:
-    """`hint` in the words of `face`."""
+    """Return `hint` in the terms of `face`."""
     return hint if face is Face.NOTEBOOK else _PIECE.sub(lambda found: _piece(found, face), hint)
 
 
@@ -86,7 +86,7 @@ def _magic(name: str, rest: str, face: Face) -> str:
 
 
 def _keyword(flag: str, value: str, text: str) -> str:
-    """An option of `connect` as a keyword; what follows it is its value only where it looks like one."""
+    """Return an option of `connect` as a keyword; the next word is its value only if it looks like one."""
     option = _OPTIONS.get(flag)
     if option is None:
         return text

@@ -31,7 +31,7 @@ class Machine:
         return self.directory / "runtime"
 
     def cli(self, *arguments: str, timeout: float = 110, **environ: str) -> subprocess.CompletedProcess[str]:
-        """Runs ``pathways-jupyter`` to its end."""
+        """Run ``pathways-jupyter`` to its end."""
         return subprocess.run(
             [sys.executable, "-m", "pathways_jupyter", *arguments],
             env={**self.environ, **environ},
@@ -80,15 +80,15 @@ class Notebook:
         """Every output as plain text, also those that were drawn over since."""
 
     def run(self, code: str, *, timeout: float = 90) -> Cell:
-        """Runs a cell to its end."""
+        """Run a cell to its end."""
         return self.finish(self.begin(code), timeout=timeout)
 
     def begin(self, code: str) -> str:
-        """Starts a cell, and returns without waiting for it."""
+        """Start a cell, and return without waiting for it."""
         return self.client.execute(code)
 
     def finish(self, request: str, *, timeout: float = 90, until: str = "") -> Cell:
-        """Waits for a cell's end, or until it has shown the text `until`."""
+        """Wait for a cell's end, or until it has shown the text `until`."""
         cell = Cell()
         deadline = time.monotonic() + timeout
         while True:
@@ -109,7 +109,7 @@ class Notebook:
                 return cell
 
     def wait_for(self, text: str, *, since: int = 0, timeout: float = 60) -> str:
-        """Waits until an output, new or drawn again, says `text`; returns it.
+        """Wait until an output, new or drawn again, says `text`; returns it.
 
         Args:
           since: How many outputs had been seen before the one that is meant.
@@ -127,7 +127,7 @@ class Notebook:
             self._take(message["msg_type"], message["content"])
 
     def _take(self, kind: str, content: dict) -> dict | None:
-        """Keeps an output as a front end does; None for what is drawn over an earlier one."""
+        """Keep an output as a front end does; None for what is drawn over an earlier one."""
         display = (content.get("transient") or {}).get("display_id")
         if "text" in content or "data" in content:
             self.seen.append(content.get("text") or content["data"].get("text/plain", ""))
@@ -178,7 +178,7 @@ def cluster(machine):
 
 @pytest.fixture
 def open_notebook(machine):
-    """Opens notebooks, each with a kernel of its own; the test's end closes them."""
+    """Open notebooks, each with a kernel of its own; the test's end closes them."""
     with contextlib.ExitStack() as stack:
         yield lambda on=machine: stack.enter_context(contextlib.closing(Notebook(on)))
 

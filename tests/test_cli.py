@@ -77,7 +77,7 @@ def on_a_terminal(command, environ):
     with subprocess.Popen(command, env=environ, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         written = b""
-        # A terminal that nobody writes to any more says so with an error on Linux.
+        # Reading a terminal whose writer has gone raises an error on Linux.
         with contextlib.suppress(OSError):
             while piece := os.read(ours, 4096):
                 written += piece
@@ -148,30 +148,30 @@ def test_everything_about_the_cluster_is_there_for_programs_too(machine):
     at = json.loads(machine.cli("local", "kubeconfig", "--json", *name).stdout)
     assert at == {"kubeconfig": up["kubeconfig"], "context": up["context"]}
     assert json.loads(machine.cli("local", "restart-api", "--json", *name).stdout) == up
-    told = machine.cli("local", "status", *name).stdout
-    assert "1 slice of tpuv5e:2x2 (4 chips)" in told
-    assert f"%pathways connect --kubeconfig {up['kubeconfig']} --tpu tpuv5e:2x2=1" in told
+    shown = machine.cli("local", "status", *name).stdout
+    assert "1 slice of tpuv5e:2x2 (4 chips)" in shown
+    assert f"%pathways connect --kubeconfig {up['kubeconfig']} --tpu tpuv5e:2x2=1" in shown
     assert json.loads(machine.cli("local", "down", "--json", *name).stdout) == {"name": "spoken", "ended": True}
     assert json.loads(machine.cli("local", "down", "--json", *name).stdout) == {"name": "spoken", "ended": False}
 
 
-def test_what_only_a_notebook_can_is_told_as_that(machine):
-    told = machine.cli("connect", "--local")
-    assert told.returncode == 2
-    assert "%pathways connect" in told.stderr
-    assert "pathways_jupyter.connect()" in told.stderr
+def test_what_only_a_notebook_can_is_refused_as_that(machine):
+    shown = machine.cli("connect", "--local")
+    assert shown.returncode == 2
+    assert "%pathways connect" in shown.stderr
+    assert "pathways_jupyter.connect()" in shown.stderr
 
 
 def test_cleaning_needs_no_cluster_unless_one_is_named(machine):
     clean = machine.cli("clean")
     assert (clean.returncode, clean.stderr) == (0, "")
     assert clean.stdout.splitlines()[0] == "✓ Nothing to clean on this machine."
-    assert "No cluster was looked at. There is no kubeconfig" in clean.stdout
+    assert "No cluster was checked. There is no kubeconfig" in clean.stdout
     assert json.loads(machine.cli("clean", "--json").stdout) == []
     assert machine.cli("clean", "--context", "nowhere").returncode == 1
 
 
-def test_a_port_that_is_taken_is_told_and_leaves_no_cluster(machine):
+def test_a_port_that_is_taken_is_reported_and_leaves_no_cluster(machine):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         failed = machine.cli("local", "up", "--name", "taken", "--port", str(port))
@@ -186,7 +186,7 @@ def at(cluster):
     return ("--kubeconfig", str(cluster))
 
 
-def test_slices_tell_who_holds_what(machine, at):
+def test_slices_show_who_holds_what(machine, at):
     assert "2 slices of tpuv6e:2x2, 2 free" in machine.cli("slices", *at).stdout
     (service,) = json.loads(machine.cli("slices", "--json", *at).stdout)
     assert [(each["index"], each["state"], each["held_by"]) for each in service["slices"]] == [
@@ -227,7 +227,7 @@ def test_who_names_no_cluster_means_that_of_the_only_session(machine, connected)
     assert connected in machine.cli("slices").stdout
     assert "2/2 Pathways Slices Now Ready" in machine.cli("logs", "rm").stdout
     assert machine.cli("doctor").stdout.splitlines()[-1] == "✓ All is well."
-    # Who names one gets that one, or is told.
+    # A cluster that is named is used, or the failure is reported.
     assert machine.cli("slices", "--context", "nowhere").returncode == 1
 
 
@@ -262,11 +262,11 @@ def test_a_notebook_that_is_not_connected_means_the_only_session_too(machine, co
 
 
 def test_the_supervisors_log_is_there_for_people_and_for_programs(machine, connected):
-    told = machine.cli("logs", "supervisor", "--tail", "2").stdout.splitlines()
-    assert len(told) == 2
-    assert told[-1].endswith("INFO state: Connected. (state=connected, generation=1)")
+    shown = machine.cli("logs", "supervisor", "--tail", "2").stdout.splitlines()
+    assert len(shown) == 2
+    assert shown[-1].endswith("INFO state: Connected. (state=connected, generation=1)")
     lines = machine.cli("logs", "supervisor", "--tail", "2", "--json").stdout.splitlines()
-    assert [json.loads(each)["line"] for each in lines] == told
+    assert [json.loads(each)["line"] for each in lines] == shown
 
 
 def test_following_a_log_ends_with_an_interrupt(machine, at):
@@ -315,7 +315,7 @@ def test_doctor_says_what_to_do_about_a_cluster_that_is_not_there(machine):
 
 def test_the_embedded_cluster_is_named_where_no_cluster_is_set_up(machine, notebook):
     assert machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--json").returncode == 0
-    hint = "The embedded cluster runs on this machine: add --local to mean it."
+    hint = "The embedded cluster is running on this machine: add --local to use it."
     assert hint in machine.cli("slices").stderr
     assert hint in machine.cli("doctor").stdout
     notebook.run("%load_ext pathways_jupyter")

@@ -43,19 +43,19 @@ def test_instances_replace_a_profiles_tpu(profiles_file):
         ({"gcs_bucket": "bucket"}, "bucket"),
         ({"wait": "soon"}, "seconds"),
         ({"wait": "nan"}, "seconds"),
-        ({"lease_seconds": 1}, "the least is 10"),
+        ({"lease_seconds": 1}, "the minimum is 10"),
         ({"lease_seconds": "x"}, "lease_seconds must be a number of seconds, not 'x'"),
         ({"max_lifetime": 0}, "seconds"),
         ({"timeout": True}, "timeout must be a number of seconds, not True"),
         ({"local": "perhaps"}, "true or false"),
         ({"tpu": 5}, "tpu must be instance types"),
-        ({"context": ["a"]}, "context must be a text, not ['a']"),
-        ({"proxy_options": 5}, "proxy_options must be a list of texts, not 5"),
-        ({"proxy_options": [1]}, "proxy_options must be a list of texts, not [1]"),
+        ({"context": ["a"]}, "context must be a string, not ['a']"),
+        ({"proxy_options": 5}, "proxy_options must be a list of strings, not 5"),
+        ({"proxy_options": [1]}, "proxy_options must be a list of strings, not [1]"),
         ({"service": "one", "pathways_service": "two"}, "service and pathways_service are two names of one setting"),
         ({"tpu": "tpuv6e:2x2=1", "expected_tpu_instances": {"tpuv6e:2x2": 2}}, "two names of one setting"),
         ({"cluster": "c"}, "project"),
-        ({"profile": "nobody"}, "no profile"),
+        ({"profile": "missing"}, "no profile"),
         ({"colour": "red"}, "Unknown setting"),
     ],
 )
@@ -118,9 +118,9 @@ def test_an_unknown_variable_is_named_with_the_nearest_one(name, nearest):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("proxy_options = 5", "proxy_options in profile 'team' of {path} must be a list of texts, not 5."),
+        ("proxy_options = 5", "proxy_options in profile 'team' of {path} must be a list of strings, not 5."),
         ("wait = [1]", "wait in profile 'team' of {path} must be a number of seconds, not [1]."),
-        ("namespace = 5", "namespace in profile 'team' of {path} must be a text, not 5."),
+        ("namespace = 5", "namespace in profile 'team' of {path} must be a string, not 5."),
         ("local = 'no idea'", "local in profile 'team' of {path} must be true or false, not 'no idea'."),
         ("lease_seconds = true", "lease_seconds in profile 'team' of {path} must be a number of seconds, not True."),
         ("colour = 'red'", "Unknown setting colour in profile 'team' of {path}."),
@@ -144,7 +144,7 @@ def test_a_wait_may_be_true(profiles_file):
 def test_a_runtime_directory_that_cannot_be_made_is_one_sentence(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "file" / "runtime"))
-    with pytest.raises(ConfigError, match="cannot be made") as caught:
+    with pytest.raises(ConfigError, match="cannot be created") as caught:
         config.runtime_dir()
     assert "JUPYTER_RUNTIME_DIR" in caught.value.hint
 

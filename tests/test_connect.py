@@ -97,7 +97,7 @@ main()
 """
 
 
-def test_a_script_reconnects_and_is_told_which_of_its_arrays_are_gone(machine, cluster):
+def test_a_script_reconnects_and_learns_which_of_its_arrays_are_gone(machine, cluster):
     done = subprocess.run(
         [sys.executable, "-c", LOSE_AND_RECONNECT, str(cluster)],
         env=machine.environ,

@@ -25,8 +25,8 @@ STEPS = [
 def test_every_step_of_the_demo_holds_and_is_timed(machine):
     demo = machine.cli("demo")
     assert demo.returncode == 0, demo.stdout + demo.stderr
-    told = re.findall(r"^✓ (.+?) {2,}[0-9.]+ (?:s|min)", demo.stdout, re.MULTILINE)
-    assert told == STEPS
+    output = re.findall(r"^✓ (.+?) {2,}[0-9.]+ (?:s|min)", demo.stdout, re.MULTILINE)
+    assert output == STEPS
     assert "DATA_LOSS" in demo.stdout
     assert "0 Jobs, 0 pods, 0 Leases, 0 sockets, 0 session files, 0 supervisors" in demo.stdout
     assert "none of" in demo.stdout
@@ -36,10 +36,10 @@ def test_every_step_of_the_demo_holds_and_is_timed(machine):
 def test_the_demo_is_there_for_programs_too(machine):
     demo = machine.cli("demo", "--json")
     assert demo.returncode == 0, demo.stderr
-    told = json.loads(demo.stdout)
-    assert [step["title"] for step in told["steps"]] == STEPS
-    assert told["held"] is True
-    assert all(step["held"] and step["seconds"] >= 0 for step in told["steps"])
+    output = json.loads(demo.stdout)
+    assert [step["title"] for step in output["steps"]] == STEPS
+    assert output["held"] is True
+    assert all(step["held"] and step["seconds"] >= 0 for step in output["steps"])
 
 
 def test_interrupting_the_demo_leaves_nothing(machine):
@@ -54,9 +54,9 @@ def test_interrupting_the_demo_leaves_nothing(machine):
     )
     assert "Pathways on this machine" in demo.stdout.readline()
     demo.send_signal(signal.SIGINT)
-    told, _ = demo.communicate(timeout=100)
+    output, _ = demo.communicate(timeout=100)
     assert demo.returncode == 1
-    assert "Traceback" not in told
+    assert "Traceback" not in output
     assert list(place.iterdir()) == []
     left = [process for process in psutil.process_iter() if str(place) in runtime_of(process)]
     _, alive = psutil.wait_procs(left, timeout=20)

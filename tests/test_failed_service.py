@@ -1,4 +1,4 @@
-"""A service whose JobSet has failed for good: whoever meets it says so, and what to do."""
+"""A service whose JobSet has failed for good: every command reports that, and what to do."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ def failed(machine):
 def test_the_clusters_status_says_so(machine, failed):
     own, _ = failed
     status = machine.cli("local", "status", **own).stdout
-    assert "Its service pathways-cluster has failed for good: job pathways-cluster-pathways-head-0 failed;" in status
+    assert "Its service pathways-cluster has failed permanently: job pathways-cluster-pathways-head-0 failed;" in status
     assert REMEDY in status
     assert list(json.loads(machine.cli("local", "status", "--json", **own).stdout)["failed"]) == ["pathways-cluster"]
     up = machine.cli("local", "up", "--slices", "1", **own)

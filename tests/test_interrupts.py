@@ -88,15 +88,15 @@ def test_an_interrupt_where_python_would_swallow_it_comes_afterwards(interrupted
     assert lost == []
 
 
-def test_what_somebody_else_makes_of_an_interrupt_stays():
-    heard = []
-    before = signal.signal(signal.SIGINT, lambda *_: heard.append("theirs"))
+def test_another_handler_of_interrupts_stays():
+    called = []
+    before = signal.signal(signal.SIGINT, lambda *_: called.append("theirs"))
     try:
         with interrupts.after_imports():
             signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert heard == ["theirs"]
+    assert called == ["theirs"]
 
 
 def test_the_usual_handler_is_back_afterwards():

@@ -18,7 +18,7 @@ NOTEBOOKS = ROOT / "examples" / "notebooks"
 
 @pytest.fixture
 def execute(machine, cluster, monkeypatch):
-    """Runs a notebook as the command line does; the outputs are then what its file would hold."""
+    """Run a notebook as the command line does; the outputs are then what its file would hold."""
 
     def run(notebook):
         for variable, value in machine.environ.items():

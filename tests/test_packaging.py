@@ -77,9 +77,9 @@ def test_a_clean_tree_makes_a_wheel_with_both_extensions_and_needs_no_node(tmp_p
     (wheel,) = tmp_path.glob("*.whl")
     _check_wheel(wheel, str(tmp_path))
     run(str(binaries / "pip"), "install", "--quiet", str(wheel))
-    for kind, told in (("labextension", "pathways-jupyter"), ("server extension", "pathways_jupyter")):
+    for kind, name in (("labextension", "pathways-jupyter"), ("server extension", "pathways_jupyter")):
         listed = run(str(binaries / "jupyter"), *kind.split(), "list")
-        lines = [line for line in (listed.stdout + listed.stderr).splitlines() if told in line]
+        lines = [line for line in (listed.stdout + listed.stderr).splitlines() if name in line]
         assert any("OK" in line for line in lines), lines
 
 

@@ -98,7 +98,7 @@ class Watched:
 
 
 class Person:
-    """A user of the cluster; every method returns what the user was told.
+    """A user of the cluster; every method returns the errors that the user saw.
 
     Each does a whole thing that the package does for people, with what these permissions allow.
     """
@@ -134,7 +134,7 @@ class Person:
             asyncio.run(self._forget(link.session))
 
     async def _forget(self, session: str) -> None:
-        """Removes what a person without the permission to remove it has left."""
+        """Remove what a person without the permission to remove it has left."""
         async with self.admin() as client:
             await cleanup.remove(client, names.DEFAULT_NAMESPACE, session)
         if (record := registry.read(session)) is not None:
@@ -144,7 +144,7 @@ class Person:
         return [f"{each.message} {each.hint}" for each in await doctor.examine(self.config) if each.hint]
 
     async def read_logs(self) -> list[str]:
-        """Reads what a resource manager says, and follows it a little."""
+        """Read what a resource manager says, and follow it a little."""
         async with self.client() as client:
             try:
                 place = await logs.find(client, names.DEFAULT_NAMESPACE, logs.RESOURCE_MANAGER)
@@ -157,14 +157,14 @@ class Person:
         return []
 
     async def look(self) -> list[str]:
-        """Opens the sidebar, and sees there what changes."""
-        told: asyncio.Queue[dict] = asyncio.Queue()
+        """Open the sidebar, and sees there what changes."""
+        shown: asyncio.Queue[dict] = asyncio.Queue()
         watch = ClusterWatch(auth.load(self.kubeconfig))
-        watch.add(told.put_nowait)
+        watch.add(shown.put_nowait)
         try:
             async with self.admin() as admin:
                 while True:
-                    message = await told.get()
+                    message = await shown.get()
                     if problem := message.get("problem"):
                         return [f"{problem['message']} {problem['hint']}"]
                     names_seen = {row["name"] for row in message.get("put", {}).get("jobs", ())}
@@ -176,7 +176,7 @@ class Person:
             await watch.close()
 
     async def sweep(self) -> list[str]:
-        """Removes the proxy of a session that died, as `pathways-jupyter clean` does."""
+        """Remove the proxy of a session that died, as `pathways-jupyter clean` does."""
         async with self.client() as client, self.admin() as admin:
             job = await objects.create(admin, JOBS, abandoned(self.name))
             try:
@@ -190,7 +190,7 @@ class Person:
                 await objects.delete(admin, JOBS, job["metadata"]["name"], namespace=names.DEFAULT_NAMESPACE)
 
     async def find(self) -> list[str]:
-        """Finds a service by its name."""
+        """Find a service by its name."""
         async with self.client() as client:
             try:
                 await discovery.find(client, names.DEFAULT_NAMESPACE, names.DEFAULT_SERVICE)
@@ -200,23 +200,23 @@ class Person:
 
     async def create_and_lose_the_answer(self) -> list[str]:
         """The connection breaks before the answer to a create: is the object there that was asked for?"""
-        told = []
+        shown = []
         async with Forgetful(auth.load(self.kubeconfig)) as client:
             job = abandoned(f"{self.name}-lost")
             try:
                 job = await objects.create(client, JOBS, job)
             except PathwaysError as error:
-                told.append(f"{error} {error.hint}")
+                shown.append(f"{error} {error.hint}")
             job["metadata"].setdefault("uid", "unknown")
             client.forgetful = True
             try:
                 await leases.create(client, job)
             except PathwaysError as error:
-                told.append(f"{error} {error.hint}")
+                shown.append(f"{error} {error.hint}")
         async with self.admin() as admin:
             for resource in (LEASES, JOBS):
                 await objects.delete(admin, resource, job["metadata"]["name"], namespace=names.DEFAULT_NAMESPACE)
-        return told
+        return shown
 
 
 class Forgetful(Client):
@@ -233,7 +233,7 @@ class Forgetful(Client):
 
 
 def abandoned(name: str) -> dict:
-    """The proxy Job of a session that nobody takes care of; it never starts a pod."""
+    """The proxy Job of a session without a supervisor; it never starts a pod."""
     labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.SESSION_LABEL: name}
     container = {"name": "main", "image": "python:3", "command": ["true"]}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
@@ -277,7 +277,7 @@ WITHOUT = {
     (PATHWAYS_JOBS.group, "pathwaysjobs", "watch"): Person.doctor,
     (NETWORK_POLICIES.group, "networkpolicies", "list"): Person.doctor,
 }
-"""What a person does who lacks a permission, and is told so."""
+"""The actions of a user who lacks a permission; each must report that."""
 
 
 @pytest.fixture(scope="module")
@@ -306,10 +306,10 @@ async def test_everything_works_with_the_documented_role_and_needs_all_of_it(clu
     person = Person(cluster, "jane", as_rules(documented_grants()))
     async with asyncio.timeout(DEADLINE):
         for does in (*dict.fromkeys(WITHOUT.values()),):
-            told = [said for said in await does(person) if said]
+            shown = [said for said in await does(person) if said]
             if does is Person.doctor:
-                told = [said for said in told if "Not allowed" in said]
-            assert not told, does.__name__
+                shown = [said for said in shown if "Not allowed" in said]
+            assert not shown, does.__name__
     assert cluster.asked["jane"] == documented_grants()
 
 
@@ -322,9 +322,9 @@ async def test_without_a_permission_what_needs_it_says_which_one(cluster, missin
     _, resource, verb = missing
     person = Person(cluster, f"no-{verb}-{resource.replace('/', '-')}", as_rules(documented_grants() - {missing}))
     async with asyncio.timeout(DEADLINE):
-        told = await WITHOUT[missing](person)
-    assert any(f"llowed to {verb} {resource}" in said for said in told), told
-    assert any(f"--resource={resource.partition('/')[0]}" in said for said in told), told
+        shown = await WITHOUT[missing](person)
+    assert any(f"llowed to {verb} {resource}" in said for said in shown), shown
+    assert any(f"--resource={resource.partition('/')[0]}" in said for said in shown), shown
 
 
 async def test_without_the_proxys_log_a_session_connects_without_waiting_for_it_and_says_so(cluster):
@@ -332,21 +332,21 @@ async def test_without_the_proxys_log_a_session_connects_without_waiting_for_it_
     link = spawn.supervisor()
     asked = {"config": protocol.config_to_json(person.config), "kernel_pid": os.getpid()}
     record = await asyncio.to_thread(link.answer, link.ask(Method.START, **asked), patience=DEADLINE)
-    told = [event.message for event in link.events()]
+    shown = [event.message for event in link.events()]
     assert (record["state"], record["slices"]) == ("connected", [])
     (warning,) = [event.message for event in link.events() if event.kind is EventKind.WARNING]
     assert "a slice that goes down will not be reported: You are not allowed to get pods/log" in warning
     # What is said when nothing came of waiting for the log is not.
-    assert not any("has not said that its slices are placed" in message for message in told)
-    assert any("Whether the slices are placed is not known" in message for message in told)
+    assert not any("has not said that its slices are placed" in message for message in shown)
+    assert any("Whether the slices are placed is not known" in message for message in shown)
     assert await asyncio.to_thread(link.close, patience=DEADLINE)
 
 
 async def test_without_renewing_connecting_is_refused_with_the_reason_and_nothing_stays(cluster):
     person = Person(cluster, "forgetful", as_rules(documented_grants() - {(LEASE, "leases", "patch")}))
-    (told,) = await person.connect()
-    assert "The proxy's Lease cannot be renewed: You are not allowed to patch leases" in told
-    assert "removed, 60 s after it was made" in told
+    (shown,) = await person.connect()
+    assert "The proxy's Lease cannot be renewed: You are not allowed to patch leases" in shown
+    assert "removed, 60 s after it was made" in shown
     async with person.admin() as admin:
         assert not (await objects.list_(admin, LEASES, namespace=names.DEFAULT_NAMESPACE)).items
 
@@ -356,8 +356,8 @@ async def test_the_doctor_names_a_missing_permission_and_how_to_get_it(cluster, 
     group, resource, verb = missing
     person = Person(cluster, f"patient-{verb}-{resource.replace('/', '-')}", as_rules(documented_grants() - {missing}))
     async with asyncio.timeout(DEADLINE):
-        (told,) = [said for said in await person.doctor() if "Not allowed" in said]
+        (shown,) = [said for said in await person.doctor() if "Not allowed" in said]
     name, _, subresource = resource.partition("/")
     full = (f"{name}.{group}" if group else name) + (f"/{subresource}" if subresource else "")
-    assert f"Not allowed to {verb} {resource} in namespace default" in told
-    assert f"kubectl create role pathways-user --verb={verb} --resource={full} --namespace=default" in told
+    assert f"Not allowed to {verb} {resource} in namespace default" in shown
+    assert f"kubectl create role pathways-user --verb={verb} --resource={full} --namespace=default" in shown

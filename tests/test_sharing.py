@@ -1,4 +1,4 @@
-"""Several notebooks on one service: who gets a slice, and who is told what."""
+"""Several notebooks on one service: who gets a slice, and who sees which message."""
 
 import json
 
@@ -21,15 +21,15 @@ def notebooks(cluster, open_notebook):
     return three
 
 
-def test_two_kernels_hold_a_slice_each_and_a_third_is_told_who_holds_what(notebooks, machine):
+def test_two_kernels_hold_a_slice_each_and_a_third_sees_who_holds_what(notebooks, machine):
     for notebook in notebooks[:2]:
         assert "sum 28 chips 4" in notebook.run(COMPUTE).text
     refused = notebooks[2].run(CONNECT)
-    told = refused.text + refused.shown
+    shown = refused.text + refused.shown
     held = [session["id"] for session in json.loads(machine.cli("sessions", "--json").stdout)]
     assert len(held) == 2
-    assert all(session in told for session in held), told
-    assert "--wait" in told
+    assert all(session in shown for session in held), shown
+    assert "--wait" in shown
 
 
 def test_a_kernel_that_waits_gets_the_slice_when_it_frees(notebooks):

@@ -1,4 +1,4 @@
-"""Checks that text and names use the field's plain words.
+"""Check that text and names use the field's plain words.
 
 Run from the project's root (`make lint` does): every tracked source, document and notebook is read. A word that has a
 reason to be there (a quotation, say) is named in ALLOWED with its file.
@@ -36,7 +36,7 @@ _PATTERNS = [
 
 
 def main() -> int:
-    """Prints each word that has a better one; the exit status is 1 when there are any."""
+    """Print each word that has a better one; the exit status is 1 when there are any."""
     listed = subprocess.run(["git", "ls-files", *KINDS], capture_output=True, text=True, check=True).stdout
     found = 0
     for name in listed.splitlines():

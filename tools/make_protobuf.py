@@ -1,4 +1,4 @@
-"""Writes ``protobuf.json``: the numbers that the built-in kinds' fields have in Kubernetes' protobuf encoding.
+"""Write ``protobuf.json``: the numbers that the built-in kinds' fields have in Kubernetes' protobuf encoding.
 
 Run by hand (``python tools/make_protobuf.py [KUBECTL]``): any kubectl carries the
 descriptors of the types that it was built with.

@@ -1,4 +1,4 @@
-"""Writes ``schemas.json``: the names and types of the built-in kinds' fields, as the official Python client knows them.
+"""Write ``schemas.json``: the names and types of the built-in kinds' fields, as the official Python client knows them.
 
 Run by hand (``python tools/make_schemas.py``) when that client's major version changes. The
 client's own models cannot serve in its place: importing them costs more than starting the whole cluster.

@@ -1,6 +1,6 @@
-"""The command line: parse, call the room below, print the result.
+"""The command line: parse arguments, call the package, print the result.
 
-Commands are loaded when they are called, so that ``pathways-jupyter --help`` stays quick as rooms are added.
+Commands are imported when they are called, so that ``pathways-jupyter --help`` stays fast.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "logs": ("service:logs", "The log of the resource manager, a worker or a session's proxy."),
     "doctor": ("service:doctor", "Check cluster, permissions, service, versions and leftovers."),
     "clean": ("clean:clean", "Remove proxies whose owner is gone, and files of sessions that ended."),
-    "operator": ("operator:operator", "Sweep away what dead sessions left, until stopped; runs in a pod or anywhere."),
+    "operator": (
+        "operator:operator",
+        "Remove what dead sessions left, periodically until stopped; in a pod or anywhere.",
+    ),
     "network-policy": ("policy:network_policy", "Print NetworkPolicies that close the ports of proxies and services."),
     "sidecar": ("sidecar:sidecar", "Build the image that runs %%colocated cells on TPU hosts."),
 }
@@ -40,14 +43,14 @@ class Failure(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         """Write message and hint to stderr."""
-        # The context that knows about colours is gone by now.
+        # click's context, which holds the colour setting, is closed by now.
         click.echo(f"{click.style('Error', fg='red', bold=True)}: {self.message}", err=True, color=colours())
         if self.hint:
             click.echo(f"  {self.hint}", err=True)
 
 
 def colours() -> bool | None:
-    """False where NO_COLOR forbids them; None leaves it to click, which looks whether the output is a terminal."""
+    """Return False if NO_COLOR is set; None otherwise, so that click checks whether the output is a terminal."""
     return False if os.environ.get("NO_COLOR") else None
 
 
@@ -70,7 +73,7 @@ class _Commands(click.Group):
         name = args[0]
         if name in MAGIC and name not in _COMMANDS:
             raise click.UsageError(
-                f"{name} is for notebooks: %pathways {name}. A script calls pathways_jupyter.connect()."
+                f"{name} works in notebooks only: %pathways {name}. In a script, call pathways_jupyter.connect()."
             )
         return super().resolve_command(ctx, args)
 
@@ -93,11 +96,12 @@ class _Commands(click.Group):
 @click.option("--debug", is_flag=True, help="Show the full traceback of an error.")
 @click.pass_context
 def main(context: click.Context, debug: bool) -> None:
-    """Remote TPUs for notebooks: look after sessions, services and the embedded cluster.
+    """Remote TPUs for notebooks: manage sessions, services and the embedded cluster.
 
-    To connect is for notebooks (%pathways connect) and scripts (pathways_jupyter.connect()), whose JAX it switches.
+    Connecting switches the JAX of a running process, so it is done in notebooks (%pathways connect) and scripts
+    (pathways_jupyter.connect()).
 
-    Exit codes: 0 done, 1 failed (the reason is on stderr), 2 the command line cannot be read; more where a command
-    says so.
+    Exit codes: 0 success, 1 failure (the reason is on stderr), 2 invalid command line; other codes are listed in the
+    help of their command.
     """
     context.color = colours()

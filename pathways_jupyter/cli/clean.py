@@ -1,4 +1,4 @@
-"""``pathways-jupyter clean``: what sessions left behind that ended without a word."""
+"""``pathways-jupyter clean``: remove the leftovers of sessions that ended without cleaning up."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _PATIENCE = 10.0
 
 @dataclass(frozen=True)
 class Cleaned:
-    """Something that was removed, or (in a dry run) would be.
+    """An item that was removed, or (in a dry run) would be.
 
     Attributes:
-      what: ``session`` for a session of this machine with what it made in its cluster, ``files`` for what lies on this
-        machine of a session without a record, ``proxy`` for a Job found in the cluster.
+      what: ``session`` for a session of this machine with its objects in the cluster, ``files`` for files of a session
+        without a record, ``proxy`` for a Job found in the cluster.
       error: Why it could not be removed; empty when it could.
     """
 
@@ -39,31 +39,31 @@ class Cleaned:
 def clean(json: bool, dry_run: bool, **values: Any) -> None:
     """Remove proxies whose owner is gone, and files of sessions that ended.
 
-    A proxy counts as abandoned when nobody has renewed its Lease; living sessions are never touched. Exit code 1 when
-    something could not be removed.
+    A proxy counts as abandoned once its Lease has expired; live sessions are never touched. Exit code 1 if something
+    could not be removed.
     """
     done, where = _sessions(dry_run), given(values)
     failed: PathwaysError | None = None
-    unasked = ""
+    skipped = ""
     try:
         done += _proxies(dry_run, where)
     except ConfigError as error:
-        # Whoever names no cluster, and has none set up, means this machine.
-        failed, unasked = (error, "") if where else (None, str(error))
+        # No cluster named and none configured: clean this machine only.
+        failed, skipped = (error, "") if where else (None, str(error))
     except LocalClusterError as error:
-        # What was in an embedded cluster ended with it.
-        unasked = str(error)
+        # The embedded cluster has ended, and everything in it.
+        skipped = str(error)
     except PathwaysError as error:
         failed = error
     if done or failed is None:
-        show(View(done, _text(done, dry_run, unasked), ""), as_json=json)
+        show(View(done, _text(done, dry_run, skipped), ""), as_json=json)
     if failed is not None:
         raise failed
     sys.exit(int(any(each.error for each in done)))
 
 
 def _sessions(dry_run: bool) -> list[Cleaned]:
-    """Sessions of this machine whose supervisor is gone, with what they left in their cluster; and files of others."""
+    """Remove dead sessions of this machine with their objects in the cluster, and stray files."""
     from pathways_jupyter.session import strays, sweep
 
     done = []
@@ -82,26 +82,26 @@ def _sessions(dry_run: bool) -> list[Cleaned]:
                 strays.remove(left)
             except PathwaysError as problem:
                 error = str(problem)
-        done.append(Cleaned("files", left.session, "they belong to no session that runs", error))
+        done.append(Cleaned("files", left.session, "they belong to no running session", error))
     return done
 
 
 def _proxies(dry_run: bool, values: dict[str, Any]) -> list[Cleaned]:
-    """Abandoned proxies of anybody's in the cluster, as far as these credentials reach."""
+    """Remove abandoned proxies of all users in the cluster, as far as the credentials allow."""
     from pathways_jupyter.service import leases
 
     swept = entry.ask(entry.look(values), lambda client, namespace: leases.sweep(client, namespace, dry_run=dry_run))
     return [Cleaned("proxy", each.job, each.reason, each.error) for each in swept]
 
 
-def _text(done: list[Cleaned], dry_run: bool, unasked: str) -> str:
-    if unasked:
-        unasked = f"\n{Mark.WARN} No cluster was looked at. {unasked}"
+def _text(done: list[Cleaned], dry_run: bool, skipped: str) -> str:
+    if skipped:
+        skipped = f"\n{Mark.WARN} No cluster was checked. {skipped}"
     if not done:
-        return f"{Mark.OK} Nothing to clean{' on this machine' if unasked else ''}.{unasked}"
-    verb = "would go" if dry_run else "removed"
+        return f"{Mark.OK} Nothing to clean{' on this machine' if skipped else ''}.{skipped}"
+    verb = "would be removed" if dry_run else "removed"
     rows = [
         (Mark.FAIL if each.error else Mark.OK, each.what, each.name, each.error or f"{verb}: {each.reason}")
         for each in done
     ]
-    return text.table(("", "", "", ""), rows) + unasked
+    return text.table(("", "", "", ""), rows) + skipped

@@ -1,4 +1,4 @@
-"""``pathways-jupyter demo``."""
+"""``pathways-jupyter demo``: a demonstration on the embedded cluster."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathways_jupyter.cli.options import show_json
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print the steps as JSON; the story goes to standard error.")
+@click.option("--json", "as_json", is_flag=True, help="Print the steps as JSON; the narration goes to standard error.")
 def demo(as_json: bool) -> None:
     """Connect to two slices of the embedded cluster, train, lose one, recover, and clean up.
 
-    Each step is timed and checked; exit code 0 means that all of it held. Needs no cluster, no TPU and no network.
+    Each step is timed and checked; exit code 0 means that all checks passed. Needs no cluster, no TPU and no network.
     """
     from rich.console import Console
 

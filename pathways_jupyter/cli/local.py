@@ -14,10 +14,10 @@ from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.wording import Face
 
 NOT_RUNNING = 3
-"""Exit code of ``local status`` when there is no cluster, as init scripts have it."""
+"""Exit code of ``local status`` when there is no cluster; the convention of init scripts."""
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-_NAME = click.option("--name", default="local", show_default=True, help="Which one, where you keep several.")
+_NAME = click.option("--name", default="local", show_default=True, help="Name of the cluster, if you run several.")
 
 
 @click.group()
@@ -26,16 +26,25 @@ def local() -> None:
 
 
 @local.command(
-    short_help="Start it, and wait until its service is ready.",
+    short_help="Start it and wait until its service is ready.",
     epilog="\b\nExamples:\n  pathways-jupyter local up --tpu tpuv6e:2x2 --slices 2\n"
     "  kubectl --kubeconfig $(pathways-jupyter local kubeconfig) get pods",
 )
-@click.option("--tpu", "instances", default="tpuv6e:2x2", show_default=True, metavar="TYPE[=COUNT]", help="Its slices.")
-@click.option("--slices", type=click.IntRange(min=1), help="How many slices; the same as =COUNT after the type.")
-@click.option("--idle", default=1800.0, show_default=True, metavar="SECONDS", help="It ends after so long without use.")
-@click.option("--port", default=0, metavar="PORT", help="Where its API listens on 127.0.0.1; any free port otherwise.")
+@click.option(
+    "--tpu",
+    "instances",
+    default="tpuv6e:2x2",
+    show_default=True,
+    metavar="TYPE[=COUNT]",
+    help="Type and number of its slices.",
+)
+@click.option("--slices", type=click.IntRange(min=1), help="Number of slices; same as =COUNT after the type.")
+@click.option("--idle", default=1800.0, show_default=True, metavar="SECONDS", help="Ends after this time without use.")
+@click.option("--port", default=0, metavar="PORT", help="Port of its API on 127.0.0.1; default: any free port.")
 @click.option("--sidecar/--no-sidecar", default=True, help="Give every worker a colocated Python sidecar.")
-@click.option("--fast-heal", is_flag=True, help="Replace a dead worker within a second or two, not as Kubernetes does.")
+@click.option(
+    "--fast-heal", is_flag=True, help="Replace a dead worker within two seconds, without Kubernetes' back-off."
+)
 @_NAME
 @_JSON
 def up(
@@ -48,13 +57,13 @@ def up(
     name: str,
     as_json: bool,
 ) -> None:
-    """Start it, unless it runs, and wait until its service is ready."""
+    """Start it, unless it is running, and wait until its service is ready."""
     from pathways_jupyter.local import cluster
 
     wanted = tpu.parse_instances(instances)
     if slices is not None:
         if len(wanted) > 1 or "=" in instances:
-            raise ConfigError("--slices and =COUNT both say how many.", hint="Leave one of them out.")
+            raise ConfigError("--slices and =COUNT both give the number of slices.", hint="Leave one of them out.")
         wanted = dict.fromkeys(wanted, slices)
     elif "=" not in instances:
         wanted = dict.fromkeys(wanted, 2)
@@ -66,7 +75,7 @@ def up(
 @_NAME
 @_JSON
 def down(name: str, as_json: bool) -> None:
-    """End it and everything that runs in it."""
+    """Stop it and everything that runs in it."""
     from pathways_jupyter.local import cluster
 
     ended = cluster.down(name=name)
@@ -80,7 +89,7 @@ def down(name: str, as_json: bool) -> None:
 @_NAME
 @_JSON
 def status(name: str, as_json: bool) -> None:
-    """Whether it runs, and with what; exit code 3 when it does not."""
+    """Show whether it is running, and its slices; exit code 3 if it is not running."""
     from pathways_jupyter.local import cluster
 
     running = cluster.find(name)
@@ -103,17 +112,17 @@ def kubeconfig(name: str, as_json: bool) -> None:
         click.echo(running.kubeconfig)
 
 
-@local.command("restart-api", short_help="Restart its API server in place; pods go on.")
+@local.command("restart-api", short_help="Restart its API server in place; pods keep running.")
 @_NAME
 @_JSON
 def restart_api(name: str, as_json: bool) -> None:
-    """Restart its API server in place, as an upgrade of a real cluster's control plane would."""
+    """Restart its API server in place, like an upgrade of a real cluster's control plane."""
     running = _running(name)
     running.restart_api()
     if as_json:
         _print(running, as_json)
         return
-    click.echo("The API server was restarted; pods went on running.")
+    click.echo("The API server was restarted; pods kept running.")
 
 
 def _running(name: str) -> Any:
@@ -133,15 +142,15 @@ def _print(running: Any, as_json: bool) -> None:
     from pathways_jupyter.render import words
 
     click.echo(
-        f"The embedded cluster {running.name!r} runs: {words.instances(running.instances)}, process {running.pid}."
+        f"The embedded cluster {running.name!r} is up: {words.instances(running.instances)}, process {running.pid}."
     )
     for service, why in failed.items():
         named = "" if running.name == "local" else f" --name {running.name}"
-        click.echo(f"  Its service {service} has failed for good: {why}.")
-        click.echo(f"  Start it anew: pathways-jupyter local down{named}, then pathways-jupyter local up{named}.")
+        click.echo(f"  Its service {service} has failed permanently: {why}.")
+        click.echo(f"  Restart it: pathways-jupyter local down{named}, then pathways-jupyter local up{named}.")
     if running.fast_heal:
         click.echo("  It replaces a dead worker at once; a real cluster waits 10, 20, 40 ... seconds.")
-    # Only the one of the usual name is what --local means.
+    # --local means the cluster of the default name only.
     how = "--local" if running.name == "local" else f"--kubeconfig {shlex.quote(str(running.kubeconfig))}"
     click.echo(f"  In a notebook: %pathways connect {how} --tpu {tpu.format_instances(running.instances)}")
     click.echo(f"  In a terminal: kubectl --kubeconfig {running.kubeconfig} get pods")

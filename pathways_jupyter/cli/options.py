@@ -1,4 +1,4 @@
-"""Turns the shared declarations of commands into click's, and results into what is printed."""
+"""Build click options from the shared declarations of commands, and print results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COLOURS = {Mark.OK: "green", Mark.WARN: "yellow", Mark.FAIL: "red", Mark.WAIT: 
 
 
 def takes(about: Command, *, as_json: bool = True) -> Callable[[Decorated], Decorated]:
-    """Gives a function the words and options of `about`, and ``--json``."""
+    """Return a decorator that adds the words and options of `about`, and ``--json``."""
 
     def decorate(function: Decorated) -> Decorated:
         for option in reversed((*about.options, *((JSON,) if as_json else ()))):
@@ -40,18 +40,18 @@ def takes(about: Command, *, as_json: bool = True) -> Callable[[Decorated], Deco
 
 
 def epilog(about: Command) -> str:
-    """The examples of `about`, for the end of its help."""
+    """Return the examples of `about`, for the end of its help."""
     lines = [f"  pathways-jupyter {line}  # {purpose}" for line, purpose in (about.examples or {}).items()]
     return "\b\nExamples:\n" + "\n".join(lines) if lines else ""
 
 
 def given(values: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` without the options that were left out."""
+    """Return `values` without the options that were not given."""
     return {name: value for name, value in values.items() if value not in (None, False, ())}
 
 
 def show(view: View, *, as_json: bool) -> None:
-    """Prints a result, as people or as programs read it."""
+    """Print a result as text or as JSON."""
     if as_json:
         show_json(view.value)
         return
@@ -62,7 +62,7 @@ def show(view: View, *, as_json: bool) -> None:
 
 
 def show_json(value: Any, *, indent: int | None = 2) -> None:
-    """Prints `value` as JSON: dataclasses become objects, paths and dates text."""
+    """Print `value` as JSON: dataclasses become objects, paths and dates strings."""
     click.echo(json.dumps(value, default=_plain, indent=indent))
 
 
@@ -91,14 +91,14 @@ def _option(option: Option) -> Callable[[Decorated], Decorated]:
 
 
 def completing(source: Source) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """What the shell offers on Tab for a value that comes from `source`."""
+    """Return the callback that completes a value from `source` in the shell."""
 
     def complete(context: click.Context, parameter: click.Parameter, fragment: str) -> list[CompletionItem]:
         if source is Source.FILES:
             return [CompletionItem(fragment, type="file")]
         given = context.params
         found: list[str] = []
-        # A broken file is reported by the command itself; Tab offers nothing.
+        # An unreadable file is reported by the command itself; completion just offers nothing.
         with contextlib.suppress(PathwaysError, OSError):
             if source is Source.CONTEXTS:
                 found = offers.contexts(given.get("kubeconfig") or "")

@@ -1,4 +1,4 @@
-"""``pathways-jupyter network-policy``: what closes the ports of proxies and resource managers."""
+"""``pathways-jupyter network-policy``: manifests that close the ports of proxies and resource managers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
     "  pathways-jupyter network-policy | kubectl apply --namespace research -f -\n"
     "  pathways-jupyter network-policy --service pathways-cluster --nodes 10.128.0.0/20",
 )
-@click.option("--namespace", default="", metavar="NAME", help="Write it into the manifests; else kubectl decides.")
+@click.option("--namespace", default="", metavar="NAME", help="Namespace in the manifests; default: kubectl's.")
 @click.option("--service", default="", metavar="NAME", help="Also close the resource manager of this service.")
 @click.option(
     "--nodes",
@@ -22,8 +22,8 @@ import click
 def network_policy(namespace: str, service: str, nodes: tuple[str, ...]) -> None:
     """Print NetworkPolicies for kubectl apply, as YAML.
 
-    They deny what other pods send to the proxies of sessions, and to the resource manager of --service. Sessions need
-    no open port: they use port-forward. Talks to no cluster.
+    They block connections from other pods to the proxies of sessions and to the resource manager of --service. Sessions
+    need no open port, since they use port-forward. Does not contact a cluster.
     """
     import yaml
 

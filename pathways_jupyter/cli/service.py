@@ -1,4 +1,4 @@
-"""Looking at a service: ``slices``, ``logs``, ``doctor``."""
+"""Commands that inspect a service: ``slices``, ``logs``, ``doctor``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TAIL = 100
 @click.command(epilog=epilog(commands.SLICES))
 @takes(commands.SLICES)
 def slices(json: bool, **values: Any) -> None:
-    """The service's slices: ready, starting or down, and who holds which since when."""
+    """Show the service's slices: ready, starting or down, and who holds them since when."""
     from pathways_jupyter.render import slices as picture
     from pathways_jupyter.service import status
 
@@ -34,7 +34,7 @@ def slices(json: bool, **values: Any) -> None:
 @click.command(epilog=epilog(commands.LOGS))
 @takes(commands.LOGS)
 def logs(json: bool, **values: Any) -> None:
-    """The log of the resource manager, a worker, or a session's proxy or supervisor.
+    """Print the log of the resource manager, a worker, or a session's proxy or supervisor.
 
     With --json each line is an object with "pod" and "line".
     """
@@ -59,7 +59,7 @@ def logs(json: bool, **values: Any) -> None:
         lambda client, namespace: reading.find(client, namespace, program, which=which, service=service, job=job),
     )
     lines = entry.stream(where, lambda client, namespace: reading.lines(client, found, follow=follow, tail=tail))
-    # Following ends with Interrupt; there is no other way, and so nothing wrong with it.
+    # Interrupt is the normal way to end --follow, so it is no error.
     with contextlib.suppress(KeyboardInterrupt) if follow else contextlib.nullcontext():
         for line in lines:
             _print(line, pod=found.pod, as_json=json)
@@ -75,9 +75,9 @@ def _print(line: str, *, pod: str, as_json: bool) -> None:
 @click.command(epilog=epilog(commands.DOCTOR))
 @takes(commands.DOCTOR)
 def doctor(json: bool, **values: Any) -> None:
-    """Check cluster, permissions, service, versions and leftovers; say what to do.
+    """Check cluster, permissions, service, versions and leftovers, with advice for each problem.
 
-    Exit code 1 when something has to be mended before a notebook can connect.
+    Exit code 1 if a problem must be fixed before a notebook can connect.
     """
     from pathways_jupyter.render import doctor as picture
     from pathways_jupyter.service import doctor as checks

@@ -1,4 +1,4 @@
-"""``pathways-jupyter sessions``: what runs on this machine, and ending it from here."""
+"""``pathways-jupyter sessions``: list and end the sessions of this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DISCONNECT_SECONDS = 60.0
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_context
 def sessions(context: click.Context, as_json: bool) -> None:
-    """Sessions on this machine, whichever notebook or script they belong to."""
+    """List the sessions of all notebooks and scripts on this machine."""
     if context.invoked_subcommand is not None:
         return
     from pathways_jupyter.render import sessions as picture
@@ -29,15 +29,15 @@ def sessions(context: click.Context, as_json: bool) -> None:
 
 
 @sessions.command(
-    short_help="End one, and wait until it is gone.",
+    short_help="End a session, and wait until it is removed.",
     epilog="\b\nExamples:\n  pathways-jupyter sessions disconnect 4f2a",
 )
 @click.argument("session", required=False, default="", shell_complete=completing(Source.SESSIONS))
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def disconnect(session: str, as_json: bool) -> None:
-    """End SESSION, an id or the beginning of one; the only session when left out.
+    """End SESSION, an id or the beginning of one; the only session if left out.
 
-    Its notebook is told; the proxy, its Lease and the tunnel are gone when this returns.
+    Its notebook is notified. When this returns, the proxy, its Lease and the tunnel are removed.
     """
     from pathways_jupyter.session import client
     from pathways_jupyter.session.protocol import Method
@@ -45,7 +45,7 @@ def disconnect(session: str, as_json: bool) -> None:
     record = entry.find_session(session)
     client.request(record, Method.DISCONNECT, patience=DISCONNECT_SECONDS)
     if as_json:
-        # As it is now; the record is of the moment before.
+        # The record was read before the session ended.
         show_json(dataclasses.asdict(dataclasses.replace(record, state=SessionState.CLOSED, state_since=time.time())))
     else:
-        click.echo(f"Session {record.id} is over; its proxy {record.job or ''} is gone.".replace("  ", " "))
+        click.echo(f"Session {record.id} has ended; its proxy {record.job or ''} is removed.".replace("  ", " "))

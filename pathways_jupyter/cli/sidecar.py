@@ -1,4 +1,4 @@
-"""``pathways-jupyter sidecar``: images of the colocated Python sidecar with one's own packages."""
+"""``pathways-jupyter sidecar``: build images of the colocated Python sidecar with additional packages."""
 
 from __future__ import annotations
 
@@ -26,20 +26,24 @@ def sidecar() -> None:
     type=click.Path(path_type=Path),
     default=Path("requirements.txt"),
     show_default=True,
-    help="The packages to add, one a line.",
+    help="The packages to add, one per line.",
 )
-@click.option("--jax-version", default="", help="The JAX of the notebooks that will use it; default: the one here.")
-@click.option("--push", default="", metavar="REPOSITORY", help="Push the image there when it is built.")
-@click.option("--base-image", default="", metavar="IMAGE", help="Build on this sidecar, not on the released one.")
+@click.option(
+    "--jax-version", default="", help="JAX version of the notebooks that will use it; default: the one installed here."
+)
+@click.option("--push", default="", metavar="REPOSITORY", help="Push the built image to this repository.")
+@click.option("--base-image", default="", metavar="IMAGE", help="Base image; default: the released sidecar.")
 @click.option(
     "--server-requirements",
     type=click.Path(path_type=Path),
     help="Exact versions in the base image, as `pip freeze` prints them there.",
 )
 @click.option(
-    "--folder", type=click.Path(path_type=Path), default=Path("sidecar-image"), help="Where the build context goes."
+    "--folder", type=click.Path(path_type=Path), default=Path("sidecar-image"), help="Directory of the build context."
 )
-@click.option("--dry-run", is_flag=True, help="Check, write the build context, and say what would be run.")
+@click.option(
+    "--dry-run", is_flag=True, help="Check, write the build context, and print the commands without running them."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def build(
     path: Path,
@@ -53,18 +57,18 @@ def build(
 ) -> None:
     """Build a sidecar image with the packages of a requirements file.
 
-    The requirements are checked against the sidecar's own first, and locked to exact versions. Without docker or podman
-    on this machine the build context is written, and the commands for another machine are shown.
+    The requirements are first checked against the sidecar's own, and locked to exact versions. Without docker or podman
+    on this machine, the build context is written and the commands for another machine are printed.
     """
-    from pathways_jupyter.colocated.sidecar import build as room
+    from pathways_jupyter.colocated.sidecar import build as builder
 
     if not jax_version:
-        # The metadata, because importing JAX takes seconds.
+        # From the metadata, because importing JAX takes seconds.
         jax_version = version("jax")
-    planned = room.plan(path, jax_version, push=push, base=base_image, folder=folder, server=server_requirements)
-    written = room.write(planned)
+    planned = builder.plan(path, jax_version, push=push, base=base_image, folder=folder, server=server_requirements)
+    written = builder.write(planned)
     if not dry_run:
-        room.build(planned)
+        builder.build(planned)
     if as_json:
         show_json(
             {

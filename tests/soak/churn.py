@@ -23,7 +23,7 @@ print("sound")
 
 
 def run(machine: Machine, *, rounds: int) -> bool:
-    """Runs `rounds` rounds in one kernel; prints its memory, threads and files. Whether nothing grew or was left."""
+    """Run `rounds` rounds in one kernel; prints its memory, threads and files. Whether nothing grew or was left."""
     kernel = Kernel()
     process = psutil.Process(kernel.pid)
     first: tuple[float, int, int] | None = None

@@ -1,4 +1,4 @@
-"""Sends hostile input to every door of the product, and watches that those behind it are served all along.
+"""Send hostile input to every door of the product, and watches that those behind it are served all along.
 
 The doors: the embedded Kubernetes API, the IFRT proxy (through the tunnel), a supervisor's control socket, the records
 of sessions, kubeconfigs, and the Jupyter server's routes. Input is valid input with bytes changed, removed, repeated.
@@ -302,7 +302,7 @@ def _wait_until_it_listens(port: int) -> None:
 
 
 def _throw(path: str, data: bytes) -> None:
-    """Sends `data` to a unix socket, and reads for a moment what comes back."""
+    """Send `data` to a unix socket, and read for a moment what comes back."""
     with socket.socket(socket.AF_UNIX) as connection, contextlib.suppress(OSError):
         connection.settimeout(A_MOMENT_SECONDS)
         connection.connect(path)

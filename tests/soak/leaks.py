@@ -1,4 +1,4 @@
-"""Ends kernels, supervisors, proxies and the API server at random moments, and counts what is left of their sessions.
+"""End kernels, supervisors, proxies and the API server at random moments, and counts what is left of their sessions.
 
 A round starts a kernel that connects, computes (now and then on the hosts) and disconnects for ever. At a random moment
 something dies. What survives must answer and be back on the CPU; then nothing of the session may be left: no Job, pod,
@@ -91,7 +91,7 @@ def kills_both(machine: Machine, kernel: Kernel) -> None:
 
 
 def stops_supervisor(machine: Machine, kernel: Kernel) -> None:
-    """Freezes the supervisor beyond its Lease while the kernel dies, as a laptop that falls asleep would."""
+    """Freeze the supervisor beyond its Lease while the kernel dies, as a laptop that falls asleep would."""
     records = registry.sessions()
     with contextlib.suppress(ProcessLookupError):
         for record in records:
@@ -146,7 +146,7 @@ DEATHS = {
 
 
 def run(machine: Machine, *, rounds: int, chance: random.Random, only: Sequence[str]) -> bool:
-    """Runs `rounds` rounds, the kinds in turn; prints a table. Whether nothing leaked and every survivor answered."""
+    """Run `rounds` rounds, the kinds in turn; prints a table. Whether nothing leaked and every survivor answered."""
     took: dict[str, list[float]] = {kind: [] for kind in only}
     faults: dict[str, list[str]] = {kind: [] for kind in only}
     for number in range(rounds):

@@ -112,11 +112,11 @@ class Kernel:
         return int(self.manager.provisioner.process.pid)  # type: ignore[union-attr]
 
     def begin(self, code: str) -> str:
-        """Starts a cell; returns its request without waiting."""
+        """Start a cell; returns its request without waiting."""
         return str(self.client.execute(code))
 
     def finish(self, request: str, *, seconds: float) -> str:
-        """Waits until a cell is over, and returns what it printed and raised.
+        """Wait until a cell is over, and return what it printed and raised.
 
         Raises:
           TimeoutError: It still runs after `seconds`.
@@ -134,11 +134,11 @@ class Kernel:
         raise TimeoutError(said)
 
     def run(self, code: str, *, seconds: float = 120) -> str:
-        """Runs a cell to its end."""
+        """Run a cell to its end."""
         return self.finish(self.begin(code), seconds=seconds)
 
     def close(self) -> None:
-        """Ends the kernel, if it still runs."""
+        """End the kernel, if it still runs."""
         self.client.stop_channels()
         if self.manager.has_kernel:
             self.manager.shutdown_kernel(now=True)
