@@ -108,7 +108,7 @@ with session.connect({config!r}) as made:
     assert levels[-1] == 3
     spoke.clear()
 if {holding}:
-    assert not spoke.wait(2 * silenced_logs._LAST_WORDS_SECONDS)
+    assert not spoke.wait(2 * silenced_logs._LATE_LINES_SECONDS)
     del kept, program
     gc.collect()
 assert spoke.wait({deadline})
