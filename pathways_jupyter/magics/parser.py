@@ -44,8 +44,10 @@ def parse(line: str, commands: Mapping[str, Command]) -> Call:
     Raises:
       ConfigError: The line cannot be read; nothing was done.
     """
+    # A semicolon at the end is IPython's own word for "do not show the result", which it reads from the cell.
+    said = _COMMENT.sub("", line).rstrip().removesuffix(";")
     try:
-        words = shlex.split(_DICTIONARY.sub(lambda found: shlex.quote(found[0]), _COMMENT.sub("", line)))
+        words = shlex.split(_DICTIONARY.sub(lambda found: shlex.quote(found[0]), said))
     except ValueError as error:
         raise ConfigError(f"The line cannot be read: {error}.", hint="Close the quotation mark.") from None
     name, *rest = words or ["help"]

@@ -36,6 +36,11 @@ def test_a_comment_may_follow():
     assert parse("connect --kubeconfig /home/me/a#b", MAGIC).values == {"kubeconfig": "/home/me/a#b"}
 
 
+def test_a_semicolon_at_the_end_is_ipythons():
+    assert parse("status;", MAGIC).command.name == "status"
+    assert parse("logs rm ;", MAGIC).values == {"program": "rm"}
+
+
 def test_a_repeated_option_is_a_list():
     line = "connect --proxy-options=--xla_a=1 --proxy-option=--xla_b=2"
     assert parse(line, MAGIC).values["proxy_options"] == ["--xla_a=1", "--xla_b=2"]

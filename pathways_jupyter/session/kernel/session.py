@@ -64,6 +64,10 @@ class Ended:
             lines.append(f"Not everything could be removed: {self.left}")
         return "\n".join(lines)
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What IPython shows of it."""
+        printer.text(str(self))
+
 
 class Session:
     """A connection of this process to its own proxy; returned by :func:`pathways_jupyter.connect`.
