@@ -1,4 +1,4 @@
-"""What can go wrong with a call on hosts, told once where all hosts failed alike."""
+"""Errors of calls on hosts; equal failures of several hosts are reported once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathways_jupyter.errors import PathwaysError
 
 _IPYTHONS = {
-    "!": "! is IPython's, and hosts run plain Python: subprocess.run(..., capture_output=True) runs a command there.",
-    "%": "Magics are IPython's, and hosts run plain Python: a cell magic such as %%time goes above %%colocated.",
+    "!": "! is IPython syntax, and hosts run plain Python: use subprocess.run(..., capture_output=True) instead.",
+    "%": "Magics are IPython syntax, and hosts run plain Python: put a cell magic such as %%time above %%colocated.",
 }
 
 
@@ -36,7 +36,7 @@ class Failure:
 
 
 class ColocatedError(PathwaysError):
-    """A call on hosts could not be made, or did not come back."""
+    """A call on hosts could not be made, or did not return."""
 
 
 class CheckError(ColocatedError):
@@ -44,14 +44,14 @@ class CheckError(ColocatedError):
 
 
 class LostError(ColocatedError):
-    """What a call ran on went away meanwhile: a sidecar, a slice, or the session."""
+    """A sidecar, a slice or the session was lost while a call ran on it."""
 
 
 class CellSyntaxError(CheckError):
     """A cell is not Python; nothing ran on any host.
 
     Args:
-      error: What Python says of it.
+      error: Python's own error.
     """
 
     def __init__(self, error: SyntaxError) -> None:
@@ -65,10 +65,10 @@ class CellSyntaxError(CheckError):
 
 
 class HostError(ColocatedError):
-    """Code raised on hosts.
+    """Code raised exceptions on hosts.
 
     Args:
-      failures: What was raised where; equal exceptions of several hosts count as one.
+      failures: The exceptions and their hosts; equal exceptions of several hosts count as one.
       total: How many hosts the code ran on.
     """
 
@@ -88,22 +88,22 @@ class HostError(ColocatedError):
         return name_hosts(failure.hosts)
 
     def remote_traceback(self) -> str:
-        """Every failure's traceback, each under the hosts that raised it; the same lines only once."""
-        told: list[str] = []
+        """Each failure's traceback under its hosts' names; equal tracebacks only once."""
+        parts: list[str] = []
         first: dict[str, Failure] = {}
         for each in self.failures:
             lines = each.traceback.replace(each.message, "")
             before = first.setdefault(lines, each)
             if before is each:
-                told.append(f"On {self._where(each)}:\n{each.traceback.rstrip()}")
+                parts.append(f"On {self._where(each)}:\n{each.traceback.rstrip()}")
             else:
-                told.append(
+                parts.append(
                     f"On {self._where(each)}, at the same place as {self._where(before)}: {each.type}: {each.message}"
                 )
-        return "\n\n".join(told)
+        return "\n\n".join(parts)
 
     def _render_traceback_(self) -> list[str]:
-        # IPython shows this instead of the local traceback, which has only machinery in it.
+        # IPython shows this instead of the local traceback, which only has frames of this package.
         return self.remote_traceback().splitlines()
 
 

@@ -1,4 +1,4 @@
-"""What Interrupt leaves of a call: where its hosts were, and what they had said until then."""
+"""The error of an interrupted call, with its hosts' positions and the answers received so far."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathways_jupyter.wording import Face, worded
 
 
 class Interrupted(KeyboardInterrupt):
-    """The call was interrupted, and its hosts were told to stop.
+    """The call was interrupted, and its hosts were asked to stop.
 
     Args:
       message: Where the hosts were, in one line.
-      hint: What ends it where that did not, in the words of the magics.
-      answers: What they had answered until then; None when they did not answer any more.
+      hint: How to end code that did not stop, in terms of the magics.
+      answers: The hosts' answers; None if they did not answer.
 
     Attributes:
-      result: The same, read; set for cells.
+      result: The decoded answers; set for cells.
     """
 
     def __init__(self, message: str, answers: Sequence[Answer] | None = None, *, hint: str = "") -> None:

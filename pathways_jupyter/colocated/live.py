@@ -1,8 +1,8 @@
-"""Shows a call's lines while it runs, from the logs of the pods that it runs in.
+"""Show a call's output while it runs, from the logs of the pods that it runs in.
 
-Arrays come back when a call ends, and not before; but what a cell prints goes to its container's log as well, each line
-marked with the call. Those lines are followed here, through the Kubernetes API. The result, which is complete, then
-only adds what was not shown yet. A call that is over soon is not followed at all.
+Results only come back when a call ends, but what a cell prints is also written to its container's log, each line marked
+with the call's id. This module follows those logs through the Kubernetes API. The result contains all of the output, so
+at the end only the lines that were not shown yet are added. A short call is not followed at all.
 """
 
 from __future__ import annotations
@@ -21,20 +21,29 @@ from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.service import names
 
 _AFTER_SECONDS = 0.5
+"""Age of a call at which its logs are opened: most calls have ended by then and need no requests."""
 _LOOK_BACK_SECONDS = 5
+"""How far back the logs are read, to include what was printed before they were opened."""
 _END_SECONDS = 2.0
+"""Longest wait for the follower's thread when the call has ended."""
 _NEWS_SECONDS = 1.0
+"""Delay before a line of news is shown: if the call ends within it, the result says the same."""
 
 
 class Follower:
-    """Follows one call after the other.
+    """Follow the logs of one call.
+
+    A thread with its own event loop follows the logs, because the caller's thread waits for the call's result.
 
     Args:
-      tell: Called with ``stdout`` or ``stderr`` and a whole line, labelled by host, from another thread.
+      show: Called with ``stdout`` or ``stderr`` and a whole line, labelled by host, from that thread.
+
+    Attributes:
+      shown: The lines shown so far, by host index; complete after :meth:`close`.
     """
 
-    def __init__(self, tell: Callable[[str, str], None]) -> None:
-        self._tell = tell
+    def __init__(self, show: Callable[[str, str], None]) -> None:
+        self._show = show
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -42,7 +51,7 @@ class Follower:
         self.shown: dict[int, list[str]] = {}
 
     def start(self, call: str, to: Sequence[Host]) -> Follower:
-        """Begins to follow `call`, if a session of this process tells where its pods are."""
+        """Start following `call`; no-op without a session in this process, as its cluster is unknown then."""
         config = _config()
         if config is not None:
             facts = MEMORY.facts(to)
@@ -53,14 +62,17 @@ class Follower:
         return self
 
     def close(self) -> None:
-        """Ends the following; nothing is told afterwards."""
+        """Stop following; nothing is shown afterwards."""
+        # Before the loop is looked at: if the thread has not created its task yet, it sees the event and stops itself.
         self._stop.set()
         if self._loop is not None and self._work is not None:
+            # A RuntimeError means that the loop has been closed meanwhile, so there is nothing left to cancel.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._work.cancel)
         if self._thread is not None:
             self._thread.join(_END_SECONDS)
-        self._tell = _nothing
+        # If the thread is stuck in a slow credential plugin, its late lines must not appear after the result.
+        self._show = _nothing
 
     def _run(self, config: ConnectConfig, call: str, to: Sequence[Host], facts: Mapping[int, Facts]) -> None:
         if self._stop.wait(_AFTER_SECONDS):
@@ -69,10 +81,11 @@ class Follower:
         async def work() -> None:
             self._loop = asyncio.get_running_loop()
             self._work = asyncio.current_task()
+            # Set before the task was visible to `close`, which then had nothing to cancel.
             if not self._stop.is_set():
                 await self._follow(config, call, to, facts)
 
-        # Without logs the lines come with the result; a log that cannot be read is no reason to disturb the cell.
+        # Without logs the lines come with the result, so an unreadable log must not disturb the cell.
         with contextlib.suppress(asyncio.CancelledError, PathwaysError):
             asyncio.run(work())
 
@@ -81,6 +94,7 @@ class Follower:
         from pathways_jupyter.kube.client import Client
         from pathways_jupyter.kube.objects import PODS, list_
 
+        # In a thread, as a credential plugin blocks and `close` must be able to cancel this task meanwhile.
         cluster = await asyncio.to_thread(
             auth.load,
             config.kubeconfig,
@@ -120,17 +134,17 @@ class Follower:
                     labelled = f"[host {host.index}] {text}\n"
                     stream = "stderr" if kind.endswith(ERROR) else "stdout"
                     if kind.startswith(NEWS):
-                        # At the end of a call the result says the same, and says it better.
-                        asyncio.get_running_loop().call_later(_NEWS_SECONDS, self._tell, stream, labelled)
+                        # When a call ends, its result says the same in a better form, and this loop drops the timer.
+                        asyncio.get_running_loop().call_later(_NEWS_SECONDS, self._show, stream, labelled)
                         continue
                     self.shown.setdefault(host.index, []).append(text)
-                    self._tell(stream, labelled)
+                    self._show(stream, labelled)
 
 
 def pod_of(facts: Facts, pods: Sequence[Mapping[str, Any]]) -> str:
-    """The name of the pod that a host said it is; empty when none is.
+    """The name of the pod that matches a host's own description; empty if none does.
 
-    A pod with an address of its own knows that, or its name; under host networking it has its node's.
+    Matched by the pod's address or its name; under host networking by the name of its node.
     """
     for pod in pods:
         status, spec = pod.get("status") or {}, pod.get("spec") or {}

@@ -1,7 +1,7 @@
-"""Ends a call when what it runs on goes: the session's supervisor hears of it before JAX gives up, and knows why.
+"""End a call when the slice or session that it runs on is lost.
 
-A call that ends so tells the reason itself, as its error. Whoever shows the session's events asks :func:`tells`, so
-that a reader is not told twice.
+The session's supervisor detects a loss before JAX gives up, and knows the reason. A call that ends this way reports the
+reason as its error. Code that shows the session's events checks :func:`is_reported`, so that it is not shown twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
 
-Tell = Callable[[LostError], None]
+OnLost = Callable[[LostError], None]
 
 _LOSSES = {EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST}
 _LOST = {SessionState.LOST, SessionState.FAILED}
@@ -26,27 +26,29 @@ _ENDED = {SessionState.CLOSING, SessionState.CLOSED}
 _RECONNECT = (
     "Arrays on TPUs and names on the hosts are gone. %pathways reconnect gets a new proxy with the same settings."
 )
-_CONNECT = "Arrays on TPUs and names on the hosts are gone. %pathways connect begins another session."
+_CONNECT = "Arrays on TPUs and names on the hosts are gone. %pathways connect starts another session."
 
 
 class _Call:
-    def __init__(self, slices: frozenset[int], tell: Tell) -> None:
+    def __init__(self, slices: frozenset[int], on_lost: OnLost) -> None:
         self.slices = slices
-        self.tell = tell
+        self.on_lost = on_lost
 
 
+# Guards `_calls` and `_reported`, which the callers' threads, one follower thread for each session, and the thread that
+# shows notices use. Never held while a callback runs: a callback may wake a thread that needs the lock.
 _lock = threading.Lock()
 _calls: dict[int, list[_Call]] = {}
-"""The calls that run, by the identity of the session that is followed for them."""
-_told: deque[tuple[str, float]] = deque(maxlen=64)
-"""Events that ended calls."""
+"""The running calls, by the id() of the session whose events are followed for them."""
+_reported: deque[tuple[str, float]] = deque(maxlen=64)
+"""Events that ended calls. Bounded, as only the latest can still be on their way to other listeners."""
 
 
 @contextlib.contextmanager
-def told(slices: Iterable[int], tell: Tell) -> Iterator[bool]:
-    """Calls `tell`, from another thread, if this process's session or one of these slices is lost inside the block.
+def watch_for_loss(slices: Iterable[int], on_lost: OnLost) -> Iterator[bool]:
+    """Call `on_lost`, from another thread, if this process's session or one of `slices` is lost inside the block.
 
-    Yields whether there is a session that could tell.
+    Yields whether there is a session to watch.
     """
     from pathways_jupyter.session.kernel.session import current
 
@@ -54,12 +56,15 @@ def told(slices: Iterable[int], tell: Tell) -> Iterator[bool]:
     if session is None:
         yield False
         return
-    call = _Call(frozenset(slices), tell)
+    call = _Call(frozenset(slices), on_lost)
     with _lock:
+        # Deciding and registering under one lock: of two calls that begin at once, exactly one starts the follower.
+        # The thread keeps the session alive, so its id() is not reused while the entry exists.
         follow = id(session) not in _calls
         calls = _calls.setdefault(id(session), [])
         calls.append(call)
     if follow:
+        # Taken before the thread starts, so that an event in between is not missed.
         since = session.event_count
         threading.Thread(target=_follow, args=(session, since), name="colocated-session", daemon=True).start()
     try:
@@ -70,15 +75,15 @@ def told(slices: Iterable[int], tell: Tell) -> Iterator[bool]:
 
 
 def require_session() -> None:
-    """Fails when this process's session has no proxy any more, and says why.
+    """Fail if this process's session has lost its proxy.
 
     Raises:
-      CheckError: It was lost, and nobody has reconnected it.
+      CheckError: The session was lost and has not been reconnected; the message gives the reason.
     """
     from pathways_jupyter.session.kernel.session import current
 
     session = current()
-    # Not its state alone: that a proxy is lost is told a moment before the state changes.
+    # The state alone is not enough: the event that a proxy is lost is published just before the state changes.
     for event in reversed(session.events() if session is not None else []):
         if event.kind in _LOSSES or event.data.get("state") in _LOST:
             raise CheckError(f"The session is lost: {event.message}", hint=_RECONNECT)
@@ -86,11 +91,13 @@ def require_session() -> None:
             return
 
 
-def tells(event: Event) -> bool:
-    """Whether a call that runs, or has just run, ends with this event and tells it itself."""
+def is_reported(event: Event) -> bool:
+    """Whether a call that runs, or has just run, ends because of this event and reports it as its error."""
     with _lock:
+        # Both, because this runs in another thread than `_end`, which may see the event later or earlier: a call that
+        # is still registered will report it, and one that has ended already is in `_reported`.
         running = any(_ending(event, call.slices) for calls in _calls.values() for call in calls)
-        return running or _key(event) in _told
+        return running or _key(event) in _reported
 
 
 def _follow(session: Session, since: int) -> None:
@@ -98,27 +105,28 @@ def _follow(session: Session, since: int) -> None:
         _end(session, event)
     with _lock:
         left = _calls.pop(id(session), [])
+    # The events end with the session, so whatever still runs ends too.
     for call in left:
-        call.tell(LostError("The call ended because the session did.", hint=_CONNECT))
+        call.on_lost(LostError("The call ended because the session ended.", hint=_CONNECT))
 
 
 def _end(session: Session, event: Event) -> None:
     with _lock:
         ending = [(call, error) for call in _calls[id(session)] if (error := _ending(event, call.slices))]
         if ending:
-            _told.append(_key(event))
+            _reported.append(_key(event))
     for call, error in ending:
-        call.tell(error)
+        call.on_lost(error)
 
 
 def _ending(event: Event, slices: frozenset[int]) -> LostError | None:
-    """What a call on these slices ends with when this happens; None when it goes on."""
+    """The error that ends a call on these slices at this event; None if the call can continue."""
     state = event.data.get("state")
     if event.kind is EventKind.SLICE_DOWN and event.data["slice"] in slices:
         lost = SessionSlice(event.data.get("number"), event.data["slice"], up=False)
         return LostError(
             f"The call ended because {lost} went down.",
-            hint="Its arrays and its hosts' names are gone; the other slices go on. A new worker heals it.",
+            hint="Its arrays and the names on its hosts are gone. Other slices keep working; a new worker restores it.",
         )
     if event.kind in _LOSSES or state in _LOST:
         return LostError(f"The call ended because the session was lost: {event.message}", hint=_RECONNECT)
@@ -127,7 +135,7 @@ def _ending(event: Event, slices: frozenset[int]) -> LostError | None:
     if state == SessionState.STARTING:
         return LostError(
             "The call ended because the session was reconnected from outside.",
-            hint="Arrays on TPUs and names on the hosts are gone: run the cells that made them again.",
+            hint="Arrays on TPUs and names on the hosts are gone: run the cells that created them again.",
         )
     return None
 

@@ -1,4 +1,4 @@
-"""What is known of the hosts of this process's session; forgotten when JAX drops its clients."""
+"""A cache of facts about the hosts of this process's session; cleared when JAX drops its clients."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Facts:
     Attributes:
       python: Its Python's version.
       executable: Its Python's path.
-      embedded: Whether it is one of the embedded cluster, whose hosts run a Python of this machine.
+      embedded: Whether it belongs to the embedded cluster, whose hosts run this machine's Python.
       versions: Versions by component, ``python`` among them.
       pid: The sidecar's process id there.
       hostname: The host's name; in Kubernetes the pod's, or the node's under host networking.
-      pod_ip: The pod's address, where the pod was told it.
+      pod_ip: The pod's address, if its environment contains it.
       directory: The sidecar's working directory.
       process_index: What ``jax.process_index()`` is there.
       packages: Top-level names of the modules that can be imported.
@@ -46,7 +46,7 @@ class Facts:
     boot: str
 
 
-def _nobody() -> None:
+def _no_session() -> None:
     return None
 
 
@@ -54,9 +54,9 @@ class _Memory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._facts: dict[Any, Facts] = {}
-        self._told: set[Hashable] = set()
+        self._notified: set[Hashable] = set()
         self._released: list[str] = []
-        self._session: Callable[[], Any] = _nobody
+        self._session: Callable[[], Any] = _no_session
         self._named: dict[int, tuple[str, int]] = {}
         self._epoch = 0
         self._registered = False
@@ -64,17 +64,17 @@ class _Memory:
 
     @property
     def session(self) -> str:
-        """Names the namespace on the hosts: this process's session, or the process where JAX was connected by hand."""
+        """Id of the namespace on the hosts: this process's session, or the process if JAX was connected by hand."""
         from pathways_jupyter.session.kernel.session import current
 
         session = current()
         return session.id if session is not None else self._process
 
     def facts(self, to: Sequence[Host], *, fresh: bool = False) -> dict[int, Facts]:
-        """What `to` are, by host index; hosts that are not known yet are asked, and all of them when `fresh`.
+        """The facts about `to` by host index; asks the hosts that are not cached, or all of them if `fresh`.
 
         Raises:
-          CheckError: A host's versions are such that it cannot be asked, or hosts have no sidecar.
+          CheckError: A host's versions are incompatible, or hosts have no sidecar.
           ColocatedError: The hosts could not be reached.
         """
         self._register()
@@ -100,7 +100,7 @@ class _Memory:
         return {host.index: self._facts[host.cpus] for host in to}
 
     def restarted(self, host: Host, boot: str) -> bool:
-        """Whether the host's sidecar is another process than it was; what was known of it is forgotten then."""
+        """Whether the host's sidecar is another process than before; if so, drop the facts about it."""
         known = self._facts.get(host.cpus)
         if known is None or known.boot == boot:
             return False
@@ -109,11 +109,11 @@ class _Memory:
         return True
 
     def note_names(self, host: Host, boot: str) -> None:
-        """Takes note that a cell ran in this process of the host's sidecar, and may have left names there."""
+        """Note that a cell ran in this process of the host's sidecar and may have defined names there."""
         self._of_this_session()[host.index] = (boot, self._epoch)
 
     def names_gone(self, to: Sequence[Host]) -> dict[str, list[int]]:
-        """The known hosts on which this session's earlier names are gone, by what took them; each is told once."""
+        """The hosts on which this session's earlier names are gone, by reason; each loss is returned once."""
         named_on = self._of_this_session()
         gone: dict[str, list[int]] = {}
         for host in to:
@@ -125,7 +125,7 @@ class _Memory:
         return gone
 
     def forget(self, to: Sequence[Host]) -> None:
-        """Drop what is known of hosts whose sidecar was restarted on purpose, so that no cell warns of it."""
+        """Drop the facts about hosts whose sidecar was restarted on purpose, so that no cell warns about it."""
         named_on = self._of_this_session()
         for host in to:
             with self._lock:
@@ -133,25 +133,26 @@ class _Memory:
             named_on.pop(host.index, None)
 
     def _of_this_session(self) -> dict[int, tuple[str, int]]:
-        # Its object, as a reconnect after the supervisor's death gives it another id.
+        # The object rather than its id, because a reconnect after the supervisor's death changes the id.
         from pathways_jupyter.session.kernel.session import current
 
         if self._session() is not current():
             session = current()
-            self._session = weakref.ref(session) if session is not None else _nobody
+            self._session = weakref.ref(session) if session is not None else _no_session
             self._named = {}
         return self._named
 
-    def tell_once(self, what: Hashable) -> bool:
-        """Whether `what` was not told yet; from now on it was."""
+    def is_first(self, what: Hashable) -> bool:
+        """Whether this is the first call with `what`, so that a notice about it is shown once."""
         with self._lock:
-            new = what not in self._told
-            self._told.add(what)
+            new = what not in self._notified
+            self._notified.add(what)
         return new
 
     def release(self, key: str) -> None:
-        """Notes an object whose handle is gone; the hosts hear of it with the next request."""
-        # A garbage collection may call this while the lock is held: list.append needs none.
+        """Note an object whose handle was collected; the next request releases it on the hosts."""
+        # Garbage collection may call this in a thread that holds the lock, so it must not take the lock; appending to a
+        # list is atomic.
         self._released.append(key)
 
     def take_released(self) -> list[str]:
@@ -160,11 +161,11 @@ class _Memory:
         return released
 
     def cache_clear(self) -> None:
-        """What JAX calls when it drops its clients."""
+        """Clear the cache; JAX calls this when it drops its clients."""
         with self._lock:
             self._epoch += 1
             self._facts.clear()
-            self._told.clear()
+            self._notified.clear()
             self._released.clear()
 
     def _register(self) -> None:
@@ -176,14 +177,14 @@ class _Memory:
 
 
 def _require_sidecar(hostname: str) -> None:
-    """Fails when it is the proxy that answers for its hosts, as that of the embedded cluster does without sidecars."""
+    """Fail if the proxy answered instead of a sidecar, as the embedded cluster's proxy does without sidecars."""
     from pathways_jupyter.session.kernel.session import current
 
     session = current()
     if session is not None and session.record.pod == hostname:
         raise CheckError(
             "The service's workers have no colocated Python sidecar, so nothing can run on its hosts.",
-            hint="Give them one: pathways-jupyter sidecar build --help, or pathways-jupyter local up --sidecar.",
+            hint="Add one: pathways-jupyter sidecar build --help, or pathways-jupyter local up --sidecar.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Runs a cell on hosts: checks, sends, waits, and puts together what comes back."""
+"""Run a cell on hosts: check it, send it, wait, and assemble the results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import jax
 
 LIMIT = 2 << 20
-"""Bytes of text that come back from each host, and four times as many of displays; the rest stays there in a file."""
+"""Bytes of text that each host returns, and four times as many of displays; the rest stays there in a file."""
 
 Follow = Callable[[str, Sequence[Host]], Any]
 """Starts showing a call's lines as they are printed; see :mod:`pathways_jupyter.colocated.live`."""
@@ -30,7 +30,7 @@ Warn = Callable[[str], None]
 
 
 def _warn(line: str) -> None:
-    # Told of the line that calls `run_cell`.
+    # Attribute the warning to the line that calls `run_cell`.
     warnings.warn(line, stacklevel=4)
 
 
@@ -49,23 +49,23 @@ def run_cell(
     warn: Warn = _warn,
     indices: str | Iterable[int] | None = None,
 ) -> results.CallResult:
-    """Runs Python source on hosts, in the namespace that this session has there.
+    """Run Python source on hosts, in this session's namespace there.
 
     Args:
       source: The cell.
-      inputs: What the cell sees as variables. JAX arrays, also those inside of dicts and other pytrees, go to the CPU
-        devices of their hosts, sharded as they are; anything else is pickled.
-      outputs: Names of variables that come back. A global array keeps its sharding; an array or a number that every
-        host has for itself comes back as one array, the hosts' parts one after the other. Anything else is pickled,
-        and comes back once where it is the same on all hosts.
+      inputs: Variables for the cell. JAX arrays, including those inside dicts and other pytrees, move to the CPU
+        devices of their hosts with their sharding; anything else is pickled.
+      outputs: Names of variables to return. A global array keeps its sharding; arrays or numbers local to each host are
+        concatenated into one array along the first axis. Anything else is pickled, and returned once if it is the same
+        on all hosts.
       slices: Run on these slices' hosts only; default: the hosts of `inputs`, or all.
       hosts: Run on these hosts only.
       once: Run on the first of the hosts only.
       on_cpu: Leave outputs on CPU devices; default: they go to the chips beside them.
-      limit: Bytes of text that each host sends along.
-      display_limit: Bytes of displays that it does; four times as many when left out.
+      limit: Bytes of text that each host returns.
+      display_limit: Bytes of displays that each host returns; by default four times `limit`.
       follow: Called with the call's id and hosts when the call starts; what it returns is closed at the end.
-      warn: Called with a line to be aware of before the cell is sent.
+      warn: Called with a line of warning before the cell is sent.
       indices: Another name of `hosts`.
 
     Returns:
@@ -73,8 +73,8 @@ def run_cell(
 
     Raises:
       CheckError: A check failed before anything was sent.
-      ColocatedError: The hosts went away, or outputs do not fit together.
-      Interrupted: Interrupt was pressed; the hosts were told to stop.
+      ColocatedError: The hosts were lost, or outputs are inconsistent.
+      Interrupted: Interrupt was pressed; the hosts were asked to stop.
       CellSyntaxError: The cell cannot be compiled; nothing was sent.
     """
     call = uuid.uuid4().hex[:6]
@@ -125,7 +125,7 @@ def choose_for(
     wanted: str | Iterable[int] | None,
     once: bool,
 ) -> tuple[Host, ...]:
-    """The hosts of a call: those asked for, else those of its arrays, else all."""
+    """The hosts of a call: the requested ones, else those of its arrays, else all."""
     everyone = hosts()
     placement.require_data(arrays, everyone)
     if slices is None and wanted is None and arrays:
@@ -134,16 +134,16 @@ def choose_for(
 
 
 def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes, warn: Warn = _warn) -> None:
-    """Compares versions, and looks for the packages that a call needs.
+    """Compare versions, and check for the packages that a call needs.
 
     Args:
       chosen: The hosts of the call.
       imported: Modules that its source imports.
-      data: What it sends pickled.
-      warn: Called with a line when versions differ and the call runs all the same; once for each host.
+      data: The pickled part of the request.
+      warn: Called with a line if versions differ but the call can run anyway; once for each host.
 
     Raises:
-      CheckError: It would not run there.
+      CheckError: The call cannot run there.
     """
     known = MEMORY.facts(chosen)
     modules = checks.modules_needed(data) if data else set()
@@ -153,7 +153,7 @@ def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes, warn: Wa
     if unreadable:
         raise versions.refuse(different, unreadable)
     if different:
-        new = [index for index, each in there.items() if MEMORY.tell_once(("versions", index, str(each)))]
+        new = [index for index, each in there.items() if MEMORY.is_first(("versions", index, str(each)))]
         if new:
             warn(f"Versions differ: {'; '.join(map(str, different))}.")
     wanted = {*imported, *modules}
@@ -169,11 +169,11 @@ def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes, warn: Wa
 def ask(
     prepared: placement.Prepared, head: dict[str, Any], blobs: Sequence[bytes], follow: Follow | None
 ) -> tuple[Answer, ...]:
-    """Sends a call and waits for it; Interrupt stops it on the hosts.
+    """Send a call and wait for it; Interrupt stops it on the hosts.
 
     Raises:
       Interrupted: Interrupt was pressed.
-      ColocatedError: The hosts went away.
+      ColocatedError: The hosts were lost.
     """
     way = prepared.way
     head["session"] = MEMORY.session
@@ -202,7 +202,7 @@ def _stopped(answers: Sequence[Answer] | None, to: Sequence[Host]) -> str:
     indices = name_hosts([host.index for host in to])
     if answers is None:
         return f"{indices} did not answer, and may still be running the call."
-    told: dict[str, list[int]] = {}
+    outcomes: dict[str, list[int]] = {}
     for answer in answers:
         error = answer.head.get("error")
         if error is None:
@@ -213,35 +213,35 @@ def _stopped(answers: Sequence[Answer] | None, to: Sequence[Host]) -> str:
             text = f"had failed: {error['type']}: {error['message'].partition(chr(10))[0]}"
         else:
             text = f"stopped in line {error['line']}: {error['text']}" if error["line"] else "stopped"
-        told.setdefault(text, []).append(answer.host.index)
-    return "; ".join(f"{name_hosts(found)} {text}" for text, found in told.items())
+        outcomes.setdefault(text, []).append(answer.host.index)
+    return "; ".join(f"{name_hosts(found)} {text}" for text, found in outcomes.items())
 
 
 def _still_runs(answer: Answer) -> bool:
-    """Whether the call's thread on a host caught the Interrupt, or waits where it does not receive it."""
+    """Whether the call's thread on a host caught the interrupt, or blocks where it cannot receive it."""
     error = answer.head.get("error")
     return error is not None and error["type"] == "Stopped"
 
 
 def result_of(call: str, answers: Sequence[Answer]) -> results.CallResult:
-    """The answers to a call, put together."""
+    """Combine the answers to a call."""
     found = tuple(results.read(answer) for answer in answers)
     restarted = tuple(each.host.index for each in found if MEMORY.restarted(each.host, each.boot))
     return results.CallResult(call, found, restarted=restarted)
 
 
 def take(chosen: Sequence[Host], call: str, answers: Sequence[Answer], *, what: str = "") -> dict[str, jax.Array]:
-    """The arrays that a call left on its hosts, by name.
+    """Fetch the arrays that a call kept on its hosts, by name.
 
     Raises:
-      ColocatedError: Hosts do not agree on them; `what` calls them by another name.
+      ColocatedError: Hosts do not agree on them; `what` is their name in the message.
     """
     specs = {answer.host.index: answer.head["outputs"] for answer in answers}
     return placement.take(call, placement.agree(specs, chosen, what), chosen)
 
 
 def reset(**where: Any) -> None:
-    """Forgets the names that cells of this session defined; `where` is ``slices`` and ``hosts``, see `choose`."""
+    """Delete the names that cells of this session defined; `where` is ``slices`` and ``hosts``, see `choose`."""
     waiting.ask(channel(choose(hosts(), **where)), {"op": "reset", "session": MEMORY.session})
 
 
@@ -252,17 +252,17 @@ def who(**where: Any) -> dict[int, dict[str, str]]:
 
 
 def save(result: results.CallResult, folder: str | Path = ".") -> list[Path]:
-    """Downloads what of a call's output was too large to come along.
+    """Download the parts of a call's output that were too large to be returned.
 
     Args:
       result: The call.
-      folder: Where to; files are named after the call and the host.
+      folder: The target folder; files are named after the call and the host.
 
     Returns:
       The files that were written.
 
     Raises:
-      ColocatedError: A host does not have its part any more.
+      ColocatedError: A host no longer has its part.
     """
     saved = []
     for index, name in show.more(result):
@@ -277,10 +277,10 @@ def save(result: results.CallResult, folder: str | Path = ".") -> list[Path]:
 
 
 def download(host: int, name: str, to: Path) -> int:
-    """Copies the output that a call left on a host to a file here; returns its size in bytes.
+    """Copy the output that a call left on a host to a local file; return its size in bytes.
 
     Raises:
-      ColocatedError: The host does not have it any more.
+      ColocatedError: The host no longer has it.
     """
     way = channel(choose(hosts(), hosts=[host]))
     offset = 0
@@ -292,7 +292,7 @@ def download(host: int, name: str, to: Path) -> int:
                 raise
             except ColocatedError as error:
                 raise ColocatedError(
-                    f"Host {host} has no output {name} any more.", hint="Run the cell again."
+                    f"Host {host} no longer has the output {name}.", hint="Run the cell again."
                 ) from error
             file.write(answer.parts[0])
             offset += len(answer.parts[0])

@@ -1,4 +1,8 @@
-"""Waits for hosts so that Interrupt is heard: JAX waits in C++, where Python's main thread hears nothing."""
+"""Wait for hosts in a way that Interrupt can end.
+
+JAX waits in C++, where Python's main thread cannot handle a signal. So the work runs in another thread, and the main
+thread waits for it in Python.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +22,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 5.0
-"""How long hosts get to end what they were told to stop."""
+"""Longest wait for hosts to stop a call after an interrupt."""
 
-_WORD_SECONDS = 1.0
-"""How long a call that failed waits for the supervisor to say what was lost; a sidecar's loss it does not hear of."""
+_REASON_SECONDS = 1.0
+"""Longest wait of a failed call for the supervisor's reason; it has none if only a sidecar was lost."""
 
 
 @dataclass(frozen=True)
 class Waited(Generic[T]):
-    """What came of it.
+    """The outcome of :func:`wait`.
 
     Attributes:
       result: What the work returned; None when it did not end in time after an interrupt.
@@ -38,20 +42,22 @@ class Waited(Generic[T]):
 
 
 def wait(to: Sequence[Host], work: Callable[[], T], stop: Callable[[], object] | None = None) -> Waited[T]:
-    """Runs `work` in a thread; on KeyboardInterrupt runs `stop` in another, and waits a little longer.
+    """Run `work` in a thread; on KeyboardInterrupt run `stop` in another one and wait a little longer.
 
-    A second KeyboardInterrupt ends the waiting at once.
+    A second KeyboardInterrupt ends the wait at once.
 
     Args:
       to: The hosts that the work needs.
-      work: What to do.
-      stop: What ends it early; without it an interrupt does not wait for it.
+      work: The work, which may block in C++.
+      stop: Ends the work early; without it an interrupt returns without waiting for the work.
 
     Raises:
       LostError: The session, or a host's slice, was lost meanwhile.
-      Exception: Whatever `work` raised.
+      Exception: The error that `work` raised.
     """
-    finished, heard = threading.Event(), threading.Event()
+    # `finished` ends the wait, by a result, an error or a loss. `explained` is set by a loss alone. The lists are only
+    # appended to by the other threads before they set an event, so the main thread reads them without a lock.
+    finished, explained = threading.Event(), threading.Event()
     results: list[T] = []
     errors: list[BaseException] = []
     losses: list[LostError] = []
@@ -66,23 +72,26 @@ def wait(to: Sequence[Host], work: Callable[[], T], stop: Callable[[], object] |
 
     def lost(error: LostError) -> None:
         losses.append(error)
-        heard.set()
+        explained.set()
+        # The worker thread may stay blocked in JAX for minutes: it is a daemon and is abandoned.
         finished.set()
 
     interrupted = False
-    with loss.told((host.slice for host in to), lost) as may_tell:
+    with loss.watch_for_loss((host.slice for host in to), lost) as is_watched:
         threading.Thread(target=run, name="colocated-call", daemon=True).start()
         try:
             finished.wait()
         except KeyboardInterrupt:
             interrupted = True
             if stop is not None:
+                # In a thread as well, because it is a request to the same hosts and may block in C++ too.
                 threading.Thread(target=stop, name="colocated-stop", daemon=True).start()
                 with contextlib.suppress(KeyboardInterrupt):
                     finished.wait(PATIENCE_SECONDS)
-        if may_tell and errors and isinstance(errors[0], LostError):
-            # JAX may be the first to fail, but the supervisor knows why.
-            heard.wait(_WORD_SECONDS)
+        if is_watched and errors and isinstance(errors[0], LostError):
+            # JAX may fail first, but only the supervisor knows the reason: give its event time to arrive.
+            explained.wait(_REASON_SECONDS)
+    # A result that arrived together with a loss is complete, so it counts.
     if losses and not results:
         raise losses[0]
     if errors and not interrupted:
@@ -91,10 +100,10 @@ def wait(to: Sequence[Host], work: Callable[[], T], stop: Callable[[], object] |
 
 
 def ask(way: Channel, head: dict[str, Any]) -> tuple[Answer, ...]:
-    """Sends a short request, and waits for every host's answer so that Interrupt is heard.
+    """Send a short request and wait for every host's answer; Interrupt ends the wait.
 
     Raises:
-      CheckError: A host's versions are such that it cannot read the request.
+      CheckError: A host's versions are incompatible, so it cannot read the request.
       ColocatedError: The hosts could not be reached, or went away meanwhile.
     """
     try:

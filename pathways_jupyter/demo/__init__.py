@@ -1,1 +1,1 @@
-"""``pathways-jupyter demo``: the whole story in a minute, each step timed and checked."""
+"""``pathways-jupyter demo``: the main features in a minute, each step timed and checked."""

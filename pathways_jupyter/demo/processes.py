@@ -1,4 +1,4 @@
-"""Which processes belong to another, so that the demo can count what is left of them."""
+"""Find a process's descendants, so that the demo can count those that are still running at its end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def family(pid: int) -> set[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process `pid` is there, and not only waiting to be reaped."""
+    """Whether the process `pid` exists and is not a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -37,7 +37,7 @@ def is_alive(pid: int) -> bool:
 
 def wait_for(pids: Iterable[int], *, timeout: float) -> set[int]:
     """Those of `pids` that have not ended within `timeout` seconds."""
-    # They are not this process's children, and not every system lets one wait for others.
+    # Polling, because they are not children of this process, and not every system can wait for other processes.
     deadline = time.monotonic() + timeout
     left = set(filter(is_alive, pids))
     while left and time.monotonic() < deadline:
@@ -47,7 +47,7 @@ def wait_for(pids: Iterable[int], *, timeout: float) -> set[int]:
 
 
 def _processes() -> Iterator[tuple[int, int]]:
-    """Process and parent of everything that runs."""
+    """The ids of every running process and of its parent."""
     if Path("/proc/self/stat").exists():
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal():

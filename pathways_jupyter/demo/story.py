@@ -1,7 +1,6 @@
-"""A cluster, a connection, training on two slices, one of them lost and healed, and in the end nothing left.
+"""The demo's steps: a cluster, a connection, training on two slices, the loss and recovery of one, and a clean end.
 
-It runs what a notebook runs, through the same doors, and checks what it shows: each step fails loudly when the claim it
-makes does not hold.
+It uses the same entry points as a notebook and checks every result: a step fails when its claim does not hold.
 """
 
 from __future__ import annotations
@@ -41,38 +40,38 @@ _BROKEN = "DATA_LOSS"
 
 
 class Broken(PathwaysError):
-    """A step did not show what it claims."""
+    """The result of a step is not the expected one."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One step of the story, as it went.
+    """The result of one step.
 
     Attributes:
       seconds: How long it took.
-      held: Whether it showed what it claims.
-      told: What it has to say, line by line.
+      held: Whether its checks passed.
+      report: Its output, line by line.
     """
 
     title: str
     seconds: float
     held: bool
-    told: tuple[str, ...]
+    report: tuple[str, ...]
 
 
 def run(console: Console, steps: list[Step] | None = None) -> bool:
-    """Tells the story on `console`; whether all of it held.
+    """Run the demo on `console`; return whether every step succeeded.
 
     Args:
-      steps: Takes in every step as it ends.
+      steps: Receives every step as it ends.
 
     Raises:
-      KeyboardInterrupt: After everything was taken down.
+      KeyboardInterrupt: Raised after the cleanup.
     """
-    with _room_of_its_own():
+    with _private_runtime_directory():
         story = _Story(console, [] if steps is None else steps)
         try:
-            story.tell()
+            story.play()
         except PathwaysError as error:
             console.print(f"\n[bold red]The demo failed:[/] {error}", highlight=False)
             if error.hint:
@@ -80,14 +79,14 @@ def run(console: Console, steps: list[Step] | None = None) -> bool:
             return False
         finally:
             story.clean_up()
-    console.print(f"\n[bold green]All of it in {words.duration(time.monotonic() - story.began)}.[/]")
+    console.print(f"\n[bold green]Completed in {words.duration(time.monotonic() - story.began)}.[/]")
     console.print("In a notebook: [bold]%load_ext pathways_jupyter[/] and [bold]%pathways connect --local[/]")
     return True
 
 
 @contextlib.contextmanager
-def _room_of_its_own() -> Iterator[None]:
-    """Keeps cluster and session of the demo apart from those of the user, and removes every file of theirs."""
+def _private_runtime_directory() -> Iterator[None]:
+    """Keep the demo's cluster and session apart from the user's own, and remove their files at the end."""
     before = os.environ.get(_RUNTIME)
     with tempfile.TemporaryDirectory(prefix="pathways-", ignore_cleanup_errors=True) as directory:
         os.environ[_RUNTIME] = directory
@@ -101,7 +100,7 @@ def _room_of_its_own() -> Iterator[None]:
 
 
 class _Story:
-    """The steps, and what they hand on."""
+    """The steps, and the state that they share."""
 
     def __init__(self, console: Console, steps: list[Step]) -> None:
         self.began = time.monotonic()
@@ -112,9 +111,9 @@ class _Story:
         self._config = resolve({"tpu": INSTANCES})
         self._processes: set[int] = set()
 
-    def tell(self) -> None:
-        """All steps."""
-        self._console.print("[bold]Pathways on this machine: two slices of four TPU chips, played by CPUs[/]\n")
+    def play(self) -> None:
+        """Run all steps."""
+        self._console.print("[bold]Pathways on this machine: two slices of four TPU chips, simulated on CPUs[/]\n")
         self._cluster_up()
         session = self._connect()
         self._devices(session)
@@ -125,50 +124,50 @@ class _Story:
         self._cluster_down()
 
     def clean_up(self) -> None:
-        """Ends what a failed step has left running."""
+        """End what a failed step has left running."""
         if self._session is not None:
             with contextlib.suppress(PathwaysError):
                 self._session.disconnect()
-        # Also one that was just being started.
+        # Even if starting the cluster was interrupted halfway.
         _down()
 
     @contextlib.contextmanager
     def _step(self, title: str) -> Iterator[list[str]]:
         began = time.monotonic()
-        told: list[str] = []
+        report: list[str] = []
         try:
             with self._console.status(f"{title} ...") if self._console.is_terminal else contextlib.nullcontext():
-                yield told
+                yield report
         except BaseException:
-            self._line(Mark.FAIL, "red", title, began, told)
+            self._line(Mark.FAIL, "red", title, began, report)
             raise
-        self._line(Mark.OK, "green", title, began, told)
+        self._line(Mark.OK, "green", title, began, report)
 
-    def _line(self, mark: Mark, colour: str, title: str, began: float, told: list[str]) -> None:
+    def _line(self, mark: Mark, colour: str, title: str, began: float, report: list[str]) -> None:
         seconds = time.monotonic() - began
-        self._steps.append(Step(title, round(seconds, 3), mark is Mark.OK, tuple(told)))
+        self._steps.append(Step(title, round(seconds, 3), mark is Mark.OK, tuple(report)))
         self._console.print(f"[{colour}]{mark}[/] {title:<42} {words.duration(seconds):>10}", highlight=False)
-        for line in told:
+        for line in report:
             self._console.print(f"    {line}", highlight=False, markup=False, style="dim", soft_wrap=True)
 
     def _cluster_up(self) -> None:
         from pathways_jupyter.local import cluster
 
-        with self._step("Start the embedded cluster") as told:
+        with self._step("Start the embedded cluster") as report:
             self._cluster = cluster.up(INSTANCES, name=_NAME, idle_seconds=_IDLE, fast_heal=True)
             self._config = dataclasses.replace(
                 self._config, kubeconfig=str(self._cluster.kubeconfig), context=self._cluster.context
             )
-            told.append(f"{words.instances(INSTANCES)}, a Kubernetes API, and a Pathways service")
+            report.append(f"{words.instances(INSTANCES)}, a Kubernetes API, and a Pathways service")
 
     def _connect(self) -> Session:
         from pathways_jupyter.session.kernel import session
 
-        with self._step("Connect: a proxy of our own, and a tunnel") as told:
+        with self._step("Connect: a proxy of our own, and a tunnel") as report:
             connecting = session.start(self._config)
             for event in connecting:
                 if event.kind is EventKind.STAGE:
-                    told.append(event.message)
+                    report.append(event.message)
             self._session = connecting.session
             self._processes = {self._session.record.pid, *processes.family(self._cluster.pid)}
         return self._session
@@ -176,10 +175,10 @@ class _Story:
     def _devices(self, session: Session) -> None:
         import jax
 
-        with self._step("See the devices") as told:
+        with self._step("See the devices") as report:
             for index, devices in session.slices().items():
                 places = " ".join(str(tuple(device.coords[:2])) for device in devices)
-                told.append(f"slice {index}: {len(devices)} × {devices[0].device_kind} at {places}")
+                report.append(f"slice {index}: {len(devices)} × {devices[0].device_kind} at {places}")
             _claim(len(jax.devices()) == 8 and len(session.slices()) == 2, f"JAX sees {jax.devices()}")
 
     def _matmul(self, session: Session) -> None:
@@ -190,76 +189,76 @@ class _Story:
 
         from pathways_jupyter.demo import training
 
-        with self._step("Multiply matrices sharded over both slices") as told:
+        with self._step("Multiply matrices sharded over both slices") as report:
             mesh = training.mesh(session.slices())
             left = np.random.default_rng(0).standard_normal((512, 256), dtype=np.float32)
             right = np.random.default_rng(1).standard_normal((256, 384), dtype=np.float32)
             rows = jax.device_put(left, NamedSharding(mesh, PartitionSpec(("slice", "chip"))))
             product = jax.jit(jnp.matmul)(rows, right)
             off = float(np.abs(np.asarray(product) - left @ right).max())
-            told.append(f"{product.shape} in {len(product.addressable_shards)} shards; off by at most {off:.1e}")
+            report.append(f"{product.shape} in {len(product.addressable_shards)} shards; off by at most {off:.1e}")
             _claim(off < 1e-3, f"the product is off by {off}")
 
     def _train(self, session: Session) -> Any:
         from pathways_jupyter.demo import training
 
-        with self._step("Train a small network, data-parallel") as told:
+        with self._step("Train a small network, data-parallel") as report:
             trainer = training.Trainer(training.mesh(session.slices()))
             losses = trainer.train(60)
-            told.append(f"60 steps of Adam: loss {losses[0]:.3f} -> {losses[-1]:.3f}")
+            report.append(f"60 steps of Adam: loss {losses[0]:.3f} -> {losses[-1]:.3f}")
             _claim(losses[-1] < losses[0] / 2, f"the loss went from {losses[0]} to {losses[-1]}")
         return trainer
 
     def _lose_a_slice(self, session: Session, trainer: Any) -> None:
         import jax.numpy as jnp
 
-        with self._step("Lose a slice: its worker's pod is deleted") as told:
+        with self._step("Lose a slice: its worker's pod is deleted") as report:
             since = session.event_count
             pod = entry.ask(self._config, lambda client, namespace: _kill_a_worker(client, namespace, session.id))
             down = _wait_for(session, EventKind.SLICE_DOWN, since)
-            told.append(f"{pod} deleted; told: {down.message}")
+            report.append(f"{pod} deleted; notice: {down.message}")
             problem = trainer.failure()
-            told.append(f"training on it: {problem}")
+            report.append(f"training on it: {problem}")
             _claim(_BROKEN in problem, f"an array on a dead slice gave: {problem}")
             lost = int(down.data["slice"])
             other = next(devices for index, devices in session.slices().items() if index != lost)
             total = float(jnp.sum(jnp.arange(10.0, device=other[0])))
-            told.append(f"the other slice goes on: sum(0..9) = {total:.0f}")
+            report.append(f"the other slice keeps working: sum(0..9) = {total:.0f}")
             _claim(total == 45, f"the sum is {total}")
-        with self._step("Recover: a new worker heals it") as told:
+        with self._step("Recover: a new worker heals it") as report:
             healed = _wait_for(session, EventKind.SLICE_HEALED, since)
-            told.append(healed.message)
+            report.append(healed.message)
             step, losses = trainer.resume(40)
-            told.append(f"from the snapshot of step {step}, 40 more: loss {losses[0]:.3f} -> {losses[-1]:.3f}")
+            report.append(f"from the snapshot of step {step}, 40 more: loss {losses[0]:.3f} -> {losses[-1]:.3f}")
             _claim(losses[-1] < losses[0], f"the loss went from {losses[0]} to {losses[-1]}")
 
     def _disconnect(self, session: Session) -> None:
         import jax
 
-        with self._step("Disconnect") as told:
+        with self._step("Disconnect") as report:
             ended = session.disconnect()
             self._session = None
-            told.append(f"JAX is back on {jax.devices()[0].platform}")
+            report.append(f"JAX is back on {jax.devices()[0].platform}")
             _claim(not ended.left, ended.left)
 
     def _nothing_left(self, session: Session) -> None:
         from pathways_jupyter.session import registry
 
-        with self._step("Count what is left") as told:
+        with self._step("Count what is left") as report:
             counts = entry.ask(self._config, lambda client, namespace: _objects_of(client, namespace, session.id))
             record = session.record
             files = (registry.record_path(session.id), Path(record.log))
             counts["sockets"] = sum(Path(path).exists() for path in (record.socket, record.tunnel))
             counts["session files"] = sum(path.exists() for path in files)
             counts["supervisors"] = int(processes.is_alive(record.pid))
-            told.append(", ".join(f"{count} {name}" for name, count in counts.items()))
-            _claim(not any(counts.values()), f"left over: {told[-1]}")
+            report.append(", ".join(f"{count} {name}" for name, count in counts.items()))
+            _claim(not any(counts.values()), f"left over: {report[-1]}")
 
     def _cluster_down(self) -> None:
-        with self._step("End the embedded cluster") as told:
+        with self._step("End the embedded cluster") as report:
             _down()
             left = processes.wait_for(self._processes, timeout=_ENDING)
-            told.append(f"{len(left) or 'none'} of {words.count(len(self._processes), 'process', 'processes')} left")
+            report.append(f"{len(left) or 'none'} of {words.count(len(self._processes), 'process', 'processes')} left")
             _claim(not left, f"processes left: {sorted(left)}")
 
 
@@ -271,7 +270,7 @@ def _down() -> None:
 
 def _claim(holds: bool, otherwise: str) -> None:
     if not holds:
-        raise Broken(otherwise, hint="This is a fault worth reporting, with the output above.")
+        raise Broken(otherwise, hint="Please report this as a bug, with the output above.")
 
 
 def _wait_for(session: Session, kind: EventKind, since: int) -> Event:
@@ -297,7 +296,7 @@ async def _kill_a_worker(client: Client, namespace: str, session: str) -> str:
 
     (service,) = await status.fetch(client, namespace)
     held = [each for each in service.slices if each.held_by is not None and each.held_by.session == session]
-    _claim(len(held) == len(service.slices), f"{len(held)} slices are known to be held")
+    _claim(len(held) == len(service.slices), f"{len(held)} slices are held by this session")
     pod = held[-1].hosts[0].pod
     await objects.delete(client, objects.PODS, pod, namespace=namespace, grace_seconds=0)
     return pod

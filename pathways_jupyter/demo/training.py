@@ -1,7 +1,7 @@
-"""A small network trained over all slices in plain JAX, with snapshots that a lost slice cannot take along.
+"""A small network trained over all slices in plain JAX, with snapshots on the host that survive the loss of a slice.
 
-Data-parallel: each chip has its rows of the data, and the parameters are on every chip, so that losing one slice spoils
-them all and only a snapshot on the host brings them back.
+Data-parallel: each chip has its rows of the data, and the parameters are replicated on every chip. Losing one slice
+makes the replicated arrays unusable, so training can only resume from a snapshot on the host.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def step(state: Tree, inputs: jax.Array, targets: jax.Array) -> tuple[Tree, jax.
 
 
 class Trainer:
-    """Training that can go on from its last snapshot."""
+    """Training that can resume from its last snapshot."""
 
     def __init__(self, devices: Mesh) -> None:
         self._everywhere = NamedSharding(devices, PartitionSpec())
@@ -78,7 +78,7 @@ class Trainer:
         self._load()
 
     def train(self, steps: int) -> list[float]:
-        """Trains for `steps`; returns the loss before each of them.
+        """Train for `steps`; return the loss before each of them.
 
         Raises:
           jax.errors.JaxRuntimeError: A slice was lost meanwhile (DATA_LOSS).
@@ -92,15 +92,15 @@ class Trainer:
         return [float(value) for value in losses]
 
     def failure(self) -> str:
-        """Tries one more step; the first line of the error that it ends in."""
+        """Run one more step, which should fail; return the first line of its error."""
         try:
             self.train(1)
         except jax.errors.JaxRuntimeError as error:
             return str(error).partition("\n")[0]
-        return "it went on"
+        return "no error"
 
     def resume(self, steps: int) -> tuple[int, list[float]]:
-        """Puts the last snapshot back on all devices and trains on; returns its step, and the losses since."""
+        """Restore the last snapshot on all devices and train on; return its step and the losses since."""
         self._load()
         return int(self._snapshot["count"]), self.train(steps)
 

@@ -1,1 +1,1 @@
-"""IPython magics: parse the line, call the room below, show the result."""
+"""IPython magics: parse the line, call the layer below, show the result."""

@@ -1,6 +1,6 @@
-"""What each command of ``%pathways`` does: it calls the room below and shows the result.
+"""The commands of ``%pathways``: each calls the layer below and returns what to show.
 
-Loaded with the first command that does something, so that loading the extension costs a notebook next to nothing.
+Imported by the first command that needs it, so that loading the extension stays cheap.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ELSEWHERE = {option.name for option in CLUSTER} | {SERVICE.name}
 
 
 def connect(connection: Connection, values: Values, place: Place | None = None) -> None:
-    """Starts a session and points JAX at it; its card is drawn in `place`, or else below the cell."""
+    """Start a session and point JAX at it; its card is drawn in `place`, by default below the cell."""
     current = connection.session
     if current is not None:
         raise SessionError(
@@ -55,7 +55,7 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
 
 
 def reconnect(connection: Connection, values: Values, place: Place | None = None) -> None:
-    """Replaces the proxy of this notebook's session; as :func:`connect`."""
+    """Replace the proxy of this notebook's session; arguments as for :func:`connect`."""
     current = connection.need()
 
     def begin() -> session.ConnectionAttempt:
@@ -68,7 +68,7 @@ def reconnect(connection: Connection, values: Values, place: Place | None = None
 
 
 def disconnect(connection: Connection, values: Values) -> View:
-    """Ends this notebook's session."""
+    """End this notebook's session."""
     current = connection.need()
     slice_maps = sys.modules.get("pathways_jupyter.widgets.slices")
     if slice_maps is not None:
@@ -77,7 +77,7 @@ def disconnect(connection: Connection, values: Values) -> View:
         ended = current.disconnect(connection.variables)
     except KeyboardInterrupt:
         raise SessionError(
-            f"Interrupted. JAX is as it was before; the proxy of session {current.id} goes on being removed.",
+            f"Interrupted. JAX is as it was before; the proxy of session {current.id} is still being removed.",
             hint="%pathways sessions lists it until it is gone.",
         ) from None
     connection.draw()
@@ -94,7 +94,7 @@ def status(connection: Connection, values: Values) -> View:
 
 
 def slices(connection: Connection, values: Values) -> Any:
-    """The service's slices, and who holds them; live where they are the session's own."""
+    """The service's slices and their holders; live when it is this session's own service."""
     from pathways_jupyter.render import slices as picture
     from pathways_jupyter.service import status as services
 
@@ -128,7 +128,7 @@ def panel(connection: Connection, values: Values) -> Any:
 
 
 def logs(connection: Connection, values: Values) -> None:
-    """Prints a log."""
+    """Print a log."""
     from pathways_jupyter.service import logs as reading
 
     where: ConnectConfig | SessionRecord
@@ -161,7 +161,7 @@ def logs(connection: Connection, values: Values) -> None:
 
 
 def events(connection: Connection, values: Values) -> Any:
-    """What happened to this notebook's session, and what happens from now on."""
+    """The past and future events of this notebook's session."""
     session = connection.need()
     if not connection.screen.in_place:
         from pathways_jupyter.render import events as picture
@@ -179,7 +179,7 @@ def sessions(connection: Connection, values: Values) -> View:
 
 
 def doctor(connection: Connection, values: Values) -> View:
-    """Checks everything that a connection needs."""
+    """Check everything that a connection needs."""
     from pathways_jupyter.render import doctor as picture
 
     where, _ = _where(connection, values)
@@ -195,7 +195,7 @@ def _bring_up(connection: Connection, begin: Callable[[], session.ConnectionAtte
     try:
         connecting = waiting.through(begin)
     except KeyboardInterrupt:
-        raise SessionError("Connecting was interrupted; nothing of it is left.") from None
+        raise SessionError("Connecting was interrupted; everything that it had created was removed.") from None
     waiting.stop()
     connection.watch(connecting.session, waiting.place)
     if waiting.place is None:
@@ -204,13 +204,13 @@ def _bring_up(connection: Connection, begin: Callable[[], session.ConnectionAtte
         connection.draw()
     lines = arrays.switched(connecting.switched.unusable, connecting.switched.left)
     if lines:
-        connection.tell(lines)
+        connection.notify(lines)
 
 
 def _where(connection: Connection, values: Values) -> tuple[ConnectConfig, str]:
-    """The cluster and service that are meant, and the id of this notebook's session where they are its own.
+    """The cluster and service to use, and the id of this notebook's session if it uses the same ones.
 
-    Those that are named, else those of this notebook's session, else of the only session on this machine.
+    Options come first, then this notebook's session, then the only session on this machine.
     """
     current = connection.session
     named = {name: value for name, value in settings.canonical(values).items() if name in _ELSEWHERE}
@@ -222,7 +222,7 @@ def _where(connection: Connection, values: Values) -> tuple[ConnectConfig, str]:
 
 
 def _record(connection: Connection, values: Values) -> SessionRecord:
-    """The session that is named; this notebook's when none is."""
+    """The session named in `values`, by default this notebook's."""
     wanted = values.get("session", "")
     current = connection.session
     return current.record if current is not None and not wanted else entry.find_session(wanted)

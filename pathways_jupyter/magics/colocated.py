@@ -1,4 +1,4 @@
-"""``%%colocated``: this cell on the TPU hosts, and ``%colocated`` for what cells left there."""
+"""The magics ``%%colocated``, which runs a cell on the TPU hosts, and ``%colocated``, which manages them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _KEPT = 16
 _SHOWN_BYTES = 256 << 10
-"""Of what each host prints; it is kept in the notebook's file. The rest can be saved."""
+"""Longest text shown for each host, as it is stored in the notebook's file. The rest can be saved."""
 _SPACED_COMMA = re.compile(r"\s*,\s*")
 
 
@@ -35,7 +35,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
 
     @line_cell_magic  # type: ignore[untyped-decorator]
     def colocated(self, line: str, cell: str | None = None) -> Any:
-        """Runs a cell on TPU hosts; ``%%colocated --help`` tells more."""
+        """Run a cell on TPU hosts; see ``%%colocated --help``."""
         if cell is None:
             return shown(self._line(line))
         # `--in x, y` is one list.
@@ -51,7 +51,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         if absent:
             raise ConfigError(f"--in names {', '.join(absent)}, which this notebook does not have.")
         quiet = bool(given.get("quiet"))
-        follower = live.Follower(_tell) if not quiet and not given.get("collapse") else None
+        follower = live.Follower(_write) if not quiet and not given.get("collapse") else None
 
         def shown(result: CallResult) -> None:
             already = follower.shown if follower else {}
@@ -85,7 +85,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         for name, output in result.outputs.items():
             if isinstance(output, trees.PerHost):
                 indices = ", ".join(f"{name}[{index}]" for index in output)
-                _warn(f"{name} is not the same on all hosts: it holds every host's own, {indices}.")
+                _warn(f"{name} is not the same on all hosts; it holds each host's value: {indices}.")
         values = show.values(result)
         if values is not None and values.rich:
             for piece in values.pieces():
@@ -169,10 +169,10 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         call = given.get("call") or next(reversed(self._results), "")
         result = self._results.get(call)
         if result is None:
-            known = f"There is some of: {', '.join(self._results)}." if self._results else ""
+            known = f"Output is available for: {', '.join(self._results)}." if self._results else ""
             raise ConfigError(
-                f"There is no output of a cell {call!r} to save." if call else "No output was too large to show.",
-                hint=known or "Only what a cell's note names can be saved.",
+                f"There is no output of cell {call!r} to save." if call else "There is no output to save.",
+                hint=known or "Only output that was too large to show can be saved; the cell's output names it.",
             )
         saved = run.save(result, given.get("folder", "."))
         from IPython.display import FileLink, display
@@ -182,7 +182,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
 
     def _show(self, piece: Piece) -> None:
         if piece.stream:
-            _tell(piece.stream, piece.text)
+            _write(piece.stream, piece.text)
             return
         from IPython.display import display
 
@@ -210,9 +210,9 @@ def _cell_help() -> View:
 _written_last = [""]
 
 
-def _tell(stream: str, line: str) -> None:
-    # Not flushed line by line: a kernel would send each as a message, and a notebook keeps them all. By itself it sends
-    # what has come together a few times a second, each stream alone: so one is flushed before it is the other's turn.
+def _write(stream: str, line: str) -> None:
+    # Not flushed line by line: a kernel would send one message for each line. Without a flush it sends what has
+    # accumulated a few times a second, each stream separately, so flush when the stream changes to keep the order.
     if _written_last[0] != stream:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -221,7 +221,7 @@ def _tell(stream: str, line: str) -> None:
 
 
 def _warn(line: str) -> None:
-    _tell("stderr", f"{line}\n")
+    _write("stderr", f"{line}\n")
 
 
 def _names(given: str) -> list[str]:

@@ -1,6 +1,6 @@
-"""Tab completion of a magic's line: commands, options, and the values that are cheap to know.
+"""Tab completion of a magic's line: commands, options, and values that are cheap to look up.
 
-It runs on every press of Tab, so it reads files of this machine only and asks no cluster.
+It runs on every press of Tab, so it only reads local files and never contacts a cluster.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _awaiting(command: Command, words: list[str]) -> Option | None:
 
 
 def _places(command: Command, words: list[str]) -> list[str]:
-    """The words of a line that are not options nor their values."""
+    """The words of a line that are neither options nor their values."""
     return [
         word
         for before, word in zip(["", *words], words, strict=False)
@@ -85,14 +85,14 @@ def _values(source: Source, fragment: str, words: list[str]) -> tuple[str, list[
     if find is None:
         return fragment, []
     found: list[str] = []
-    # A broken file is told by the command itself; Tab offers nothing.
+    # The command itself reports a broken file; completion offers nothing.
     with contextlib.suppress(PathwaysError, OSError):
         found = find(words)
     return fragment, _beginning(fragment, found)
 
 
 def _instances(fragment: str) -> list[str]:
-    """Versions first, then the topologies of the one that was chosen."""
+    """TPU versions first, then the topologies of the chosen version."""
     version, separator, _ = fragment.partition(":")
     if not separator:
         return [f"{machine.version}:" for machine in tpu.MACHINES]
@@ -105,7 +105,7 @@ def _instances(fragment: str) -> list[str]:
 
 
 def _files(fragment: str) -> list[str]:
-    """Files and directories whose path begins with `fragment`, spelled as it is."""
+    """Files and directories whose path begins with `fragment`, in the same spelling."""
     directory, _, beginning = fragment.rpartition("/")
     place = Path(f"{directory}/" if "/" in fragment else ".").expanduser()
     with contextlib.suppress(OSError):
@@ -123,13 +123,13 @@ def _commands(words: list[str]) -> list[str]:
 
 
 def _session() -> Any:
-    """This process's session; None where nothing connected yet, and then nothing is imported to find out."""
+    """This process's session, or None; imports nothing when nothing has connected yet."""
     module = sys.modules.get("pathways_jupyter.session.kernel.session")
     return module.current() if module is not None else None
 
 
 def _slices(words: list[str]) -> list[str]:
-    """The slices as the command counts them: `logs` by the service's numbers, cells on hosts by JAX's."""
+    """Slices as the command numbers them: `logs` uses the service's numbers, `colocated` uses JAX's."""
     if _session() is None:
         return []
     if words[0] != "logs":
@@ -176,10 +176,10 @@ _ASSIGNMENT = re.compile(r"^[\w.,\s]+=\s*(?=%)")
 
 
 def matcher(magic: str, commands: Mapping[str, Command], *, command: str = "") -> Any:
-    """A matcher for IPython's completer that answers for lines beginning with `magic`, e.g. ``%pathways``.
+    """A matcher for IPython's completer that completes lines beginning with `magic`, e.g. ``%pathways``.
 
     Args:
-      command: The only command, where the line does not name one.
+      command: The only command, for a magic whose line does not name one.
     """
     from IPython.core.completer import SimpleCompletion, context_matcher
 
@@ -190,8 +190,8 @@ def matcher(magic: str, commands: Mapping[str, Command], *, command: str = "") -
             return {"completions": [], "matched_fragment": "", "suppress": False}
         fragment, found = complete(f"{command} {text}".lstrip(), commands)
         if not found and head == magic:
-            # Python's names are never meant here, but IPython takes no word of that from a matcher without a
-            # completion. What stands there already is one that changes nothing.
+            # Python's names never apply here, but IPython only lets a matcher suppress them if it returns a
+            # completion. The existing fragment is one that changes nothing.
             found = [fragment]
         return {
             "completions": [SimpleCompletion(each, type="magic") for each in found],

@@ -16,7 +16,7 @@ SESSION_MODULE = "pathways_jupyter.session.kernel.session"
 
 
 class Connection:
-    """What one shell knows of its session."""
+    """The session of one shell, with its card and notices."""
 
     def __init__(self, shell: Any, screen: Screen) -> None:
         self.shell = shell
@@ -65,13 +65,13 @@ class Connection:
         self._notices = Notices(session.follow(self._announced), self.screen, self.draw, lambda: self._cells)
 
     def card(self) -> View:
-        """The session as it is known without asking its supervisor, and what happened to it last."""
+        """The session's last known state and latest events, without asking its supervisor."""
         return card_of(self._watched, self._devices)
 
     def draw(self) -> None:
-        """Draw the card again where it was drawn.
+        """Redraw the card in its place.
 
-        Without what happened since it was connected: notices show that, beside the cell during which it did.
+        Events since the connection are left out: notices show them, below the cell that ran at the time.
         """
         if self._card is not None:
             self._card.draw(card_of(self._watched, self._devices, listed=self._announced))
@@ -81,11 +81,11 @@ class Connection:
         self._card = place
 
     def begin_cell(self) -> None:
-        """Note that another cell begins: from now on notices belong below it."""
+        """Note that another cell begins, so that later notices appear below it."""
         self._cells += 1
 
     def settle(self) -> None:
-        """Before a cell: takes note of what others did to the session, so that the cell finds JAX in order."""
+        """Before a cell: apply changes made to the session from outside, so that the cell finds JAX consistent."""
         session = self.session
         if session is None:
             return
@@ -99,28 +99,28 @@ class Connection:
         lines = arrays.switched(switched.unusable, switched.left)
         what = "The session was ended from outside; JAX is as it was before."
         if session.state == "lost":
-            # That it is lost was told when it happened.
+            # A notice reported the loss when it happened.
             what = ""
         elif self.session is session:
             what = "The session was reconnected from outside; JAX uses its new proxy."
             self.watch(session)
         if what or lines:
-            self.tell([what, *lines])
+            self.notify([what, *lines])
 
-    def tell(self, lines: Sequence[str]) -> None:
-        """Shows lines to be aware of; empty ones are left out."""
+    def notify(self, lines: Sequence[str]) -> None:
+        """Show lines as warnings; empty lines are left out."""
         from pathways_jupyter.render import arrays
 
         self.screen.show(arrays.notes([line for line in lines if line]))
 
     def explain_loss(self) -> None:
-        """After a cell that JAX failed because the proxy is gone: says so in plain words."""
+        """After a cell failed with an error of JAX because the proxy is gone: show the cause and the next step."""
         session = self.session
         if session is not None and session.state == "lost":
-            self.tell(["The proxy is lost. %pathways reconnect gets a new one, %pathways disconnect puts JAX back."])
+            self.notify(["The proxy is lost. %pathways reconnect gets a new one, %pathways disconnect puts JAX back."])
 
     def explain_elsewhere(self) -> None:
-        """After a cell that JAX failed because an array lies on a device of before: says which do, and what to do."""
+        """After a cell failed because an array is on a device from before the session: name the arrays and the fix."""
         session = self.session
         if session is None or not session.state.is_connected:
             return
@@ -129,20 +129,20 @@ class Connection:
 
         lines = arrays.elsewhere(arrays_elsewhere(session.devices()[0].client, self.variables))
         if lines:
-            self.tell(lines)
+            self.notify(lines)
 
     def flush(self) -> None:
-        """After a cell: shows what happened meanwhile."""
+        """After a cell: show the notices that were kept back while it ran."""
         if self._notices is not None:
             self._notices.flush()
 
 
 def card_of(session: Any, devices: Mapping[int, Sequence[str]] | None = None, *, listed: int | None = None) -> View:
-    """The card of `session`, as it is known without asking anybody.
+    """The card of `session` from what this process knows, without a request to the supervisor.
 
     Args:
-      devices: Kinds of its devices by slice; asked of JAX when left out, which only the user's own thread may do.
-      listed: List only what is among so many first events of it; all of what happened last when left out.
+      devices: Kinds of its devices by slice; by default taken from JAX, which only the main thread may do.
+      listed: Show only news among this many first events; by default the latest news of all events.
     """
     from pathways_jupyter.render import session as picture
 

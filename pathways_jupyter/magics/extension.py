@@ -1,6 +1,6 @@
-"""What ``%load_ext pathways_jupyter`` does: magics, completion, displays and notices, each undone by unloading.
+"""``%load_ext pathways_jupyter``: register magics, completion, displays and notices; unloading removes them.
 
-On the way of every notebook that loads it, so this imports nothing that a first cell does not need.
+Every notebook that loads the extension pays for this import, so it imports nothing that a first cell does not need.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SESSION_DISPLAYS = {"text/html": _as_html, "text/plain": _as_text}
 
 
 class _Extension:
-    """All that was put into one shell."""
+    """Everything that was registered in one shell."""
 
     def __init__(self, shell: Any) -> None:
         self.magics = PathwaysMagics(shell)
@@ -66,7 +66,7 @@ class _Extension:
 
 
 def _prepare() -> None:
-    """Starts what a connection needs while the user still types it; whatever is wrong is told when it is used."""
+    """Start what a connection needs while the user is still typing; connecting reports any error again."""
     with contextlib.suppress(PathwaysError, OSError):
         from pathways_jupyter.session.kernel import spawn
 
@@ -74,14 +74,14 @@ def _prepare() -> None:
 
 
 def load(shell: Any) -> _Extension:
-    """Puts everything into `shell`; a second time changes nothing."""
+    """Register everything in `shell`; no-op if it is loaded already."""
     if shell not in _loaded:
         _loaded[shell] = _Extension(shell)
     return _loaded[shell]
 
 
 def unload(shell: Any) -> None:
-    """Takes everything out again."""
+    """Remove everything from `shell`."""
     extension = _loaded.pop(shell, None)
     if extension is not None:
         extension.undo(shell)

@@ -1,4 +1,4 @@
-"""``pathways_jupyter.connect(...)``: what the magic does, for code; it shows how far it is where somebody looks."""
+"""``pathways_jupyter.connect(...)``: connect from Python code, with progress in notebooks and terminals."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class _Errors(Screen):
 
 
 def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
-    """Connects as `asked`, see :func:`pathways_jupyter.connect`.
+    """Connect with the options in `asked`, see :func:`pathways_jupyter.connect`.
 
-    In a notebook this loads the magics, so that what happens to the session is told there, too.
+    In a notebook this loads the magics, so that notices about the session appear there as well.
 
     Args:
-      progress: None shows it in a notebook and in a terminal, and nowhere else.
+      progress: Whether to show progress; None shows it in notebooks and terminals only.
     """
     from pathways_jupyter.session.kernel import process, session
 
@@ -57,7 +57,7 @@ def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
                 made = waiting.through(lambda: session.start(entry.located(checked), revive=entry.revive)).session
                 waiting.done()
     except PathwaysError as error:
-        # Also in a notebook this was a call in Python, and its keywords are what can be changed.
+        # Even in a notebook this was a call from Python, so hints must name keywords, not flags of the magic.
         error.face = Face.SCRIPT
         raise
     except KeyboardInterrupt:

@@ -1,10 +1,9 @@
-"""Shows what happens to the session while its owner does something else.
+"""Notices about the session that appear while the user does something else.
 
-A slice goes down while a cell computes, or the proxy is lost while nothing runs. A thread waits for such events. In a
-notebook it shows them below the cell that runs, or ran last: one output for all news of a cell, drawn again in place,
-so that a slice that comes and goes all night leaves one line. That it is up again is drawn where its loss was shown. A
-terminal would have it written into the line that is being typed, so there the news are kept until the next command has
-run.
+A slice may go down while a cell computes, or the proxy may be lost while nothing runs. A thread waits for such events.
+In a notebook it shows them below the cell that runs, or ran last: one output for all events during a cell, updated in
+place, so that a slice that goes up and down all night leaves one line. A recovery is drawn where the loss was shown. In
+a terminal the output would end up in the line that is being typed, so notices are kept until the next command has run.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ from pathways_jupyter.render.events import notice as picture
 from pathways_jupyter.widgets.place import Place
 
 ADVICE: Mapping[EventKind, str] = {
-    EventKind.SLICE_DOWN: "Arrays on it are lost (DATA_LOSS); the other slices go on. A new worker heals it.",
-    EventKind.SLICE_HEALED: "New arrays can be put on it; those from before stay lost.",
+    EventKind.SLICE_DOWN: "Arrays on it are lost (DATA_LOSS). Other slices keep working; a new worker restores it.",
+    EventKind.SLICE_HEALED: "New arrays can be put on it; its earlier arrays remain lost.",
     EventKind.PROXY_LOST: "All arrays on TPUs are lost. %pathways reconnect gets a new proxy with the same settings.",
     EventKind.SUPERVISOR_LOST: "%pathways reconnect starts a new one with the same settings.",
     EventKind.WARNING: "",
 }
-"""The events that are worth a notice, and what to do about each."""
+"""The events that cause a notice, with advice for each."""
 
 
 @dataclass
 class _Notice:
-    """The news of one cell.
+    """The events during one cell.
 
     Attributes:
-      outages: For each slice that went down meanwhile, by JAX's index, when it did, and when it was up again.
+      outages: By JAX's index, the events of each slice that went down or recovered.
       others: Everything else.
     """
 
@@ -46,18 +45,18 @@ class _Notice:
     others: list[Event] = field(default_factory=list)
 
     def news(self) -> list[News]:
-        told = [_of_slice(events) for events in self.outages.values()]
-        return told + [News(tone(each), _at(each), ADVICE.get(each.kind, "")) for each in self.others]
+        news = [_of_slice(events) for events in self.outages.values()]
+        return news + [News(tone(each), _at(each), ADVICE.get(each.kind, "")) for each in self.others]
 
 
 class Notices:
-    """Shows the events of one session as they come.
+    """Show the events of one session as they arrive.
 
     Args:
       events: Blocks until something happens; ends with the session.
       screen: Where to show them.
-      changed: Called after each event, to draw again what it changed.
-      cell: Which cell runs, or ran last.
+      changed: Called after each event, to redraw what it changed.
+      cell: Returns the number of the cell that runs, or ran last.
     """
 
     def __init__(
@@ -79,7 +78,8 @@ class Notices:
         self._closed = True
 
     def flush(self) -> None:
-        """Show what was kept; only terminals keep any."""
+        """Show the notices that were kept back; only terminals keep any."""
+        # Called on the user's thread while `_wait` may add an event: take the notice under the lock, print it outside.
         with self._lock:
             kept = self._latest if not self._screen.in_place else None
             if kept is not None:
@@ -89,12 +89,15 @@ class Notices:
             self._screen.line(picture(kept.news()).text)
 
     def _wait(self) -> None:
+        # Iterating blocks until the next event, so `close` cannot interrupt it: a closed object's thread ends at the
+        # next event or with the session. As a daemon it does not keep the kernel from exiting.
         for event in self._events:
             if self._closed:
                 return
-            if event.kind in ADVICE and not _told_by_a_call(event):
+            if event.kind in ADVICE and not _is_reported_by_a_call(event):
                 with self._lock:
                     self._add(event)
+            # Outside the lock: the callback draws, and a slow front end must not block `flush` on the user's thread.
             self._changed()
 
     def _add(self, event: Event) -> None:
@@ -103,7 +106,7 @@ class Notices:
             notice.others.append(event)
         else:
             index = int(event.data["slice"])
-            # A slice whose loss was reported elsewhere, by the error of a call, has its return reported by itself.
+            # If a call's error reported the loss, there is no notice to update, and the recovery gets its own.
             lost_in = self._lost_in.get(index) if event.kind is EventKind.SLICE_HEALED else None
             notice = self._lost_in[index] = lost_in or self._current()
             notice.outages.setdefault(index, []).append(event)
@@ -119,7 +122,7 @@ class Notices:
 
 
 def _of_slice(events: list[Event]) -> News:
-    """One line for all that happened to one slice."""
+    """One line that sums up the events of one slice."""
     losses = [event for event in events if event.kind is EventKind.SLICE_DOWN]
     last = events[-1]
     if last.kind is EventKind.SLICE_DOWN or not losses:
@@ -135,7 +138,7 @@ def _at(event: Event) -> str:
     return f"{words.moment(event.at)}  {event.message}"
 
 
-def _told_by_a_call(event: Event) -> bool:
-    """Whether a cell on the hosts ends with this event: its error says the same."""
+def _is_reported_by_a_call(event: Event) -> bool:
+    """Whether a call on the hosts ends because of this event, so that its error reports it."""
     loss = sys.modules.get("pathways_jupyter.colocated.loss")
-    return loss is not None and loss.tells(event)
+    return loss is not None and loss.is_reported(event)

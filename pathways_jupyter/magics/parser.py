@@ -1,7 +1,7 @@
-"""Reads a magic's line with argparse, without argparse's habit of ending the process.
+"""Parse a magic's line with argparse, without argparse's habit of exiting the process.
 
-The commands are declared in :mod:`pathways_jupyter.commands`; this turns a declaration into a parser whose mistakes
-are :class:`~pathways_jupyter.errors.ConfigError` with the nearest right spelling as the hint.
+The commands are declared in :mod:`pathways_jupyter.commands`; this turns a declaration into a parser that raises
+:class:`~pathways_jupyter.errors.ConfigError` with the closest valid spelling as the hint.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathways_jupyter.errors import ConfigError
 
 @dataclass(frozen=True)
 class Call:
-    """A line that was understood.
+    """A parsed line.
 
     Attributes:
-      command: What was asked for.
+      command: The command it names.
       values: Its options and words by name; only those that were given.
       help: Whether only the command's help was asked for.
     """
@@ -34,15 +34,15 @@ class Call:
 
 
 _COMMENT = re.compile(r"(^|\s)#.*$")
-# {"tpuv6e:2x2": 2} is one word also where nobody quoted it.
+# {"tpuv6e:2x2": 2} is one word even without quotation marks.
 _DICTIONARY = re.compile(r"""(?<!['"{])\{[^{}]*\}(?!['"}])""")
 
 
 def parse(line: str, commands: Mapping[str, Command]) -> Call:
-    """Reads `line`, which begins with a command's name; an empty line means ``help``, and a comment may follow.
+    """Parse `line`, which begins with a command's name; an empty line means ``help``, and a comment may follow.
 
     Raises:
-      ConfigError: The line cannot be read; nothing was done.
+      ConfigError: The line cannot be parsed; nothing was done.
     """
     # A semicolon at the end is IPython's own word for "do not show the result", which it reads from the cell.
     said = _COMMENT.sub("", line).rstrip().removesuffix(";")
@@ -69,7 +69,7 @@ def parse(line: str, commands: Mapping[str, Command]) -> Call:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises what argparse would print."""
+    """A parser that raises the errors that argparse would print."""
 
     def __init__(self, command: Command) -> None:
         # Abbreviations would make tomorrow's new option break today's notebook.
@@ -87,7 +87,7 @@ class _Parser(argparse.ArgumentParser):
             parsed, extra = self.parse_known_args(args, namespace)
         except argparse.ArgumentError as error:
             where = f"{error.argument_name}: " if error.argument_name else ""
-            # Without its cause, which tells nothing that the message does not.
+            # Without its cause, which adds nothing to the message.
             raise self._mistake(f"{where}{error.message}.") from None
         if extra:
             flags = [option.flag for option in self._command.options]
@@ -106,12 +106,12 @@ class _Parser(argparse.ArgumentParser):
 def _parser(command: Command) -> _Parser:
     parser = _Parser(command)
     for word in command.words:
-        # Choices are checked afterwards: argparse would check the absence of a word that may be left out against them.
+        # Choices are checked afterwards, because argparse would also check the missing value of an optional word.
         parser.add_argument(word.name, nargs=None if word.required else "?")
     for option in command.options:
         parser.add_argument(*filter(None, (option.short, option.flag)), dest=option.name, **_shape(option))
         for alias in option.aliases:
-            # Under a name of its own, so that two spellings with different values are seen as such; a list is one list.
+            # An alias gets its own name, so that two spellings with different values can be detected; lists are merged.
             name = option.name if option.kind is Kind.LIST else alias.lstrip("-").replace("-", "_")
             parser.add_argument(alias, dest=name, **_shape(option))
     return parser
@@ -129,7 +129,7 @@ def _shape(option: Option) -> dict[str, Any]:
 
 def _nearest(word: str, known: Mapping[str, Any] | list[str], command: str = "") -> str:
     word = word.partition("=")[0]
-    # Two words of two letters that differ in one are half alike.
+    # Two-letter words that differ in one letter have a similarity of 0.5.
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6 if len(word) > 3 else 0.5)
     see = f"See {command} --help." if command else f"There are: {', '.join(known)}."
     return f"Did you mean {close[0]}? {see}" if close else see

@@ -1,7 +1,7 @@
-"""``%pathways``: parse the line, call the room below, show what came of it.
+"""The magic ``%pathways``: parse the line, call the layer below, show the result.
 
-Errors leave the cell as they are raised; a :class:`~pathways_jupyter.errors.PathwaysError` renders itself as two or
-three lines, and ``%pathways traceback`` shows the rest.
+Errors propagate out of the cell; a :class:`~pathways_jupyter.errors.PathwaysError` renders itself as two or three
+lines, and ``%pathways traceback`` shows the rest.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathways_jupyter.magics.screen import Screen, shown
 
 PROGRAM = "%pathways"
 _UNAVAILABLE = "UNAVAILABLE"
-"""What JAX says of a proxy that it cannot reach any more, among much else."""
+"""Contained in JAX's errors about a proxy that it can no longer reach, among others."""
 _ELSEWHERE = "non-PjRt-compatible client"
-"""What JAX says of an array on a CPU device that a program on the proxy's devices takes."""
+"""Contained in JAX's error when a program on the proxy's devices gets an array on a CPU device."""
 
 
 @magics_class
@@ -36,7 +36,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
     @line_magic  # type: ignore[untyped-decorator]
     def pathways(self, line: str) -> Any:
-        """Connects this notebook to TPUs behind a Shared Pathways Service; ``%pathways help`` tells more."""
+        """Connect this notebook to TPUs behind a Shared Pathways Service; see ``%pathways help``."""
         call = parse(line, MAGIC)
         if call.help or call.command is HELP:
             return shown(self._help(call))
@@ -47,17 +47,17 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         return shown(actions.ACTIONS[call.command.name](self.connection, call.values))
 
     def before_cell(self, info: Any) -> None:
-        """Takes note of what others did to the session, before the cell's code meets it."""
+        """Apply changes made to the session from outside, before the cell's code runs."""
         self.connection.begin_cell()
         try:
             self.connection.settle()
         except PathwaysError as error:
-            # Whatever it was, the cell is the user's own, and runs.
+            # The cell is the user's own code and must run whatever happened to the session.
             self._error = error
-            self.connection.tell([str(error), error.hint])
+            self.connection.notify([str(error), error.hint])
 
     def after_cell(self, result: Any) -> None:
-        """Remembers the cell's error for ``traceback``, and shows what happened meanwhile."""
+        """Keep the cell's error for ``traceback``, and show the notices that arrived while it ran."""
         error = getattr(result, "error_in_exec", None)
         if isinstance(error, PathwaysError):
             self._error = error

@@ -1,4 +1,4 @@
-"""Where output goes: to a notebook, where a picture is drawn again in place, or to a terminal, line after line."""
+"""Output to a notebook, where pictures are updated in place, or to a terminal, line by line."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathways_jupyter.render.view import View
 from pathways_jupyter.widgets.place import Place
 
 _ERASE = "\r\x1b[J"
-"""Back to the beginning of the line, and nothing from there on."""
+"""Return to the start of the line and clear the screen from there on."""
 
 
 def shown(result: Any) -> Any:
-    """What a magic returns for `result`: displayed here and now where the cell would discard it."""
+    """Return `result` from a magic, or display it now and return None if the cell would discard it."""
     if result is None or not result_is_discarded():
         return result
     from IPython.display import display
@@ -33,22 +33,22 @@ class Screen:
 
     @property
     def in_place(self) -> bool:
-        """Whether a picture can be drawn again, and HTML is understood: true behind a kernel."""
+        """Whether pictures can be updated and HTML can be shown: true in a kernel."""
         return getattr(self._shell, "kernel", None) is not None
 
     def show(self, view: View) -> None:
-        """Shows `view` below the running cell, or the last one; from any thread."""
+        """Show `view` below the running cell, or the last one; callable from any thread."""
         if self.in_place:
             self._shell.display_pub.publish(view._repr_mimebundle_())
         else:
             self.line(view.text)
 
     def line(self, text: str) -> None:
-        """One line of plain text."""
+        """Print one line of plain text."""
         self._write(f"{self._erased()}{text}\n")
 
     def passing(self, text: str) -> None:
-        """A line that the next one replaces, in a terminal; where nothing can be erased, a line like others."""
+        """Print a line that the next one replaces in a terminal; elsewhere an ordinary line."""
         if not self.out.isatty():
             self.line(text)
             return
@@ -56,11 +56,11 @@ class Screen:
         self._passing = text
 
     def end_passing(self) -> None:
-        """Erase the line that only passes."""
+        """Erase the temporary line."""
         self._write(self._erased())
 
     def _erased(self) -> str:
-        """What erases the line that only passes, in all rows of the terminal that it takes."""
+        """The control sequence that erases the temporary line, including the rows that it wraps over."""
         if not self._passing:
             return ""
         above = (len(self._passing) - 1) // shutil.get_terminal_size().columns
@@ -78,5 +78,5 @@ class Screen:
             self.out.flush()
 
     def place(self) -> Place:
-        """Somewhere to draw in a notebook, again and again."""
+        """A new output in a notebook that can be updated."""
         return Place(self._shell)

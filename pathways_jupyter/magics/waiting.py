@@ -1,6 +1,6 @@
-"""Shows how far a long step has come: in a notebook one card that is drawn again, in a terminal a line now and then.
+"""Progress of a long step: in a notebook a card that is updated, in a terminal a line now and then.
 
-What is over in a blink shows nothing. A thread draws, because the cell's own thread is the one that waits.
+A step that ends almost at once shows nothing. A separate thread draws, because the cell's thread is the one that waits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Waiting:
       place: Where to draw in a notebook; below the cell when left out.
 
     Attributes:
-      place: In a notebook, where the progress is drawn; the result may be drawn over it.
+      place: Where the progress is drawn in a notebook; the result may replace it.
     """
 
     def __init__(self, screen: Screen, place: Place | None = None) -> None:
@@ -48,16 +48,16 @@ class Waiting:
         self._said_at = 0.0
 
     def embedded(self) -> None:
-        """The first stage is to see that the embedded cluster runs."""
+        """Enter the first stage: making sure that the embedded cluster runs."""
         with self._lock:
             self._progress.enter("start the embedded cluster")
 
     def through(self, begin: Callable[[], ConnectionAttempt]) -> ConnectionAttempt:
-        """Begins to connect, shows how far it is, and returns when it is connected.
+        """Connect with `begin`, show the progress, and return when it is connected.
 
         Raises:
-          KeyboardInterrupt: Nothing of it is left.
-          PathwaysError: What keeps it from connecting.
+          KeyboardInterrupt: Interrupted; everything that was created is removed.
+          PathwaysError: Connecting failed.
         """
         connecting = None
         try:
@@ -77,14 +77,14 @@ class Waiting:
         return connecting
 
     def stop(self) -> None:
-        """Draws no more; the place is free for the result."""
+        """Stop drawing; the place can be used for the result."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
         self._screen.end_passing()
 
     def done(self) -> None:
-        """Draws or says, where something was drawn or said, that all of it is done."""
+        """Show that all stages are complete, if any progress was shown."""
         self.stop()
         now = time.time()
         if self.place is None:
@@ -94,7 +94,7 @@ class Waiting:
             self.place.draw(View(None, self._progress.text(now, done=True), self._progress.html(now, done=True)))
 
     def stopped(self, how: str) -> None:
-        """Draws, where something was drawn, that it came to no good end."""
+        """Show that it failed or was interrupted, if any progress was shown."""
         self.stop()
         if self.place is not None and self.place.drawn:
             now = time.time()

@@ -1,1 +1,1 @@
-"""Pictures of typed values, as text and as HTML, for whichever face shows them: pure functions, nothing displayed."""
+"""Render typed values as text and HTML: pure functions that display nothing themselves."""

@@ -1,4 +1,4 @@
-"""Arrays that a switch of devices concerns, told in a line or two."""
+"""The arrays that connecting or disconnecting affects, as one or two lines of text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VARIABLE = re.compile(r"\w*")
 
 
 def switched(unusable: Sequence[NamedArray], left: Sequence[NamedArray]) -> list[str]:
-    """What became of the user's arrays, one line for each kind; nothing when none is concerned."""
+    """What happened to the user's arrays, one line for each outcome; empty when no array is affected."""
     lines = []
     if unusable:
         lines.append(f"{words.count(len(unusable), 'array')} became unusable: {_named(unusable)}")
@@ -29,7 +29,7 @@ def switched(unusable: Sequence[NamedArray], left: Sequence[NamedArray]) -> list
 
 
 def elsewhere(arrays: Sequence[NamedArray]) -> list[str]:
-    """Why JAX does not compute with arrays that were made before the session, in two lines; nothing without any."""
+    """Why JAX cannot use arrays made before the session, in two lines; empty when there are none."""
     if not arrays:
         return []
     first = _VARIABLE.match(arrays[0].name)[0]  # type: ignore[index]
@@ -40,12 +40,12 @@ def elsewhere(arrays: Sequence[NamedArray]) -> list[str]:
 
 
 def disconnected(session: str, unusable: Sequence[NamedArray], remains: str) -> View:
-    """The end of a session.
+    """The result of ``%pathways disconnect``.
 
     Args:
       remains: What could not be removed from the cluster, and why.
     """
-    title = f"Session {session} is over; JAX is as it was before."
+    title = f"Session {session} has ended; JAX is as it was before."
     lines = switched(unusable, ())
     if remains:
         lines.append(f"Not everything could be removed: {remains}")
@@ -56,18 +56,18 @@ def disconnected(session: str, unusable: Sequence[NamedArray], remains: str) -> 
 
 
 def notes(lines: Sequence[str]) -> View:
-    """Lines to be aware of."""
+    """Lines marked as warnings."""
     rich = [html.line(html.toned(Tone.WAIT, Mark.WARN), escape(line)) for line in lines]
     return View(None, "\n".join(f"{Mark.WARN} {line}" for line in lines), html.page(*rich))
 
 
 def _named(arrays: Sequence[NamedArray]) -> str:
-    """Arrays by name; those of one variable together when there are many."""
+    """The arrays' names; many arrays of one variable are counted instead."""
     by_variable: dict[str, list[NamedArray]] = {}
     for array in arrays:
         by_variable.setdefault(_VARIABLE.match(array.name)[0], []).append(array)  # type: ignore[index]
-    told: list[str] = []
+    shown: list[str] = []
     for variable, group in by_variable.items():
-        told += map(str, group) if len(group) <= _FEW else [f"{variable} ({len(group)} arrays)"]
-    rest = len(told) - _MANY
-    return ", ".join(told[:_MANY]) + (f" and {rest} more" if rest > 0 else "")
+        shown += map(str, group) if len(group) <= _FEW else [f"{variable} ({len(group)} arrays)"]
+    rest = len(shown) - _MANY
+    return ", ".join(shown[:_MANY]) + (f" and {rest} more" if rest > 0 else "")

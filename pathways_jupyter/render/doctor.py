@@ -1,4 +1,4 @@
-"""What the doctor found, worst in sight, with what to do about each."""
+"""The findings of ``doctor``, with a fix for each and a verdict at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TONES = {Level.OK: Tone.OK, Level.WARN: Tone.WAIT, Level.FAIL: Tone.FAIL}
 
 
 def view(findings: Sequence[Finding]) -> View:
-    """All findings, in the order in which they were checked, and what they amount to."""
+    """All findings in the order of the checks, and the verdict."""
     width = max((len(each.name) for each in findings), default=0)
     plain = []
     rows = []
@@ -40,7 +40,7 @@ def _verdict(findings: Sequence[Finding]) -> tuple[Level, str]:
     failed = sum(each.level is Level.FAIL for each in findings)
     warned = sum(each.level is Level.WARN for each in findings)
     if failed:
-        return Level.FAIL, f"{words.count(failed, 'thing keeps', 'things keep')} this machine from connecting."
+        return Level.FAIL, f"{words.count(failed, 'problem keeps', 'problems keep')} this machine from connecting."
     if warned:
-        return Level.WARN, f"Connecting works; {words.count(warned, 'thing needs', 'things need')} a look."
+        return Level.WARN, f"Connecting works; {words.count(warned, 'warning needs', 'warnings need')} attention."
     return Level.OK, "All is well."

@@ -1,4 +1,4 @@
-"""What happened to a session, newest last."""
+"""The events of a session, newest last."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _TONES = {
     EventKind.SLICE_HEALED: Tone.OK,
 }
 _MARKS = {Tone.FAIL: Mark.FAIL, Tone.WAIT: Mark.WARN, Tone.OK: Mark.OK, Tone.NONE: Mark.NONE, Tone.MINE: Mark.NONE}
-_NONE = "Nothing happened yet."
+_NONE = "No events yet."
 
 
 def tone(event: Event) -> Tone:
-    """How good or bad the news is."""
+    """The tone of an event: good, bad or neutral."""
     if event.kind is EventKind.STATE:
         state = event.data.get("state")
         if state == SessionState.DEGRADED:
@@ -63,10 +63,10 @@ def rich_line(event: Event) -> str:
 
 
 def view(events: Sequence[Event], *, note: str = "", now: float | None = None) -> View:
-    """All of `events` below each other.
+    """All of `events`, one on each line.
 
     Args:
-      note: What limits the picture, beside the time as of which it is true.
+      note: A limitation of the picture, shown beside its time.
       now: Seconds since the epoch; the clock's when left out.
     """
     as_of = html.as_of(time.time() if now is None else now, note)
@@ -78,7 +78,7 @@ def view(events: Sequence[Event], *, note: str = "", now: float | None = None) -
 
 
 def notice(news: Sequence[News]) -> View:
-    """News that arrive while the reader does something else, and what to do about them."""
+    """Events that arrive while the user does something else, each with advice."""
     worst = next(
         (tone for tone in (Tone.FAIL, Tone.WAIT, Tone.OK) if any(each.tone is tone for each in news)), Tone.NONE
     )

@@ -1,4 +1,4 @@
-"""What a command does, takes and is used for."""
+"""Help for commands: what they do, their options, and examples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathways_jupyter.render.view import View
 def overview(commands: Mapping[str, Command], program: str) -> View:
     """All commands with their summaries."""
     rows = [(f"{program} {command.name}", command.summary) for command in commands.values()]
-    ending = f"{program} COMMAND --help tells more and shows examples."
+    ending = f"{program} COMMAND --help shows its options and examples."
     rich = [(html.code(name), escape(summary)) for name, summary in rows]
     plain = f"{text.table(('', ''), rows)}\n\n{ending}"
     return View(commands, plain, html.page(html.table((), rich), html.line(html.muted(ending))))

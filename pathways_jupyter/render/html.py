@@ -15,7 +15,7 @@ from pathways_jupyter.render.words import moment
 
 
 class Tone(StrEnum):
-    """What a colour means; the word beside it says the same."""
+    """The meaning of a colour; a word beside it always says the same."""
 
     OK = "ok"
     WAIT = "wait"
@@ -25,7 +25,7 @@ class Tone(StrEnum):
 
 
 _STYLE = (
-    # What is used where a class of the output begins with this name, and the rules; "" is for every output.
+    # Pairs of a name and the rules that an output needs when it contains that name; "" is for every output.
     (
         "",
         """
@@ -102,10 +102,10 @@ _STYLE = (
 
 
 def page(*parts: str) -> str:
-    """A whole output: `parts` below each other, with the style that they share.
+    """A whole output: `parts` below each other, with their style sheet.
 
-    Every output carries its own style, because it is kept in the notebook's file without the others: so only the rules
-    that it uses.
+    Each output is saved in the notebook's file on its own, so each carries its own style, limited to the rules that it
+    uses.
     """
     body = "".join(parts)
     style = "\n".join(rules.strip() for name, rules in _STYLE if name in body)
@@ -113,23 +113,23 @@ def page(*parts: str) -> str:
 
 
 def card(tone: Tone, *parts: str) -> str:
-    """A frame whose edge has the tone."""
+    """A frame with an edge in the colour of `tone`."""
     return f'<div class="pw-card pw-{tone}">{"".join(parts)}</div>'
 
 
 def head(title: str, *details: str) -> str:
-    """A title with what belongs beside it; `details` are HTML."""
+    """A title with `details`, which are HTML, beside it."""
     beside = "".join(f"<span>{each}</span>" for each in details if each)
     return f'<div class="pw-head"><b>{escape(title)}</b>{beside}</div>'
 
 
 def toned(tone: Tone, words: str) -> str:
-    """Words in the colour of what they mean."""
+    """Text in the colour of `tone`."""
     return f'<span class="pw-tone pw-{tone}">{escape(words)}</span>'
 
 
 def muted(words: str) -> str:
-    """Words of less weight."""
+    """Less prominent text."""
     return f'<span class="pw-muted">{escape(words)}</span>'
 
 
@@ -152,7 +152,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def as_of(at: float, note: str = "") -> str:
-    """When the picture was drawn: kept in a file, it is read long after that. `note` says what else limits it."""
+    """When the picture was drawn, as a saved notebook may be read much later; `note` names another limitation."""
     return line(muted(f"As of {moment(at)}{'. ' if note else ''}{note}"))
 
 

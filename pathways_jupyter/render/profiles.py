@@ -1,4 +1,4 @@
-"""Named settings, and where they are kept."""
+"""Connection profiles, and the file that they are stored in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EXAMPLE = '[profiles.team]\ncontext = "my-gke"\ntpu = "tpuv6e:2x2=2"'
 
 
 def view(profiles: Mapping[str, Mapping[str, Any]], path: Path) -> View:
-    """Each profile with its settings; how to write one when there is none."""
+    """Each profile with its settings; an example to copy when there is none."""
     if not profiles:
         title = f"No profiles yet. Write {path}, for example:"
         rich = html.page(html.line(html.muted(title)), f"<pre>{escape(_EXAMPLE)}</pre>")
@@ -22,7 +22,7 @@ def view(profiles: Mapping[str, Mapping[str, Any]], path: Path) -> View:
     rows = [
         (name, " ".join(f"{key}={value}" for key, value in settings.items())) for name, settings in profiles.items()
     ]
-    where = f"Kept in {path}."
+    where = f"Stored in {path}."
     return View(
         profiles,
         f"{text.table(('profile', 'settings'), rows)}\n{where}",

@@ -1,4 +1,4 @@
-"""How far connecting has come: which stage, for how long, and what it waits for."""
+"""The progress of connecting: the current stage, its duration, and what it waits for."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Step:
 
 @dataclass
 class Progress:
-    """What was heard so far; faces draw it again as it grows."""
+    """The stages and warnings received so far; user interfaces redraw it as it grows."""
 
     began: float = field(default_factory=time.time)
     steps: list[Step] = field(default_factory=list)
     warnings: list[Event] = field(default_factory=list)
 
     def add(self, event: Event) -> None:
-        """Takes in one event of the connecting session."""
+        """Record one event of the connecting session."""
         if event.kind is EventKind.WARNING:
             self.warnings.append(event)
         elif event.kind is EventKind.STAGE:
@@ -56,7 +56,7 @@ class Progress:
             self.steps[-1].message = event.message
 
     def enter(self, title: str, message: str = "", *, at: float | None = None) -> None:
-        """Goes on to the stage `title`; the same stage again only changes what it waits for."""
+        """Enter the stage `title`; repeating the current stage only updates its message."""
         at = time.time() if at is None else at
         if not self.steps or self.steps[-1].title != title:
             if self.steps:
@@ -65,11 +65,11 @@ class Progress:
         self.steps[-1].message = message
 
     def line(self, now: float, stopped: str = "") -> str:
-        """The stage that is going on, on one line.
+        """The current stage, on one line.
 
         Args:
           now: Seconds since the epoch.
-          stopped: How it ended, if it came to no good end.
+          stopped: How it ended, if it did not succeed.
         """
         mark = Mark.FAIL if stopped else Mark.WAIT
         if not self.steps:
@@ -79,7 +79,7 @@ class Progress:
         return f"{mark} {step.title} ({words.duration(step.seconds(now))}){f': {why}' if why else ''}"
 
     def done_line(self, now: float) -> str:
-        """That all stages are over, on one line."""
+        """A summary of the completed connection, on one line."""
         why = self.steps[-1].message if self.steps else ""
         return f"{Mark.OK} connected ({words.duration(now - self.began)}){f': {why}' if why else ''}"
 
@@ -87,14 +87,14 @@ class Progress:
         """All stages, one a line; see :meth:`line`.
 
         Args:
-          done: The last one is over, too.
+          done: The last stage is complete as well.
         """
         over = self.steps if done else self.steps[:-1]
         lines = [f"{Mark.OK} {step.title} ({words.duration(step.seconds(now))})" for step in over]
         return "\n".join([*lines, self.done_line(now) if done else self.line(now, stopped)])
 
     def html(self, now: float, stopped: str = "", *, done: bool = False) -> str:
-        """All stages; the last one goes on, or is where it stopped, or is over as well."""
+        """All stages; the last one is running, failed or complete."""
         tone, mark = (Tone.FAIL, Mark.FAIL) if stopped else (Tone.OK, Mark.OK) if done else (Tone.WAIT, Mark.WAIT)
         rows = []
         for step in self.steps:

@@ -28,7 +28,7 @@ _RECENT = 5
 _MARKS = {Tone.OK: Mark.OK, Tone.WAIT: Mark.WAIT, Tone.FAIL: Mark.FAIL, Tone.NONE: Mark.NONE, Tone.MINE: Mark.OK}
 
 ADVICE: Mapping[SessionState, str] = {
-    SessionState.DEGRADED: "Arrays on a slice that is down are lost; the other slices go on. A new worker heals it.",
+    SessionState.DEGRADED: "Arrays on the slice that is down are lost. A new worker restores it; other slices work.",
     SessionState.LOST: "Arrays on it are lost. %pathways reconnect gets a new proxy with the same settings.",
     SessionState.FAILED: "%pathways doctor looks for the cause.",
 }
@@ -42,10 +42,10 @@ def view(
     listed: int | None = None,
     now: float | None = None,
 ) -> View:
-    """The card.
+    """The session's card.
 
-    It is kept in the notebook's file, where it may be read long after the session, so it says as of when it is true and
-    counts no ages. The card of a closed session says what there was, because it mostly stands where the session began.
+    It is saved in the notebook's file and may be read long after the session, so it shows the time it was drawn and no
+    durations. The card of a closed session shows what there was, as it usually stands where the session began.
 
     Args:
       record: The session.
@@ -85,7 +85,7 @@ def view(
 
 
 def _when(record: SessionRecord, events: Sequence[Event], now: float) -> str:
-    """Since when the state lasts, and as of when that is known; of a closed session, when it was connected."""
+    """When the state began and when the card was drawn; for a closed session, when it was connected."""
     if record.state is not SessionState.CLOSED:
         return f"since {words.moment(record.state_since)} (as of {words.later(now, record.state_since)})"
     connected = [event.at for event in events if event.data.get("state") == SessionState.CONNECTED]
@@ -101,7 +101,7 @@ def none() -> View:
 
 
 def _devices(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> str:
-    """How many devices can be computed on, and which slice has which; of a closed session, how many there were."""
+    """The number of usable devices, by slice; for a closed session, the number that there were."""
     if record.state is SessionState.CLOSED:
         there_were = Counter(kind for each in devices.values() for kind in each)
         return ", ".join(f"{count} × {kind}" for kind, count in there_were.items())
@@ -138,6 +138,6 @@ def _boxes(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[
 
 
 def _slices(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[SessionSlice]:
-    """The session's slices that JAX has devices of, also where nothing is known of them but that."""
+    """The session's slices with JAX devices, including those that the record does not describe."""
     known = {each.index: each for each in record.slices}
     return [known.get(index, SessionSlice(None, index, up=True)) for index in sorted(devices)]

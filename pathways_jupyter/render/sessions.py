@@ -34,7 +34,7 @@ def view(records: Sequence[SessionRecord], *, mine: str = "", now: float | None 
 
     Args:
       records: What to show.
-      mine: Id of the session of whoever looks; it is marked.
+      mine: Id of the caller's own session; it is marked.
       now: Seconds since the epoch; the clock's when left out.
     """
     now = time.time() if now is None else now
@@ -62,7 +62,7 @@ def service_name(address: str) -> str:
 
 
 def _process(record: SessionRecord) -> str:
-    """Where Jupyter gives no path: the kernel, or the process, which may be a script's or a kernel's in a terminal."""
+    """The session's owner when Jupyter gives no path: its kernel, or the process of a script or a terminal."""
     return f"kernel {record.kernel_id[:8]}" if record.kernel_id else f"process {record.kernel_pid}"
 
 

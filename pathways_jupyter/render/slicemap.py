@@ -1,7 +1,7 @@
-"""Slices as a picture: a box for each, in it its hosts, in them their chips.
+"""A map of slices: a box for each slice, with its hosts and their chips inside.
 
-What a slice is doing is said in a word as well as in colour; chips are filled where somebody holds the slice and hollow
-where it is free.
+The state of a slice is shown as a word as well as a colour; the chips of a held slice are filled, those of a free slice
+are hollow.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Box:
     """One slice to draw.
 
     Attributes:
-      state: What it is doing, in a word or two.
-      held: Whether somebody computes on it.
-      detail: Who holds it, or what it waits for.
+      state: Its state, in a word or two.
+      held: Whether a session holds it.
+      detail: Its holder, or what it waits for.
       down: Indices of hosts that do not run.
     """
 
@@ -61,7 +61,7 @@ def _hosts(box: Box) -> str:
     try:
         kind = tpu.parse_instance_type(box.instance_type)
     except ConfigError:
-        # A service of tomorrow may have slices that this version has no picture of; its words are shown all the same.
+        # A newer service may have instance types that this version does not know: show its text without chips.
         return ""
     chips = kind.chips_per_host if kind.hosts <= _MANY_HOSTS else 1
     columns = min(chips, 4) if chips != 4 else 2
@@ -77,7 +77,7 @@ def _hosts(box: Box) -> str:
 
 
 def _host_tone(box: Box, host: int) -> Tone:
-    """A slice is down when one of its hosts is; where it is known which, only those are drawn so."""
+    """The tone of one host: if a slice is down and the failed hosts are known, only those are drawn as failed."""
     if box.tone is not Tone.FAIL or not box.down:
         return box.tone
     return Tone.FAIL if host in box.down else Tone.NONE

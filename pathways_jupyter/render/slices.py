@@ -64,7 +64,7 @@ def view(services: Sequence[Service], *, viewer: Viewer = NOBODY, note: str = ""
 
     Args:
       viewer: Its notebooks' slices are marked.
-      note: What limits the picture, beside the time as of which it is true.
+      note: A limitation of the picture, shown beside its time.
       now: Seconds since the epoch; the clock's when left out.
     """
     now = time.time() if now is None else now
@@ -182,7 +182,7 @@ def _loser(each: Slice, service: Service, viewer: Viewer) -> str:
 
 
 def _loose(service: Service) -> list[Holder]:
-    """Holders that no slice is drawn as held by: they wait, or their log does not say which slices they have."""
+    """Holders without a slice in the picture: they wait, or their log does not say which slices they have."""
     drawn = {each.held_by.job for each in service.slices if each.held_by is not None}
     return [holder for holder in service.holders if holder.job not in drawn]
 

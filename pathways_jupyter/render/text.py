@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Mark(StrEnum):
-    """One sign in front of a line; never the only carrier of its meaning."""
+    """A sign in front of a line; the line's text always says the same."""
 
     OK = "✓"
     WAIT = "…"
@@ -18,7 +18,7 @@ class Mark(StrEnum):
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> str:
-    """Columns as wide as their widest cell, two spaces apart; no frame, so that it can be cut and pasted."""
+    """Columns as wide as their widest cell, two spaces apart; no frame, so that it can be copied and pasted."""
     lines = [headers, *rows] if any(headers) else list(rows)
     widths = [max(_width(line[column]) for line in lines) for column in range(len(headers))]
     return "\n".join(

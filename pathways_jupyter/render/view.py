@@ -1,4 +1,4 @@
-"""A value with its pictures: what a face returns, so that the notebook shows it and a program can use it."""
+"""A value with its renderings, so that a notebook can display it and a program can use it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True, repr=False)
 class View:
-    """A value that shows itself.
+    """A value that IPython can display.
 
     Attributes:
-      value: The typed value that the pictures are of.
+      value: The typed value that is rendered.
       text: For terminals and screen readers.
       html: For notebooks; safe in light and dark themes.
     """

@@ -10,7 +10,7 @@ from pathways_jupyter.wording import count as count
 
 
 def duration(seconds: float) -> str:
-    """`seconds` as people say it: ``0.4 s``, ``12 s``, ``3 min 05 s``, ``2 h 10 min``, ``3 d 4 h``."""
+    """`seconds` in a readable form: ``0.4 s``, ``12 s``, ``3 min 05 s``, ``2 h 10 min``, ``3 d 4 h``."""
     if seconds < 10:
         return f"{max(seconds, 0.0):.1f} s"
     whole = round(seconds)
@@ -26,12 +26,12 @@ def duration(seconds: float) -> str:
 
 
 def clock(at: float) -> str:
-    """The time of day of `at`, in seconds since the epoch, where the reader is."""
+    """The local time of day of `at`, which is in seconds since the epoch."""
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def moment(at: float) -> str:
-    """The date and time of `at`, where the reader is; for what is still read when that day is long over."""
+    """The local date and time of `at`, for output that is saved and read on another day."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 

@@ -23,7 +23,7 @@ class Timeline(Live):
         super().__init__(shell, still.view(self._events[-_SHOWN:]))
 
     def _begin(self) -> None:
-        # A daemon: a kernel never waits for a picture when it ends.
+        # A daemon thread, so that a kernel can exit without waiting for it.
         threading.Thread(target=self._follow, name="pathways-timeline", daemon=True).start()
 
     def _follow(self) -> None:

@@ -1,4 +1,4 @@
-"""A value that shows itself in a notebook, and draws itself again there while what it shows changes."""
+"""A value that a notebook displays and that updates its display when the value changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathways_jupyter.widgets.place import Place
 
 
 class Live:
-    """A picture that follows what it shows from when it is first displayed; the newest display of it is the live one.
+    """A picture that updates from its first display on; only its newest display is live.
 
     Args:
       shell: IPython's shell of this kernel.
@@ -51,11 +51,11 @@ class Live:
             self._begin()
 
     def _begin(self) -> None:
-        """Start to follow; called once."""
+        """Start updating; called once, at the first display."""
         raise NotImplementedError
 
     def _redraw(self, view: View, *, last: bool = False) -> None:
-        """Show `view` from now on, unless the last one is shown already; from any thread."""
+        """Replace the picture by `view`, unless the last one was drawn already; callable from any thread."""
         with self._lock:
             if self._over:
                 return

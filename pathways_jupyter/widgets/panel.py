@@ -1,7 +1,7 @@
 """Buttons in a notebook, for front ends without the sidebar: VS Code, Colab, a kernel on another server.
 
 The picture above them is HTML like every other output, so what is saved with the notebook stays readable; only the
-controls are widgets, which need their kernel. They do what the magics do, and say which line would do the same.
+controls are widgets, which need their kernel. They do what the magics do, and show the equivalent line.
 A kernel handles a button after the cell that runs; the sidebar and the command line can act at once.
 """
 
@@ -22,7 +22,7 @@ from pathways_jupyter.tpu import MACHINES
 from pathways_jupyter.widgets.place import Place
 
 Act = Callable[[str, Mapping[str, Any]], View | None]
-"""Runs a command of ``%pathways`` with these values, draws the card again, and returns what else there is to show."""
+"""Runs a ``%pathways`` command with these values, redraws the card, and returns any other output."""
 
 _CLOSED = "The controls need a running kernel: run %pathways panel again."
 _CONFIRM = "Really disconnect?"
@@ -34,7 +34,7 @@ class Panel:
     Args:
       place: Where the card is drawn.
       card: The card as it is now.
-      act: Does what a button says.
+      act: Runs a button's command.
       is_connected: Whether this process has a session.
     """
 
@@ -62,7 +62,7 @@ class Panel:
 
     def _ipython_display_(self) -> None:
         self._place.draw(self._card())
-        # Where the widget cannot be shown, the text beside it says why.
+        # Programs that cannot show the widget show this text, which says why.
         still = {"text/plain": _CLOSED, "text/html": html.page(html.line(html.muted(_CLOSED)))}
         display({**self._controls._repr_mimebundle_(), **still}, raw=True)
 
@@ -75,7 +75,7 @@ class Panel:
         return values
 
     def _confirm(self) -> None:
-        """Ask by the button itself: arrays on the TPUs are lost with the session."""
+        """Require a second click, because arrays on the TPUs are lost with the session."""
         if self.disconnect.description != _CONFIRM:
             self.disconnect.description, self.disconnect.button_style = _CONFIRM, "danger"
             return
@@ -98,7 +98,7 @@ class Panel:
             self.line.value = shown.html
 
     def _refresh(self) -> None:
-        """Enable what can be done now, and show the magic that does the same as Connect."""
+        """Enable the buttons that apply now, and show the magic equivalent to Connect."""
         connected = self._is_connected()
         self._form.layout.display = "none" if connected else ""
         self.connect.disabled = connected

@@ -1,4 +1,4 @@
-"""One output of a notebook that is drawn again in place."""
+"""One output of a notebook that is updated in place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathways_jupyter.render.view import View
 
 
 class Place:
-    """Where a picture is drawn, again and again.
+    """An output that can be drawn repeatedly.
 
     Args:
       shell: IPython's shell of this kernel.
@@ -24,9 +24,9 @@ class Place:
         self.drawn = False
 
     def draw(self, view: View) -> None:
-        """Show `view` here, instead of what was here; from any thread.
+        """Replace this output by `view`; callable from any thread.
 
-        The first time it appears below the cell that runs, or ran last.
+        The first call creates the output below the cell that runs, or ran last.
         """
         self._shell.display_pub.publish(view._repr_mimebundle_(), transient={"display_id": self._id}, update=self.drawn)
         self.drawn = True

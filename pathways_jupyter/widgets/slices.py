@@ -20,15 +20,15 @@ from pathways_jupyter.widgets.live import Live
 
 _OVER = {SessionState.CLOSING, SessionState.CLOSED, SessionState.FAILED}
 _MAX_LIVE = 3
-"""Maps of one kernel that are live at a time; an older one says that it is not any more."""
+"""Maps of one kernel that are live at a time; an older one is marked as no longer live."""
 _REDRAW_SECONDS = 0.5
-"""Between two drawings: each is a message to the browser, and a change of the notebook's file."""
+"""Shortest time between two updates: each is a message to the browser and changes the notebook's file."""
 
 _live: list[SliceMap] = []
 
 
 def end_all() -> None:
-    """Draw all maps for the last time, as they are: what follows is the session's end, which they shall not show."""
+    """Freeze all maps before the session ends, so that they keep showing its slices as held."""
     for each in _live:
         each.end("The session has ended.")
 
@@ -36,7 +36,7 @@ def end_all() -> None:
 class SliceMap(Live):
     """The slices of `session`'s service: what is ready, starting or down, and who holds what.
 
-    A thread watches the cluster until the session ends or newer maps took its place.
+    A thread watches the cluster until the session ends or newer maps replace this one.
 
     Args:
       shell: IPython's shell of this kernel.
@@ -51,23 +51,25 @@ class SliceMap(Live):
         super().__init__(shell, self._drawn())
 
     def end(self, note: str) -> None:
-        """Draw it for the last time, with `note` below, and watch no longer."""
+        """Draw the map a last time, with `note` below, and stop watching."""
         self._redraw(self._drawn(note), last=True)
         with contextlib.suppress(ValueError):
             _live.remove(self)
         if self._loop is not None and self._task is not None and not self._loop.is_closed():
+            # The watch runs in another thread's event loop, and a task may only be cancelled from its own.
             self._loop.call_soon_threadsafe(self._task.cancel)
 
     def _drawn(self, note: str = "") -> Any:
         return still.view(self._services, viewer=still.Viewer.of(self._session.record), note=note)
 
     def _begin(self) -> None:
-        # Daemons both: a kernel never waits for a picture when it ends.
+        # Daemon threads, so that a kernel can exit without waiting for them. Two, because following the session's
+        # events blocks, while the cluster's watch needs an event loop.
         threading.Thread(target=self._run, name="pathways-slices", daemon=True).start()
         threading.Thread(target=self._wait, name="pathways-slices-end", daemon=True).start()
         _live.append(self)
         for older in _live[:-_MAX_LIVE]:
-            older.end("Newer maps have taken over; run this cell again to see what is now.")
+            older.end("No longer live, because newer maps were opened; run this cell again for the current state.")
 
     def _run(self) -> None:
         try:
@@ -75,7 +77,7 @@ class SliceMap(Live):
         except asyncio.CancelledError:
             return
         except PathwaysError as error:
-            self.end(f"Not live any more: {error} {error.hint}")
+            self.end(f"No longer live: {error} {error.hint}")
 
     async def _watch(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
@@ -116,7 +118,7 @@ class SliceMap(Live):
 
 
 def _better(before: Sequence[Service], after: Sequence[Service]) -> Sequence[Service]:
-    """`after`, unless it only knows less: a watch that begins has yet to read the proxies' logs."""
+    """`after`, unless it only knows less: a new watch has not read the proxies' logs yet."""
     if not after:
         return before
     same = [{holder.job for service in each for holder in service.holders} for each in (before, after)]

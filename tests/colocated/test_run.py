@@ -98,7 +98,7 @@ Large()
 
 
 def test_only_the_output_of_calls_can_be_read(tmp_path) -> None:
-    with pytest.raises(ColocatedError, match="has no output"):
+    with pytest.raises(ColocatedError, match="no longer has the output"):
         run.download(0, "/etc/passwd", tmp_path / "stolen")
 
 

@@ -93,7 +93,7 @@ TPU = "--tpu tpuv6e:2x2=1"
         ("--tpu tpuv6e:2x2=none --local", "whole number", "tpuv6e:2x2=2"),
         ("--kubeconfig {good}", "No TPU slices", "--tpu tpuv6e:2x2=2"),
         (f"{TPU} --local --service head:port", "not a Pathways service address", "HOST:PORT"),
-        (f"{TPU} --kubeconfig {{good}} --service nobody", "no Pathways service nobody", "pathways-cluster"),
+        (f"{TPU} --kubeconfig {{good}} --service absent", "no Pathways service absent", "pathways-cluster"),
         (f"{TPU} --kubeconfig /nowhere", "no kubeconfig /nowhere", "--kubeconfig"),
         (TPU, "no kubeconfig", "--local"),
         (f"{TPU} --kubeconfig {{good}} --context other", "no context 'other'", "pathways-local"),
@@ -104,13 +104,13 @@ TPU = "--tpu tpuv6e:2x2=1"
         (f"{TPU} --kubeconfig {{good}} --proxy-option=--server_port=1", "server_port", ""),
         ("--tpu tpuv6e:2x2=3 --kubeconfig {good}", "3 are wanted", ""),
         ("--tpu tpuv5e:2x2=1 --kubeconfig {good}", "tpuv5e:2x2", "tpuv6e:2x2"),
-        (f"{TPU} --profile nobody", "no profile 'nobody'", "pathways.toml"),
+        (f"{TPU} --profile absent", "no profile 'absent'", "pathways.toml"),
         (f"{TPU} --wait soon", "number of seconds", "--wait 60"),
         (f"{TPU} --local --context other", "embedded cluster was asked for, and so was context", "Leave out --local"),
         (f"{TPU} --cluster c", "needs its project and region", "--project"),
     ],
 )
-def test_bad_input_is_told_in_three_lines_at_most_and_changes_nothing(
+def test_bad_input_is_reported_in_three_lines_at_most_and_changes_nothing(
     line, message, hint, kubeconfigs, cluster, machine, shared_notebook
 ):
     shared_notebook.run("%load_ext pathways_jupyter")

@@ -1,4 +1,4 @@
-"""The embedded cluster dies under a connected notebook: what is told, and the way back."""
+"""The embedded cluster dies under a connected notebook: what is reported, and how to reconnect."""
 
 import contextlib
 import dataclasses
@@ -31,7 +31,7 @@ def own(machine, tmp_path_factory):
     assert not alive
 
 
-def test_a_cluster_that_was_killed_is_told_and_reconnecting_starts_another(own):
+def test_a_cluster_that_was_killed_is_reported_and_reconnecting_starts_another(own):
     with contextlib.closing(Notebook(own)) as notebook:
         assert notebook.run(LOAD + "--local").status == "ok"
         pid = json.loads(own.cli("local", "status", "--json").stdout)["pid"]

@@ -99,8 +99,8 @@ print("ended")
     connected.wait_for("[host 1] begun", since=first)
     go.touch()
     connected.finish(request)
-    told = "".join(connected.seen[first:]).splitlines()
-    assert sorted(told) == ["[host 0] begun", "[host 0] ended", "[host 1] begun", "[host 1] ended"]
+    shown = "".join(connected.seen[first:]).splitlines()
+    assert sorted(shown) == ["[host 0] begun", "[host 0] ended", "[host 1] begun", "[host 1] ended"]
 
 
 def test_interrupt_stops_the_cell_and_not_the_connection(connected) -> None:
@@ -138,7 +138,7 @@ def test_a_second_interrupt_ends_the_waiting_in_one_line(connected) -> None:
     assert lines(connected.run("%%colocated\n1")) == ["[hosts 0, 1] 1"]
 
 
-def test_a_host_that_fails_is_told_while_others_still_run(connected) -> None:
+def test_a_host_that_fails_is_reported_while_others_still_run(connected) -> None:
     first = len(connected.seen)
     request = connected.begin(
         "%%colocated\nimport jax, time\nif jax.process_index() == 1: raise ValueError('alone')\n"
@@ -151,7 +151,7 @@ def test_a_host_that_fails_is_told_while_others_still_run(connected) -> None:
     assert "host 1 had failed: ValueError: alone" in cell.shown
 
 
-def test_lines_shown_while_a_cell_runs_keep_their_stream_and_progress_is_told(connected, machine) -> None:
+def test_lines_shown_while_a_cell_runs_keep_their_stream_and_progress_is_shown(connected, machine) -> None:
     go = machine.directory / "go-on"
     source = f"""%%colocated --once
 import os, sys, threading
@@ -166,8 +166,8 @@ sys.stderr.write("\\r100%\\n");
     shown = connected.finish(request, until="[host 0]  10%")
     go.touch()
     shown.outputs += connected.finish(request).outputs
-    told = "".join(connected.seen[first:]).splitlines()
-    assert told == ["[host 0] bad", "[host 0]  10%", "[host 0] 100%"]
+    shown = "".join(connected.seen[first:]).splitlines()
+    assert shown == ["[host 0] bad", "[host 0]  10%", "[host 0] 100%"]
     assert {each["name"] for each in shown.outputs} == {"stderr"}
     cell = connected.run("%%colocated --once\nimport sys\nsys.stderr.write('bad\\n');")
     assert [each["name"] for each in cell.outputs] == ["stderr"]

@@ -49,7 +49,7 @@ def test_in_a_notebook_it_shows_why_it_waits_and_that_it_is_done(taken, notebook
     assert "Connected" in drawn["data"]["text/html"]
 
 
-def test_in_a_notebook_a_lost_proxy_is_told_without_asking_and_the_magics_are_there(notebook, code):
+def test_in_a_notebook_a_lost_proxy_is_reported_without_asking_and_the_magics_are_there(notebook, code):
     assert notebook.run(code()).status == "ok"
     notebook.run(DELETE_THE_PROXY)
     assert "%pathways reconnect" in notebook.wait_for("All arrays on TPUs are lost")
@@ -87,12 +87,12 @@ def script(machine, code, **more):
         **more,
     ) as process:
         os.close(theirs)
-        told = b""
+        output = b""
         while piece := _read(ours):
-            told += piece
-            if b"holds 2" in told:
-                yield told.decode()
-        yield told.decode()
+            output += piece
+            if b"holds 2" in output:
+                yield output.decode()
+        yield output.decode()
         assert process.stdout.read() == "connected\n"
         assert process.wait(timeout=60) == 0
     os.close(ours)
@@ -102,18 +102,18 @@ def _read(terminal):
     try:
         return os.read(terminal, 4096)
     except OSError:
-        # What a terminal says on Linux once nobody writes to it any more.
+        # What a terminal says on Linux once no process writes to it any more.
         return b""
 
 
 def test_in_a_terminal_it_says_on_standard_error_what_it_waits_for(taken, machine, code):
-    telling = script(machine, code(wait=60))
-    assert "place the slices" in next(telling)
+    outputs = script(machine, code(wait=60))
+    assert "place the slices" in next(outputs)
     assert taken.run(LET_GO).status == "ok"
-    *_, all_told = telling
-    assert "✓ connected" in all_told
+    *_, everything = outputs
+    assert "✓ connected" in everything
     # What a screen still shows of it: each stage gave way to the next.
-    left = [line.rpartition("\x1b[J")[2].strip() for line in all_told.split("\n")]
+    left = [line.rpartition("\x1b[J")[2].strip() for line in everything.split("\n")]
     assert [line for line in left if line.startswith("…")] == []
 
 

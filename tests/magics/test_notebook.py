@@ -85,7 +85,7 @@ def test_the_connections_card_is_drawn_in_place_of_its_progress(connected):
     assert not re.search(r"#fff\b|: *white\b", card["data"]["text/html"])
 
 
-def test_a_lost_and_a_healed_slice_are_told_while_nobody_asks(connected):
+def test_a_lost_and_a_healed_slice_are_reported_without_asking(connected):
     connected.run(KILL_A_WORKER)
     assert "DATA_LOSS" in connected.wait_for("down")
     assert "New arrays can be put on it" in connected.wait_for("New arrays")
@@ -95,7 +95,7 @@ def test_a_lost_and_a_healed_slice_are_told_while_nobody_asks(connected):
     assert "down" in events
 
 
-def test_a_lost_proxy_is_told_and_reconnecting_gets_a_new_one(connected, machine):
+def test_a_lost_proxy_is_reported_and_reconnecting_gets_a_new_one(connected, machine):
     connected.run(DELETE_THE_PROXY)
     assert "%pathways reconnect" in connected.wait_for("%pathways reconnect")
     (lost,) = sessions(machine)
@@ -164,18 +164,18 @@ def test_a_disconnect_that_is_interrupted_is_one_line_and_goes_on(connected, mac
         os.kill(session["pid"], signal.SIGCONT)
     assert cell.error == "SessionError"
     assert len(cell.shown.splitlines()) == 2
-    assert "goes on being removed" in cell.shown
+    assert "is still being removed" in cell.shown
     deadline = time.monotonic() + 60
     while sessions(machine):
         assert time.monotonic() < deadline
 
 
-def test_a_session_ended_from_a_terminal_is_told_and_jax_is_put_back(connected, machine):
+def test_a_session_ended_from_a_terminal_is_reported_and_jax_is_put_back(connected, machine):
     ended = machine.cli("sessions", "disconnect")
     assert ended.returncode == 0, ended.stderr
-    told = connected.run("import jax\nprint(jax.devices()[0].platform)")
-    assert "cpu" in told.text
-    assert "ended from outside" in told.text
+    output = connected.run("import jax\nprint(jax.devices()[0].platform)")
+    assert "cpu" in output.text
+    assert "ended from outside" in output.text
     assert "not connected" in connected.run("%pathways status").text
 
 

@@ -1,4 +1,4 @@
-"""Reading a magic's line: what is meant, and what a mistake is told."""
+"""Reading a magic's line: what is meant, and how mistakes are reported."""
 
 import math
 

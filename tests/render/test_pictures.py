@@ -181,7 +181,7 @@ def test_the_doctors_verdict_is_that_of_the_worst_finding():
     fine, odd, bad = (Finding(level, level, "found", "" if level is Level.OK else "do this") for level in Level)
     assert doctor.view([fine]).text.endswith("✓ All is well.")
     assert "Connecting works" in doctor.view([fine, odd]).text
-    assert doctor.view([fine, odd, bad]).text.endswith("✗ 1 thing keeps this machine from connecting.")
+    assert doctor.view([fine, odd, bad]).text.endswith("✗ 1 problem keeps this machine from connecting.")
 
 
 def test_a_closed_session_stays_on_record_without_a_map_of_slices():
@@ -208,7 +208,7 @@ def test_a_notice_is_a_small_part_of_the_notebooks_file():
     assert len(events.notice(news).html) < 2_000
 
 
-def test_the_many_arrays_of_one_variable_are_told_together():
+def test_the_many_arrays_of_one_variable_are_shown_together():
     lost = [NamedArray(f"losses[{index}]", (), "float32", 4) for index in range(100)]
     lost += [NamedArray("w['in']", (8, 2), "float32", 64), NamedArray("w['out']", (2, 1), "float32", 8)]
     (line,) = arrays.switched(lost, ())

@@ -16,7 +16,7 @@ def connected(shared_notebook, cluster):
 
 
 def picture(cell):
-    """The cell's only output, which goes on being drawn."""
+    """The cell's only output, which keeps being updated."""
     assert cell.status == "ok", cell.shown
     (output,) = cell.outputs
     return output["data"]
@@ -51,8 +51,8 @@ def test_the_last_picture_of_a_session_is_of_the_session_and_says_that_it_ended(
 
 def test_the_newest_display_is_the_live_one_and_a_fourth_map_ends_the_first(connected):
     first, *others = [connected.run("%pathways slices") for _ in range(4)]
-    assert "Newer maps have taken over" in picture(first)["text/html"]
-    assert not any("Newer maps" in picture(each)["text/html"] for each in others)
+    assert "newer maps were opened" in picture(first)["text/html"]
+    assert not any("newer maps" in picture(each)["text/html"] for each in others)
 
 
 def test_a_timeline_shows_what_happens_after_it_was_drawn(connected):
