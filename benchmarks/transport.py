@@ -92,9 +92,9 @@ def serve(transport: str, path: str) -> None:
 
 
 def _placed() -> Any:
-    from pathways_jupyter.local.pathways.ifrt.cells import Cell
+    from pathways_jupyter.local.pathways.ifrt.promises import Promise
 
-    placed = Cell()
+    placed = Promise()
     placed.settle(None)
     return placed
 

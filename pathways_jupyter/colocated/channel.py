@@ -65,10 +65,10 @@ class Channel:
     def ask(
         self, head: dict[str, Any], blobs: Sequence[bytes] = (), inputs: Sequence[jax.Array] = ()
     ) -> tuple[Answer, ...]:
-        """Sends one request and waits for every host's answer; blocks, so not for a thread that must hear Interrupt.
+        """Send one request and wait for every host's answer; blocks in C++, so Interrupt has no effect meanwhile.
 
         Raises:
-          ColocatedError: The hosts could not be reached, went away meanwhile, or did not understand.
+          ColocatedError: The hosts could not be reached, were lost meanwhile, or could not read the request.
         """
         head.setdefault("call", uuid.uuid4().hex[:8])
         head.setdefault("session", "")
@@ -94,7 +94,7 @@ class Channel:
         for host, row in zip(self.hosts, rows, strict=True):
             found, parts = codec.decode(row)
             if "broken" in found:
-                raise ColocatedError(f"{host} could not do what it was asked: {found['broken']}")
+                raise ColocatedError(f"{host} could not handle the request: {found['broken']}")
             answers.append(Answer(host, found, parts))
         return tuple(answers)
 

@@ -57,8 +57,8 @@ def require_packages(missing: Mapping[int, Sequence[str]], hint: Callable[[Seque
         for name in names:
             by_name.setdefault(name, []).append(index)
     if by_name:
-        told = "; ".join(f"{name} is not installed on {name_hosts(indices)}" for name, indices in by_name.items())
-        raise CheckError(f"{told}. Nothing was run.", hint=hint(list(by_name)))
+        listed = "; ".join(f"{name} is not installed on {name_hosts(indices)}" for name, indices in by_name.items())
+        raise CheckError(f"{listed}. Nothing was run.", hint=hint(list(by_name)))
 
 
 def pickled(values: Any, *, names: Mapping[str, Any]) -> bytes:

@@ -167,11 +167,11 @@ def _targets(answers: Any, sharding: Any) -> list[tuple[tuple[int, ...], Any, An
     import jax
     import numpy as np
 
-    told = {answer.host.index: answer.head["outputs"] for answer in answers}
-    first = next(iter(told.values()))
-    if any(specs != first for specs in told.values()):
+    specs_by_host = {answer.host.index: answer.head["outputs"] for answer in answers}
+    first = next(iter(specs_by_host.values()))
+    if any(specs != first for specs in specs_by_host.values()):
         listed = "; ".join(
-            f"host {index}: {', '.join(_describe(spec) for spec in specs)}" for index, specs in told.items()
+            f"host {index}: {', '.join(_describe(spec) for spec in specs)}" for index, specs in specs_by_host.items()
         )
         raise ColocatedError(f"Hosts give batches of different shapes: {listed}.")
     targets = []

@@ -200,7 +200,7 @@ def _call(
         answers = run.ask(prepared, head, data, None)
     except Interrupted as stopped:
         if stopped.answers is not None:
-            _tell(run.result_of(call, stopped.answers), quiet=where.quiet)
+            _show(run.result_of(call, stopped.answers), quiet=where.quiet)
         raise
     finish(call, answers, quiet=where.quiet)
     if of is not None:
@@ -221,14 +221,14 @@ def source_of(code: Any) -> dict[str, str]:
 def finish(call: str, answers: Sequence[Answer], *, quiet: bool) -> results.CallResult:
     """Shows what hosts printed, and raises what they raised."""
     result = run.result_of(call, answers)
-    _tell(result, quiet=quiet)
+    _show(result, quiet=quiet)
     error = result.error()
     if error is not None:
         raise error
     return result
 
 
-def _tell(result: results.CallResult, *, quiet: bool) -> None:
+def _show(result: results.CallResult, *, quiet: bool) -> None:
     for piece in show.output(result, quiet=quiet):
         if piece.stream:
             (sys.stderr if piece.stream == "stderr" else sys.stdout).write(piece.text)

@@ -206,10 +206,10 @@ def agree(specs: Mapping[int, Sequence[dict[str, Any]]], chosen: Sequence[Host],
     for each in zip(*specs.values(), strict=True):
         name = each[0]["name"]
         if any(_key(spec) != _key(each[0]) for spec in each):
-            told: dict[str, list[int]] = {}
+            described: dict[str, list[int]] = {}
             for index, spec in zip(specs, each, strict=True):
-                told.setdefault(_describe(spec), []).append(index)
-            listed = "; ".join(f"{what} on {name_hosts(indices)}" for what, indices in told.items())
+                described.setdefault(_describe(spec), []).append(index)
+            listed = "; ".join(f"{what} on {name_hosts(indices)}" for what, indices in described.items())
             raise ColocatedError(
                 f"{what or f'Output {name}'} is not the same on all hosts: {listed}.",
                 hint="Give it one shape, dtype and sharding on every host; names stay on the hosts meanwhile.",

@@ -157,11 +157,11 @@ def read(answer: Answer) -> HostResult:
     )
 
 
-def failure(host: Host, told: Mapping[str, Any] | None) -> Failure | None:
-    """An exception as a host told it."""
-    if told is None:
+def failure(host: Host, error: Mapping[str, Any] | None) -> Failure | None:
+    """The failure that a host reported, if any."""
+    if error is None:
         return None
-    return Failure((host.index,), told["type"], told["message"], told["traceback"], told["line"], told["text"])
+    return Failure((host.index,), error["type"], error["message"], error["traceback"], error["line"], error["text"])
 
 
 def _item(item: dict[str, Any], blobs: Sequence[bytes]) -> Text | Display:

@@ -53,8 +53,8 @@ def load(package, sources, entry):
 """
 
 VERSIONS_MARK = "pathways_jupyter versions"
-_TELL = f"""
-def tell():
+_REPORT = f"""
+def report():
     import importlib.metadata, json, platform
     found = {{"python": platform.python_version()}}
     for name in ("jax", "jaxlib", "numpy", "cloudpickle"):
@@ -111,7 +111,7 @@ class Versions:
         raise NotImplementedError
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return eval, (f"(lambda names: (exec({_TELL!r}, names), names['tell']()))({{}})",)
+        return eval, (f"(lambda names: (exec({_REPORT!r}, names), names['report']()))({{}})",)
 
 
 @functools.cache

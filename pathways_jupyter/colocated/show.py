@@ -1,6 +1,6 @@
-"""How a call's results look in a notebook: every line under its host's name, and what is equal told once.
+"""Format a call's results for a notebook: every line labelled by host, equal values shown once.
 
-Nothing is displayed here: faces take the pieces and hand them to whatever they display with.
+Nothing is displayed here: user interfaces take the pieces and display them.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def labelled(label: str, text: str) -> str:
 def _of_host(label: str, result: HostResult, skip: int, quiet: bool) -> Iterator[Piece]:
     pending: list[Text] = []
 
-    def told() -> Iterator[Piece]:
+    def printed() -> Iterator[Piece]:
         nonlocal skip
         part = HostResult(result.host, tuple(pending))
         pending.clear()
@@ -145,12 +145,12 @@ def _of_host(label: str, result: HostResult, skip: int, quiet: bool) -> Iterator
         if isinstance(item, Text):
             pending.append(item)
             continue
-        yield from told()
+        yield from printed()
         if not item.value:
             yield Piece("stdout", f"[{label}]\n")
             yield Piece("", data=item.data)
             yield from _left(label, item)
-    yield from told()
+    yield from printed()
     if result.file and not quiet:
         inside = sum(len(item.text.encode()) for item in result.items if isinstance(item, Text))
         yield Piece("stderr", f"[{label}] ... {size(result.size - inside)} more were printed. The end of it:\n")

@@ -17,7 +17,7 @@ from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.ship import VERSIONS_MARK, Versions
 
 _COMPONENTS = ("jax", "jaxlib", "numpy", "cloudpickle")
-_TOLD = re.compile(re.escape(VERSIONS_MARK) + r" (\{[^{}]*\})")
+_REPORT = re.compile(re.escape(VERSIONS_MARK) + r" (\{[^{}]*\})")
 _NEEDED = {"python": {"cloudpickle"}, "jax": {"jax", "jaxlib"}}
 """The modules that a pickle refers to when another minor version of a component cannot read it."""
 
@@ -110,9 +110,9 @@ def asked(to: Sequence[Host]) -> dict[int, dict[str, str]]:
         try:
             way.compiled(Versions(), lambda request, spec=spec: spec)(way.request({}, ()))
         except Exception as error:
-            told = _TOLD.search(str(error))
-            if told:
-                found[host.index] = json.loads(told.group(1))
+            match = _REPORT.search(str(error))
+            if match:
+                found[host.index] = json.loads(match.group(1))
     return found
 
 

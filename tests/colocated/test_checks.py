@@ -17,7 +17,7 @@ def test_equal_versions_are_no_difference() -> None:
     assert versions.differences(HERE, {0: dict(HERE), 1: dict(HERE)}) == []
 
 
-def test_versions_are_compared_component_by_component_and_told_with_their_hosts() -> None:
+def test_versions_are_compared_component_by_component_and_reported_with_their_hosts() -> None:
     found = versions.differences(HERE, {0: {**HERE, "numpy": "2.3.1"}, 1: {**HERE, "python": "3.11.9"}, 2: HERE})
     assert [str(each) for each in found] == [
         "python 3.11.9 on host 1, 3.12.4 here",
@@ -44,7 +44,7 @@ def test_a_component_that_a_host_does_not_name_is_not_compared() -> None:
     assert versions.differences(HERE, {0: {"python": "3.12.4", "jax": "", "torch": "2.9"}}) == []
 
 
-def test_the_tag_of_a_sidecar_image_tells_its_versions() -> None:
+def test_the_tag_of_a_sidecar_image_gives_its_versions() -> None:
     image = "us-docker.pkg.dev/cloud-tpu-v2-images/pathways-colocated-python/sidecar:20260423-python_3.12-jax_0.10.0"
     assert checks.image_versions(image) == {"python": "3.12", "jax": "0.10.0"}
     assert checks.image_versions("my/sidecar:latest") == {}
@@ -65,7 +65,7 @@ def test_imports_that_may_fail_or_not_happen_are_left_to_the_run() -> None:
     assert checks.imported(source) == []
 
 
-def test_missing_packages_are_told_with_their_hosts() -> None:
+def test_missing_packages_are_reported_with_their_hosts() -> None:
     with pytest.raises(CheckError, match=r"grain is not installed on hosts 0, 1; tiktoken is not installed on host 1"):
         checks.require_packages({0: ["grain"], 1: ["grain", "tiktoken"]}, " ".join)
     checks.require_packages({0: [], 1: []}, " ".join)

@@ -70,7 +70,7 @@ def test_an_error_while_loading_names_host_and_line(mesh) -> None:
         next(batches)
 
 
-def test_hosts_whose_batches_differ_are_told(mesh) -> None:
+def test_hosts_whose_batches_differ_are_reported(mesh) -> None:
     def load(host, count):
         yield np.zeros(4 * (1 + host))
 

@@ -61,7 +61,7 @@ def test_each_hosts_own_result_can_be_had() -> None:
     assert "on_each" in caught.value.hint
 
 
-def test_a_function_runs_where_it_was_told_to() -> None:
+def test_a_function_runs_where_it_should() -> None:
     @colocated.function(slices=[1], once=True)
     def where():
         return jax.process_index()

@@ -103,7 +103,7 @@ def test_a_specialized_function_is_dispatched_without_waiting(cpus) -> None:
     results = []
     blocked = blocked.specialize(out_specs_fn=lambda x: x)
     release = release.specialize(out_specs_fn=lambda x: x)
-    # Had the dispatch waited for the result, nobody would be left to release it.
+    # Had the dispatch waited for the result, nothing would be left to release it.
     results.append(blocked(gate))
     thread = threading.Thread(target=lambda: release(gate).block_until_ready())
     thread.start()

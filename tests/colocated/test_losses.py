@@ -1,4 +1,4 @@
-"""What a cell is told when what it runs on goes away, in a real kernel on the embedded cluster."""
+"""The errors of cells whose slice or session is lost, in a real kernel on the embedded cluster."""
 
 import json
 import os
@@ -140,11 +140,11 @@ def test_a_loss_ends_the_cell_with_one_message(what, world, connected) -> None:
     lose(world)
     assert_one_message(connected.finish(request, timeout=SOON), message)
     connected.run("1")
-    # A card may be drawn again; news of its own would tell the same twice.
+    # A card may be drawn again; a notice of its own would report the same twice.
     assert not [text for text in connected.seen[first:] if re.match(r"✗ \d\d:\d\d:\d\d", text)]
 
 
-def test_after_a_loss_a_cell_says_that_the_session_is_lost_and_reconnecting_mends_it(world, connected) -> None:
+def test_after_a_loss_a_cell_says_that_the_session_is_lost_and_reconnecting_fixes_it(world, connected) -> None:
     request = begin(connected)
     world.kubectl("delete", "pod", world.record.pod, "--wait=false")
     connected.finish(request, timeout=SOON)
@@ -153,8 +153,8 @@ def test_after_a_loss_a_cell_says_that_the_session_is_lost_and_reconnecting_mend
     assert "The session is lost: Pod" in cell.shown
     assert "%pathways reconnect" in cell.shown
     assert connected.run("%pathways reconnect").status == "ok"
-    told = "[hosts 0, 1] The session was reconnected: names of earlier cells are gone."
-    assert connected.run("%%colocated\n1").text.splitlines() == [told, "", "[hosts 0, 1] 1"]
+    shown = "[hosts 0, 1] The session was reconnected: names of earlier cells are gone."
+    assert connected.run("%%colocated\n1").text.splitlines() == [shown, "", "[hosts 0, 1] 1"]
     assert connected.run("%%colocated\n1").text.splitlines() == ["[hosts 0, 1] 1"]
 
 
@@ -167,7 +167,7 @@ def test_an_array_that_was_lost_is_named(connected) -> None:
         assert re.search(rf"{re.escape(inside)} (has no data any more|was lost)", cell.shown)
 
 
-def test_names_are_told_to_be_gone_also_when_the_supervisor_died(world, connected) -> None:
+def test_loss_of_names_is_reported_also_when_the_supervisor_died(world, connected) -> None:
     request = begin(connected)
     os.kill(world.record.pid, signal.SIGKILL)
     connected.finish(request, timeout=SOON)
@@ -191,7 +191,7 @@ def test_where_no_cell_has_run_reconnecting_takes_no_names(connected) -> None:
     assert "host 1" not in cell.text
 
 
-def test_the_loss_of_a_slice_ends_no_cell_on_another_slice_and_is_told_at_once(world, connected) -> None:
+def test_the_loss_of_a_slice_ends_no_cell_on_another_slice_and_is_reported_at_once(world, connected) -> None:
     first = len(connected.seen)
     request = begin(connected, " --slices 0")
     world.kill_in(world.worker(), "pathways-worker")

@@ -190,7 +190,7 @@ def test_what_a_cell_exits_with_is_an_error_and_nothing_worse() -> None:
     assert values("1", once=True) == {0: 1}
 
 
-def test_a_missing_package_is_told_before_anything_runs() -> None:
+def test_a_missing_package_is_reported_before_anything_runs() -> None:
     with pytest.raises(CheckError, match=r"not_a_package is not installed on hosts 0-3\. Nothing was run") as caught:
         run.run_cell("y = 1\nimport not_a_package")
     assert f"{shlex.quote(sys.executable)} -m pip install not_a_package" in caught.value.hint
@@ -202,7 +202,7 @@ def test_a_module_beside_the_cell_is_found() -> None:
     assert values("import made_here\nmade_here.answer") == dict.fromkeys(range(4), 42)
 
 
-def test_what_cannot_be_pickled_is_told_before_anything_runs() -> None:
+def test_what_cannot_be_pickled_is_reported_before_anything_runs() -> None:
     lock = threading.Lock()
     with pytest.raises(CheckError, match=r"lock \(lock\): cannot pickle"):
         run.run_cell("y = 1", inputs={"lock": lock})

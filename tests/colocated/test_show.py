@@ -84,13 +84,13 @@ def failed(index: int, message: str) -> HostResult:
     )
 
 
-def test_an_exception_that_all_hosts_raised_is_told_once() -> None:
+def test_an_exception_that_all_hosts_raised_is_reported_once() -> None:
     error = result(*(failed(index, "bad") for index in range(4))).error()
     assert str(error) == "all 4 hosts, line 3: f(): ValueError: bad"
     assert error.remote_traceback() == "On all 4 hosts:\nTraceback\nbad"
 
 
-def test_different_exceptions_are_told_with_their_hosts() -> None:
+def test_different_exceptions_are_reported_with_their_hosts() -> None:
     error = result(failed(0, "bad"), failed(1, "worse"), printed(2, ""), failed(3, "bad")).error()
     assert [each.hosts for each in error.failures] == [(0, 3), (1,)]
     assert "On hosts 0, 3:\n" in error.remote_traceback()

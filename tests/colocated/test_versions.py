@@ -76,17 +76,17 @@ def connected(local_cluster, request, tmp_path):
 
 
 @pytest.mark.parametrize("connected", [[f"cloudpickle=={CLOUDPICKLE}"]], indirect=True)
-def test_versions_that_get_along_are_told_once_component_by_component(connected) -> None:
-    told: list[str] = []
+def test_versions_that_get_along_are_reported_once_component_by_component(connected) -> None:
+    shown: list[str] = []
     for _ in range(2):
-        result = run.run_cell("import cloudpickle\ncloudpickle.__version__", warn=told.append)
+        result = run.run_cell("import cloudpickle\ncloudpickle.__version__", warn=shown.append)
         assert result.values == dict.fromkeys(range(2), CLOUDPICKLE)
-    run.run_cell("1", once=True, warn=told.append)
-    assert told == [f"Versions differ: cloudpickle {CLOUDPICKLE} on hosts 0, 1, {here()['cloudpickle']} here."]
+    run.run_cell("1", once=True, warn=shown.append)
+    assert shown == [f"Versions differ: cloudpickle {CLOUDPICKLE} on hosts 0, 1, {here()['cloudpickle']} here."]
 
 
 @pytest.mark.parametrize("connected", [[f"jax=={JAX}", f"jaxlib=={JAX}"]], indirect=True)
-def test_a_jax_that_cannot_read_requests_is_told_component_by_component_before_anything_runs(connected) -> None:
+def test_a_jax_that_cannot_read_requests_is_reported_component_by_component_before_anything_runs(connected) -> None:
     message = (
         rf"jax {JAX} on hosts 0, 1, {here()['jax']} here; jaxlib {JAX} on hosts 0, 1, {here()['jaxlib']} here\."
         r" Nothing was run\."

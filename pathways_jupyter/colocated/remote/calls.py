@@ -80,7 +80,7 @@ def function(
 def open_feed(
     head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], mesh: Any
 ) -> tuple[dict[str, Any], list[bytes]]:
-    """Starts a data-loading iterator; tells what its batches are."""
+    """Start a data-loading iterator; describe its batches."""
     namespaces.remember(head["source"], head["filename"])
     host, count = _place(head["counts"], mesh)
 
@@ -129,8 +129,10 @@ def _run(
     try:
         jobs.Job(head["call"]).run(captured, filename)
     except BaseException as error:
-        told = answer["error"] = failures.describe(error, filename)
-        transcript.note(f"failed, while others may still run: {told['type']}: {told['message'].partition(chr(10))[0]}")
+        failure = answer["error"] = failures.describe(error, filename)
+        transcript.note(
+            f"failed, while others may still run: {failure['type']}: {failure['message'].partition(chr(10))[0]}"
+        )
         answer["outputs"], answer["value"] = [], None
         parts.clear()
     answer["transcript"], blobs = transcript.close()
@@ -155,7 +157,7 @@ def _pickled(value: Any) -> bytes:
 
     class Bounded(io.BytesIO):
         def write(self, data: Any) -> int:
-            if self.tell() + len(data) > _MAX_VALUE:
+            if self.getbuffer().nbytes + len(data) > _MAX_VALUE:
                 raise _TooLarge
             return super().write(data)
 

@@ -8,7 +8,7 @@ import traceback
 from typing import Any
 
 _OF_CELLS = re.compile(r"^colocated_\w+\.", re.MULTILINE)
-"""What stands before the names of exceptions that a cell defined: their module's name, which nobody chose."""
+"""The module prefix in the names of exceptions that a cell defined; the user did not choose it."""
 _ELSEWHERE = "Unknown PjRt global device ID"
 _ADVICE = (
     "An array that lies on other hosts too cannot be computed with here."

@@ -49,7 +49,7 @@ class Feed(objects.Closing):
             return found
         found = self._queue.get()
         if found is _END or isinstance(found, BaseException):
-            # Whoever asks again hears the same.
+            # Put back, so that later calls get the same end or error.
             self._queue.put(found)
             if found is _END:
                 raise StopIteration

@@ -24,7 +24,7 @@ def new(call: str, suffix: str) -> tuple[str, IO[bytes]]:
     with _lock:
         _files[name] = file
         while len(_files) > _KEPT:
-            # Not closed: its writer may still be at it, and closes it by letting go of it.
+            # Not closed: its writer may still be using it, and the file closes with its last reference.
             _files.popitem(last=False)
     return name, file
 

@@ -1,7 +1,7 @@
 """Calls that can be stopped: user code runs in a thread of its own, which Interrupt ends.
 
 An exception sent to a thread arrives between two steps of Python code, so code that waits inside C (a sleep, a socket)
-sees it late. The call ends all the same, soon after it was asked to, and says where that thread is still waiting.
+sees it late. The call ends anyway, soon after the request, and reports where that thread is still waiting.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _cancelled_early: OrderedDict[str, None] = OrderedDict()
 
 
 class Stopped(Exception):
-    """The thread did not end in time after it was told to; the message says where it waits."""
+    """The thread did not end in time after a request to stop; the message says where it waits."""
 
 
 class Job:

@@ -96,7 +96,7 @@ async def _awaited(codes: list[types.CodeType], names: dict[str, Any]) -> Any:
 
 
 async def _tick() -> None:
-    """Keeps an event loop that waits from waiting in C for long, where an interrupt is not heard."""
+    """Wake the event loop regularly: while it blocks in C, an interrupt is not delivered."""
     while True:  # noqa: ASYNC110 - nothing is waited for
         await asyncio.sleep(_TICK_SECONDS)
 

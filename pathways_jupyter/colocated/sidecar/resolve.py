@@ -65,10 +65,10 @@ def lock(wanted: Sequence[str], server: Sequence[str], python: str) -> list[str]
 
 
 def _reason(output: str) -> str:
-    """What of pip's output tells a person which packages are at odds."""
+    """The part of pip's output that names the conflicting packages."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     for index, line in enumerate(lines):
         if _CONFLICT.match(line):
-            told = [each for each in lines[index : index + 6] if "To fix this" not in each]
-            return " ".join(told).removeprefix("ERROR: ")
+            found = [each for each in lines[index : index + 6] if "To fix this" not in each]
+            return " ".join(found).removeprefix("ERROR: ")
     return lines[-1].removeprefix("ERROR: ") if lines else "pip did not say why."

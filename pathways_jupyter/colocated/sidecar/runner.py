@@ -59,7 +59,7 @@ class Runner:
         try:
             fields, parts = work(*arguments)
         except BaseException as error:
-            fields, parts = {"error": _told(error)}, []
+            fields, parts = {"error": _traceback(error)}, []
         try:
             self._connection.send({"id": header["id"], **fields}, parts)
         except WireError as error:
@@ -197,5 +197,5 @@ def _to_bytes(shard: Any) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def _told(error: BaseException) -> str:
+def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))

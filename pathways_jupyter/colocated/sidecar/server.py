@@ -1,7 +1,7 @@
 """The sidecar: runs colocated Python on one host, beside the host's worker.
 
 Each proxy that connects gets a process of its own, forked from this one: a proxy has its own numbers for devices and
-hosts, and what its user's code breaks breaks for nobody else. The process ends with the connection; when it crashes,
+hosts, and a crash in its user's code must not affect others. The process ends with the connection; when it crashes,
 the proxy connects again and gets a fresh one.
 """
 
@@ -37,7 +37,7 @@ _HELLO_SECONDS = 15.0
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs the program until it is told to stop."""
+    """Run the program until it is stopped."""
     del argv
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(message)s", stream=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
@@ -106,7 +106,7 @@ def _run(peer: socket.socket, runner: type[Runner]) -> None:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
-        # Not sys.exit: user code's threads may still run, and nobody waits for them any more.
+        # Not sys.exit: user code's threads may still run, and nothing waits for them any more.
         os._exit(code)
 
 

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.local.pathways import addresses, logs
 from pathways_jupyter.local.pathways.flags import Flags, instance_list
-from pathways_jupyter.local.pathways.ifrt.cells import Cell
 from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.inprocess import ThisProcess
 from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
+from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.server import Server
 from pathways_jupyter.local.pathways.ifrt.session import Machine
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
@@ -61,7 +61,7 @@ class Proxy:
     def __init__(self, wanted: Sequence[InstanceType], *, sidecars: bool) -> None:
         self._wanted = wanted
         self._devices = Devices(wanted)
-        self._placed = Cell()
+        self._placed = Promise()
         self._ended = threading.Event()
         self._exit_code = 0
         self._sidecars = Sidecars(self._devices, addresses.secret()) if sidecars else None

@@ -52,18 +52,18 @@ def test_a_class_of_a_cell_can_be_pickled() -> None:
 def test_a_traceback_shows_the_cells_own_lines_only() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         run("def f():\n    return 1 / 0\n\nf()")
-    told = failures.describe(caught.value, "<cell 1>")
-    assert told["line"] == 2
-    assert told["text"] == "return 1 / 0"
-    assert "    return 1 / 0" in told["traceback"]
-    assert "namespaces.py" not in told["traceback"].partition("<cell 1>")[2]
+    shown = failures.describe(caught.value, "<cell 1>")
+    assert shown["line"] == 2
+    assert shown["text"] == "return 1 / 0"
+    assert "    return 1 / 0" in shown["traceback"]
+    assert "namespaces.py" not in shown["traceback"].partition("<cell 1>")[2]
 
 
 def test_a_syntax_error_names_its_line() -> None:
     with pytest.raises(SyntaxError) as caught:
         run("x = 1\ny = = 2")
-    told = failures.describe(caught.value, "<cell 1>")
-    assert (told["type"], told["line"], told["text"]) == ("SyntaxError", 2, "y = = 2")
+    shown = failures.describe(caught.value, "<cell 1>")
+    assert (shown["type"], shown["line"], shown["text"]) == ("SyntaxError", 2, "y = = 2")
 
 
 def test_a_numpy_array_is_described_by_its_shape() -> None:

@@ -54,11 +54,11 @@ def test_a_thread_that_a_call_started_prints_into_the_call() -> None:
 
 def test_outside_a_call_text_goes_where_it_went(capsys) -> None:
     streams.install()
-    print("nobody's")
-    assert capsys.readouterr().out == "nobody's\n"
+    print("no call's")
+    assert capsys.readouterr().out == "no call's\n"
 
 
-def test_a_warning_that_nobody_handles_is_captured(monkeypatch) -> None:
+def test_a_warning_without_a_handler_is_captured(monkeypatch) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     transcript = Transcript("a", limit=1000, log=None)
     with streams.written_to(transcript):

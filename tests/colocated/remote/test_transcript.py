@@ -78,7 +78,7 @@ def test_whole_lines_are_repeated_in_the_log_with_the_call() -> None:
     assert log.getvalue() == "[cell c] one\n[cell c]! error\n[cell c] two\n"
 
 
-def test_a_line_that_is_written_over_is_told_now_and_then_and_at_its_end() -> None:
+def test_a_line_that_is_written_over_is_reported_now_and_then_and_at_its_end() -> None:
     log = io.StringIO()
     transcript = Transcript("c", limit=1000, log=log)
     for percent in range(100):

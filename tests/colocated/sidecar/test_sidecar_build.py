@@ -130,14 +130,14 @@ def test_the_program_that_builds_is_run_with_the_context(wanted, tmp_path, monke
     assert second == f"push {planned.image}"
 
 
-def test_the_command_line_writes_the_context_and_tells_what_it_would_run(wanted, tmp_path) -> None:
+def test_the_command_line_writes_the_context_and_reports_what_it_would_run(wanted, tmp_path) -> None:
     folder = tmp_path / "image"
     arguments = ["--requirements", str(wanted), "--jax-version", "0.10.0", "--folder", str(folder), "--dry-run"]
     done = CliRunner().invoke(command, [*arguments, "--json"])
     assert done.exit_code == 0, done.output
-    told = json.loads(done.output)
-    assert told["locked"] == ["six==1.17.0"]
-    assert told["built"] is False
+    shown = json.loads(done.output)
+    assert shown["locked"] == ["six==1.17.0"]
+    assert shown["built"] is False
     assert (folder / "Dockerfile").exists()
 
 

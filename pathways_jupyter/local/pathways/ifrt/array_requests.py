@@ -1,7 +1,7 @@
 """Requests that make, move and read arrays.
 
 None of them fails for what happens to the data: the answer is sent at once, and an error stays with the arrays that
-should have held the data, until somebody reads them.
+should have held the data, until they are read.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt import arrays, cells, dtypes, statuses, values
+from pathways_jupyter.local.pathways.ifrt import arrays, dtypes, promises, statuses, values
 from pathways_jupyter.local.pathways.ifrt.arrays import Array
-from pathways_jupyter.local.pathways.ifrt.cells import Cell
+from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session import Answer, Future, Handler, Session
 from pathways_jupyter.local.pathways.ifrt.values import Spec
 
@@ -52,7 +52,7 @@ def make_error_arrays(session: Session, message: Any, answer: Answer) -> None:
     specs = [_read_spec(session, each) for each in message.array_specs]
     handles, made = session.bind_new(message.array_handles, specs)
     for array in made:
-        array.cell.fail(error)
+        array.promise.fail(error)
     answer.body.array_handles.extend(handles)
     answer.send()
 
@@ -193,7 +193,7 @@ def read_array(session: Session, message: Any, answer: Answer) -> None:
 
 
 def check_ready(session: Session, message: Any, answer: Answer) -> None:
-    """Waits until values are there, and tells what went wrong."""
+    """Wait until values are available, and report any error."""
     waits = [session.array(handle).ready(session.machine.lanes.of) for handle in message.value_handles]
     answer.send_when(_all(waits))
 
@@ -209,7 +209,7 @@ def delete(session: Session, message: Any, answer: Answer) -> None:
     for array in session.known_arrays(message.array_handle):
         array.delete()
     handle = answer.body.deletion_future_handle = session.new_handle()
-    session.futures[handle] = Future(cells.settled(None), uncounted=True)
+    session.futures[handle] = Future(promises.settled(None), uncounted=True)
     answer.send(uncounted=True)
 
 
@@ -246,9 +246,9 @@ def _from_host(session: Session, handles: list[int], spec: Spec, parts: Sequence
     def work(_: list[Any]) -> tuple[list[Any], None]:
         devices.check_up(spec.sharding.device_ids)
         shards: list[Any] = [None] * len(spec.sharding.device_ids)
-        for (buffer, places, shape), cell in zip(parts, buffers, strict=True):
+        for (buffer, places, shape), promise in zip(parts, buffers, strict=True):
             strides = tuple(buffer.byte_strides.strides) if buffer.HasField("byte_strides") else None
-            shard = values.read_host(cell.get(), spec.kind, shape, strides)
+            shard = values.read_host(promise.get(), spec.kind, shape, strides)
             for place in places:
                 shards[place] = shard
         if any(shard is None for shard in shards):
@@ -302,7 +302,7 @@ def _read_spec(session: Session, message: Any) -> Spec:
 def _described(array: Array) -> Array:
     """Refuses an array of which nothing is known, because making it failed."""
     if array.spec is None:
-        array.cell.get()
+        array.promise.get()
         raise statuses.not_found("the array does not exist")
     return array
 
@@ -323,17 +323,17 @@ def _indices(starts: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -
     return [each for start, end, step in zip(starts, ends, steps, strict=True) for each in range(start, end, step)]
 
 
-def _all(waits: Sequence[Cell]) -> Cell:
+def _all(waits: Sequence[Promise]) -> Promise:
     """Settled when all of `waits` are, or as soon as one of them has an error: with that error."""
     if len(waits) == 1:
         return waits[0]
-    together = Cell()
+    together = Promise()
 
-    def look_at(wait: Cell) -> None:
+    def look_at(wait: Promise) -> None:
         if wait.error is not None:
             together.fail(wait.error)
 
     for each in waits:
         each.then(partial(look_at, each))
-    cells.when_all(waits, lambda: together.settle(None))
+    promises.when_all(waits, lambda: together.settle(None))
     return together

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt import cells, statuses
-from pathways_jupyter.local.pathways.ifrt.cells import Cell
+from pathways_jupyter.local.pathways.ifrt import promises, statuses
 from pathways_jupyter.local.pathways.ifrt.lanes import Lane, Waitable, outcome
+from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.statuses import StatusError
 from pathways_jupyter.local.pathways.ifrt.values import Spec, Strings
 
 Work = Callable[[list[Any]], tuple[Sequence[Any], Waitable | None]]
-"""Makes the outputs' values from the inputs' values, and tells what to wait for if a computation goes on; may raise."""
+"""Computes the outputs' values from the inputs'; returns an object to wait for if it is still running; may raise."""
 
 Start = Callable[[Callable[[], Waitable | None]], object]
 """Runs a job somewhere: here, on a lane, on a thread."""
 
-_DELETED = cells.failed(statuses.invalid("Array has been deleted."))
+_DELETED = promises.failed(statuses.invalid("Array has been deleted."))
 
 
 class Array:
@@ -29,38 +29,38 @@ class Array:
 
     Attributes:
       spec: None for an array that could not even be described, because the request that made it was wrong.
-      cell: The value, or the error in place of it.
+      promise: The value, or the error in place of it.
     """
 
-    __slots__ = ("_ready", "cell", "deleted", "readers", "spec")
+    __slots__ = ("_ready", "deleted", "promise", "readers", "spec")
 
     def __init__(self, spec: Spec | None) -> None:
         self.spec = spec
-        self.cell = Cell()
+        self.promise = Promise()
         self.deleted = False
-        self.readers: list[Cell] = []
-        self._ready: Cell | None = None
+        self.readers: list[Promise] = []
+        self._ready: Promise | None = None
 
-    def ready(self, lane_of: Callable[[Sequence[int]], Lane]) -> Cell:
-        """A cell settled with the value once its computation is over, not only started."""
+    def ready(self, lane_of: Callable[[Sequence[int]], Lane]) -> Promise:
+        """A promise settled with the value once its computation is over, not only started."""
         if self.deleted:
             return _DELETED
         if self._ready is None:
-            self._ready = ready = Cell()
-            cell = self.cell
-            cell.then(lambda: _settle_when_over(ready, cell, self.spec, lane_of))
+            self._ready = ready = Promise()
+            promise = self.promise
+            promise.then(lambda: _settle_when_over(ready, promise, self.spec, lane_of))
         return self._ready
 
     def delete(self) -> None:
         """Lets go of the value; operations that were asked for before still have it."""
         self.deleted = True
-        self.cell = _DELETED
+        self.promise = _DELETED
         self._ready = None
 
     def lose(self, error: StatusError) -> None:
         """Puts `error` in place of the value, also for those who wait for it."""
         if not self.deleted:
-            self.cell.lose(error)
+            self.promise.lose(error)
             if self._ready is not None:
                 self._ready.lose(error)
 
@@ -71,9 +71,9 @@ def launch(
     outputs: Sequence[Array],
     *,
     consumed: Sequence[Array] = (),
-    after: Sequence[Cell] = (),
+    after: Sequence[Promise] = (),
     start: Start = lambda job: job(),
-) -> Cell:
+) -> Promise:
     """Has `work` run as soon as it can; what goes wrong becomes the outputs' error.
 
     Args:
@@ -83,16 +83,16 @@ def launch(
       start: Where to run it once it can run.
 
     Returns:
-      A cell that is settled when `work` is over.
+      A promise that is settled when `work` is over.
     """
-    # The cells, not the arrays: an array that is deleted from here on changes nothing for this operation.
-    sources = [array.cell for array in inputs]
-    targets = [array.cell for array in outputs]
-    blockers = [cell for cell in (*sources, *after) if not cell.settled]
+    # The promises, not the arrays: an array that is deleted from here on changes nothing for this operation.
+    sources = [array.promise for array in inputs]
+    targets = [array.promise for array in outputs]
+    blockers = [promise for promise in (*sources, *after) if not promise.settled]
     for array in consumed:
         blockers.extend(reader for reader in array.readers if not reader.settled)
         array.delete()
-    done = Cell()
+    done = Promise()
 
     def run() -> Waitable | None:
         waitable = None
@@ -110,7 +110,7 @@ def launch(
         return waitable
 
     if blockers:
-        cells.when_all(blockers, lambda: start(run))
+        promises.when_all(blockers, lambda: start(run))
     else:
         start(run)
     if not done.settled:
@@ -120,11 +120,13 @@ def launch(
     return done
 
 
-def _settle_when_over(ready: Cell, cell: Cell, spec: Spec | None, lane_of: Callable[[Sequence[int]], Lane]) -> None:
-    if cell.error is not None:
-        ready.fail(cell.error)
+def _settle_when_over(
+    ready: Promise, promise: Promise, spec: Spec | None, lane_of: Callable[[Sequence[int]], Lane]
+) -> None:
+    if promise.error is not None:
+        ready.fail(promise.error)
         return
-    value = cell.get()
+    value = promise.get()
     if isinstance(value, Strings) or spec is None:
         ready.settle(value)
         return

@@ -1,14 +1,14 @@
 """Host buffers: the bytes of arrays on their way, which travel apart from the requests that speak of them.
 
-A request may arrive before its buffer; it then gets a cell that is settled when the buffer has come.
+A request may arrive before its buffer; it then gets a promise that is settled when the buffer has come.
 """
 
 from __future__ import annotations
 
 import threading
 
-from pathways_jupyter.local.pathways.ifrt import cells, statuses
-from pathways_jupyter.local.pathways.ifrt.cells import Cell
+from pathways_jupyter.local.pathways.ifrt import promises, statuses
+from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
 
 _ENDED = StatusError(Code.CANCELLED, "the session has ended")
@@ -19,7 +19,7 @@ class HostBuffers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._buffers: dict[int, Cell] = {}
+        self._buffers: dict[int, Promise] = {}
         self._ended = False
 
     def put(self, handle: int, data: memoryview) -> None:
@@ -27,19 +27,19 @@ class HostBuffers:
         with self._lock:
             if self._ended:
                 return
-            cell = self._buffers.setdefault(handle, Cell())
-        cell.settle(data)
+            promise = self._buffers.setdefault(handle, Promise())
+        promise.settle(data)
 
-    def take(self, handle: int) -> Cell:
+    def take(self, handle: int) -> Promise:
         """The buffer that the client sends, now or later; it is handed out once."""
         with self._lock:
             if self._ended:
-                return cells.failed(_ENDED)
-            cell = self._buffers.get(handle)
-            if cell is None:
-                cell = self._buffers[handle] = Cell()
-        cell.then(lambda: self.delete(handle))
-        return cell
+                return promises.failed(_ENDED)
+            promise = self._buffers.get(handle)
+            if promise is None:
+                promise = self._buffers[handle] = Promise()
+        promise.then(lambda: self.delete(handle))
+        return promise
 
     def look_up(self, handle: int) -> memoryview:
         """A buffer that is here.
@@ -47,10 +47,10 @@ class HostBuffers:
         Raises:
           StatusError: NOT_FOUND.
         """
-        cell = self._buffers.get(handle)
-        if cell is None or not cell.settled:
+        promise = self._buffers.get(handle)
+        if promise is None or not promise.settled:
             raise statuses.not_found(f"there is no host buffer {handle}")
-        data: memoryview = cell.get()
+        data: memoryview = promise.get()
         return data
 
     def delete(self, handle: int) -> None:
@@ -64,8 +64,8 @@ class HostBuffers:
             self._ended = True
             waiting = list(self._buffers.values())
             self._buffers.clear()
-        for cell in waiting:
-            cell.fail(_ENDED)
+        for promise in waiting:
+            promise.fail(_ENDED)
 
     def __len__(self) -> int:
         return len(self._buffers)

@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from pathways_jupyter.local.pathways.ifrt import arrays, cells, statuses, values, wire
+from pathways_jupyter.local.pathways.ifrt import arrays, promises, statuses, values, wire
 from pathways_jupyter.local.pathways.ifrt.arrays import Array
-from pathways_jupyter.local.pathways.ifrt.cells import Cell
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
+from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
 from pathways_jupyter.local.pathways.ifrt.values import Spec
 
@@ -58,26 +58,26 @@ class Order:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._last: dict[tuple[int, int], Cell] = {}
+        self._last: dict[tuple[int, int], Promise] = {}
 
-    def before(self, stream: int, device_ids: Sequence[int]) -> list[Cell]:
+    def before(self, stream: int, device_ids: Sequence[int]) -> list[Promise]:
         """What must be over before a call of this client thread on these devices."""
         with self._lock:
             return [self._last[stream, each] for each in device_ids if (stream, each) in self._last]
 
-    def outstanding(self) -> list[Cell]:
+    def outstanding(self) -> list[Promise]:
         """The calls after which none is left of those noted so far."""
         with self._lock:
             return list(self._last.values())
 
-    def note(self, stream: int, device_ids: Sequence[int], call: Cell) -> None:
+    def note(self, stream: int, device_ids: Sequence[int], call: Promise) -> None:
         """Puts later calls behind `call`."""
         keys = [(stream, each) for each in device_ids]
         with self._lock:
             self._last.update(dict.fromkeys(keys, call))
         call.then(lambda: self._leave(keys, call))
 
-    def _leave(self, keys: Sequence[tuple[int, int]], call: Cell) -> None:
+    def _leave(self, keys: Sequence[tuple[int, int]], call: Promise) -> None:
         with self._lock:
             for key in keys:
                 if self._last.get(key) is call:
@@ -118,7 +118,7 @@ class PythonExecutable:
         del inputs, device_ids
         return list(self._outputs)
 
-    def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Cell:
+    def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
         """Calls the function on a thread of its own, after the calls that JAX orders before it."""
         stream = options.execution_stream_id
         call = arrays.launch(
@@ -132,7 +132,7 @@ class PythonExecutable:
         return call
 
     def describe(self, response: Any) -> None:
-        """There is nothing that XLA could tell."""
+        """Empty: XLA has no information about Python code."""
         nothing = statuses.unimplemented("colocated Python functions have no layouts or memory statistics")
         nothing.write_to(response.parameter_layouts_error)
         nothing.write_to(response.output_layouts_error)
@@ -154,7 +154,7 @@ class PythonExecutable:
         JAX keeps a colocated object alive by the functions that refer to it, and lets go of one as soon as it has
         called another.
         """
-        cells.when_all(self._order.outstanding(), self._function.release)
+        promises.when_all(self._order.outstanding(), self._function.release)
 
     def _call(self, sources: list[Any]) -> tuple[list[Any], None]:
         self._devices.check_up(self.device_ids)

@@ -146,7 +146,7 @@ def _options(encoded: bytes) -> Any:
 def _reused(executable: Any, offered: Collection[int]) -> tuple[int, ...]:
     """The arguments whose memory XLA reuses, which are some of those that were offered to it.
 
-    Only the text of a module tells: in its first line, as ``input_output_alias={ {0}: (1, {}, may-alias) }``, where 1
+    Only a module's text shows it: in its first line, as ``input_output_alias={ {0}: (1, {}, may-alias) }``, where 1
     is the argument; or, when all arguments are one tuple, ``(0, {1}, may-alias)``.
     """
     if not offered:

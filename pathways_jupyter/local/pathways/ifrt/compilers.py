@@ -201,7 +201,7 @@ class _Template:
 
     def _compile(self, proxy: Connection) -> None:
         """Compiles what it is sent, one program after the other."""
-        # A crash leaves the stack of Python in the log, which tells what was being done.
+        # A crash leaves Python's stack in the log, which shows what was running.
         faulthandler.enable()
         threading.Thread(target=_end_with, args=(proxy.fileno(),), name="life", daemon=True).start()
         # Made before it is needed: the proxy forks compilers ahead of the first program.

@@ -49,7 +49,7 @@ class Device:
 
     @property
     def platform(self) -> str:
-        """The platform that a client is told."""
+        """The platform that is reported to clients."""
         return PLATFORM if self.is_chip else "cpu"
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ class Devices:
         return tuple(jax.devices("cpu"))
 
     def default_layout(self, kind: int, shape: tuple[int, ...]) -> bytes:
-        """The layout, in XLA's own text, of an array on one device when nobody asks for another."""
+        """The layout, in XLA's own text, of an array on one device by default."""
         if kind == dtypes.STRING:
             return f"{{{','.join(map(str, reversed(range(len(shape)))))}}}".encode()
         layout = self.client.get_default_layout(dtypes.to_numpy(kind), shape, self.jax_devices[0])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt import cells, executables, statuses
-from pathways_jupyter.local.pathways.ifrt.cells import Cell
+from pathways_jupyter.local.pathways.ifrt import executables, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.colocated import PythonExecutable
 from pathways_jupyter.local.pathways.ifrt.executables import Executable, XlaExecutable
 from pathways_jupyter.local.pathways.ifrt.programs import CALLBACKS_REFUSED
+from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session import Answer, Future, Handler, Session
 
 _XLA_PROGRAMS = frozenset({"xla::ifrt::XlaProgram", "xla::ifrt::HloProgram"})
@@ -37,7 +37,7 @@ def compile_program(session: Session, message: Any, answer: Answer) -> None:
         if executable.fingerprint:
             body.fingerprint_value = executable.fingerprint
         body.ready_future_handle = session.new_handle()
-        session.futures[body.ready_future_handle] = Future(cells.settled(None))
+        session.futures[body.ready_future_handle] = Future(promises.settled(None))
         answer.send()
 
     threading.Thread(target=compile_and_answer, name="compile", daemon=True).start()
@@ -50,7 +50,7 @@ def describe(session: Session, message: Any, answer: Answer) -> None:
 
 
 def execute(session: Session, message: Any, answer: Answer) -> None:
-    """Starts a program; what goes wrong in it is told by its results."""
+    """Start a program; its results carry any error."""
     executable = session.executable(message.loaded_executable_handle)
     inputs = [session.array(handle) for handle in message.args_handles]
     specs = executable.outputs(inputs, message.device_ids)
@@ -75,7 +75,7 @@ def fetch_result(session: Session, message: Any, answer: Answer) -> None:
     future = session.futures.pop(message.result_status_handle, None)
     if future is None:
         raise statuses.not_found(f"there is no execution {message.result_status_handle}")
-    answer.send_when(future.cell)
+    answer.send_when(future.promise)
 
 
 def check_future(session: Session, message: Any, answer: Answer) -> None:
@@ -83,7 +83,7 @@ def check_future(session: Session, message: Any, answer: Answer) -> None:
     future = session.futures.pop(message.future_handle, None)
     if future is None:
         raise statuses.not_found(f"there is no future {message.future_handle}")
-    answer.send_when(future.cell, uncounted=future.uncounted)
+    answer.send_when(future.promise, uncounted=future.uncounted)
 
 
 def cost_analysis(session: Session, message: Any, answer: Answer) -> None:
@@ -120,7 +120,7 @@ def default_device_assignment(session: Session, message: Any, answer: Answer) ->
 
 
 def default_layout(session: Session, message: Any, answer: Answer) -> None:
-    """How arrays lie in memory unless somebody wants it otherwise."""
+    """The default memory layout of arrays."""
     body = answer.body
     body.serialized_pjrt_layout = session.machine.devices.default_layout(message.dtype.kind, tuple(message.dims))
     answer.send()
@@ -151,17 +151,17 @@ def _compiled(session: Session, message: Any) -> Executable:
     raise statuses.unimplemented(f"programs of type {kind} are not supported")
 
 
-def _over(started: Cell, outputs: list[Cell]) -> Cell:
+def _over(started: Promise, outputs: list[Promise]) -> Promise:
     """Settled when an execution has ended, with its error if it has one."""
     everything = [started, *outputs]
-    together = Cell()
+    together = Promise()
 
     def settle() -> None:
-        error = next((cell.error for cell in everything if cell.error is not None), None)
+        error = next((promise.error for promise in everything if promise.error is not None), None)
         if error is None:
             together.settle(None)
         else:
             together.fail(error)
 
-    cells.when_all(everything, settle)
+    promises.when_all(everything, settle)
     return together

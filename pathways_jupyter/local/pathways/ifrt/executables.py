@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 from pathways_jupyter.local.pathways.ifrt import arrays, attributes, dtypes, statuses, values
 from pathways_jupyter.local.pathways.ifrt.arrays import Array
-from pathways_jupyter.local.pathways.ifrt.cells import Cell
 from pathways_jupyter.local.pathways.ifrt.compilation import Compiled
 from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS, Devices
 from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
+from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.shardings import Sharding, Shardings
 from pathways_jupyter.local.pathways.ifrt.values import Spec
 
@@ -38,19 +38,19 @@ class Executable(Protocol):
 
     @property
     def fingerprint(self) -> bytes:
-        """Tells programs apart; empty when nothing does."""
+        """A fingerprint of the program; empty if there is none."""
 
     def outputs(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> list[Spec]:
         """What an execution would return."""
 
-    def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Cell:
+    def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
         """Starts one execution as soon as its inputs are there; never raises for what goes wrong in it.
 
         Args:
           options: An ExecuteOptionsProto.
 
         Returns:
-          A cell that is settled when the execution was started, or could not be.
+          A promise that is settled when the execution was started, or could not be.
         """
 
     def describe(self, response: Any) -> None:
@@ -114,7 +114,7 @@ class XlaExecutable:
         """What an execution would return."""
         return self._place(self._where(inputs, device_ids)).results
 
-    def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Cell:
+    def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
         """Starts one execution on the lane of its devices.
 
         Raises:
@@ -201,7 +201,7 @@ class XlaExecutable:
         try:
             found = self._executable.get_output_memory_kinds()
         except RuntimeError:
-            # Before jaxlib 0.10 XLA could not tell for CPUs, where all memory is a device's.
+            # Before jaxlib 0.10 XLA did not report this for CPUs, where all memory is a device's.
             found = []
         return found or [[MEMORY_KINDS[0]] * len(self._results)]
 
@@ -234,7 +234,9 @@ class XlaExecutable:
         sharding = self._sharding(where, self._parameter_shardings[number], parameter.memory_kind)
         wanted = Spec(parameter.kind, parameter.shape, sharding)
         if _outline(spec) != _outline(wanted):
-            raise statuses.invalid(f"argument {number} of {self.name} must be {_told(wanted)}, and is {_told(spec)}")
+            raise statuses.invalid(
+                f"argument {number} of {self.name} must be {_describe(wanted)}, and is {_describe(spec)}"
+            )
 
     def _place(self, where: tuple[int, ...]) -> _Place:
         found = self._places.get(where)
@@ -272,7 +274,7 @@ def _outline(spec: Spec) -> tuple[Any, ...]:
     return spec.kind, spec.shape, sharding.shard_shape(spec.shape), sharding.device_ids, memory_kind
 
 
-def _told(spec: Spec) -> str:
+def _describe(spec: Spec) -> str:
     kind, shape, shard, device_ids, memory_kind = _outline(spec)
     dtype = "string" if spec.is_strings else dtypes.to_numpy(kind).name
     return f"{dtype}{list(shape)} in parts of {list(shard)} on devices {list(device_ids)} ({memory_kind})"

@@ -45,7 +45,7 @@ class _Function:
         try:
             self._fun, self._in_tree, self._in_specs, self._out_tree, _, _ = serialization._deserialize(code)
         except Exception as error:
-            raise StatusError(Code.INVALID_ARGUMENT, _told(error)) from error
+            raise StatusError(Code.INVALID_ARGUMENT, _message(error)) from error
         self._inputs = inputs
         self._outputs = outputs
 
@@ -65,7 +65,7 @@ class _Function:
                     raise TypeError(f"the function returned {tree} where {self._out_tree} was declared")
                 return [_result(spec, value) for spec, value in zip(self._outputs, results, strict=True)]
         except BaseException as error:
-            raise StatusError(Code.INTERNAL, _told(error)) from error
+            raise StatusError(Code.INTERNAL, _message(error)) from error
 
     def release(self) -> None:
         """Drops the function, and with it what only it refers to."""
@@ -119,5 +119,5 @@ def _string_array(shard: Sequence[bytes], shape: tuple[int, ...]) -> Any:
     return np.array([text.decode() for text in shard], dtype=np.dtypes.StringDType()).reshape(shape)
 
 
-def _told(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     return "colocated_python: " + "".join(traceback.format_exception(error))

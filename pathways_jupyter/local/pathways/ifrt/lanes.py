@@ -1,8 +1,8 @@
-"""Where work that may block is done: one lane per list of devices, in order within the lane.
+"""Threads for work that may block: one lane per list of devices, in order within the lane.
 
-XLA takes a limited number of computations per device and blocks the caller beyond it; waiting for a result blocks by
-nature. Both happen on a lane's own threads, so that a full or slow device delays only what runs on the same devices.
-A launch on a quiet lane runs where it is asked for, which is what keeps small operations fast.
+XLA accepts a limited number of computations per device and blocks the caller beyond it, and waiting for a result blocks
+as well. Both happen on a lane's own threads, so that a full or slow device only delays work on the same devices. A
+launch on an idle lane runs on the caller's thread, which keeps small operations fast.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _IDLE_SECONDS = 2.0
 
 
 class Waitable(Protocol):
-    """Something of JAX's that can be waited for."""
+    """A JAX object that can be waited for."""
 
     def block_until_ready(self) -> object:
-        """Returns when ready; raises when it failed."""
+        """Block until it is ready; raise if it failed."""
 
 
 class Line:
-    """Jobs one after the other on one thread, which exists only while there are jobs."""
+    """A queue of jobs that one thread runs in order; the thread only exists while there are jobs."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -46,7 +46,9 @@ class Line:
         return self._pending > 0
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Queues `job`, whose errors are its own business."""
+        """Queue `job`; an exception it raises is only logged."""
+        # `_pending` counts the job before it is in the queue, so that a thread whose wait timed out does not exit
+        # between this lock and `put`.
         with self._lock:
             self._pending += 1
             start = not self._running
@@ -70,7 +72,7 @@ class Line:
             except Exception:
                 _log.exception("A job in line %s failed", self._name)
             finally:
-                # Dropped now, and not when the next job comes: it may hold the last reference to a large array.
+                # Dropped before waiting for the next job, as it may hold the last reference to a large array.
                 del job
                 with self._lock:
                     self._pending -= 1
@@ -85,26 +87,27 @@ class Lane:
         self._room = threading.Semaphore(_IN_FLIGHT)
 
     def launch(self, job: Callable[[], Waitable | None]) -> None:
-        """Runs `job` after all that were launched before it: here and now when the lane is quiet.
+        """Run `job` after all earlier launches; on the caller's thread if the lane is idle.
 
         Args:
-          job: Starts a computation, and returns what to wait for if it did not end at once.
+          job: Starts a computation, and returns an object to wait for unless it is complete.
         """
+        # `busy` is checked first: a job that overtook a queued one would break the lane's order.
         if not self._launches.busy and self._room.acquire(blocking=False):
             self._start(job)
         else:
             self._launches.submit(lambda: self._start_with_room(job))
 
     def launch_elsewhere(self, job: Callable[[], Waitable | None]) -> None:
-        """Like :meth:`launch`, for a job that takes its time even to start: never on the caller's thread."""
+        """Like :meth:`launch`, but never on the caller's thread, for a job that is slow even to start."""
         self._launches.submit(lambda: self._start_with_room(job))
 
     def aside(self, job: Callable[[], None]) -> None:
-        """Runs `job`, which takes its time, after what is waited for already; never on the caller's thread."""
+        """Run a slow `job` after the current waits; never on the caller's thread."""
         self._waits.submit(job)
 
     def wait(self, value: Waitable, done: Callable[[BaseException | None], None]) -> None:
-        """Calls `done` when `value` is ready, with the error if it failed."""
+        """Call `done` when `value` is ready, with the error if it failed."""
         self._waits.submit(lambda: done(outcome(value)))
 
     def _start_with_room(self, job: Callable[[], Waitable | None]) -> None:
@@ -116,6 +119,7 @@ class Lane:
         try:
             running = job()
         finally:
+            # Room is taken until the computation is over, not only launched; also given back when the job raised.
             if running is None:
                 self._room.release()
             else:
@@ -123,7 +127,7 @@ class Lane:
 
 
 class Lanes:
-    """All lanes, made as their devices are first used."""
+    """All lanes, created on first use."""
 
     def __init__(self) -> None:
         self._lanes: dict[tuple[int, ...], Lane] = {}
@@ -138,7 +142,7 @@ class Lanes:
 
 
 def outcome(value: Waitable) -> BaseException | None:
-    """Waits for `value`, and returns the error that it failed with, if any."""
+    """Wait for `value`, and return the error that it failed with, if any."""
     try:
         value.block_until_ready()
     except Exception as error:

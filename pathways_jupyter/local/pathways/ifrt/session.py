@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt import cells, statuses, wire
+from pathways_jupyter.local.pathways.ifrt import promises, statuses, wire
 from pathways_jupyter.local.pathways.ifrt.arrays import Array
 from pathways_jupyter.local.pathways.ifrt.buffers import HostBuffers
-from pathways_jupyter.local.pathways.ifrt.cells import Cell
 from pathways_jupyter.local.pathways.ifrt.colocated import Hosts, Order
 from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.executables import Executable
 from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
+from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
 from pathways_jupyter.local.pathways.ifrt.statuses import StatusError
 from pathways_jupyter.local.pathways.ifrt.values import Spec
@@ -46,7 +46,7 @@ class Machine:
     lanes: Lanes
     compilers: Compilers
     hosts: Hosts
-    placed: Cell
+    placed: Promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Future:
       uncounted: Whether its answers are left out of the sequence numbers, as those of batched requests are.
     """
 
-    cell: Cell
+    promise: Promise
     uncounted: bool = False
 
 
@@ -69,7 +69,7 @@ class Session:
     """
 
     def __init__(self, machine: Machine, handlers: Mapping[str, Handler], deliver: Callable[[Any], None]) -> None:
-        # Random: the other streams name their session by this number, and nobody may guess another's.
+        # Random: the other streams name their session by this number, so it must not be guessable.
         self.id = secrets.randbits(64) | 1
         self.machine = machine
         self.buffers = HostBuffers()
@@ -184,7 +184,7 @@ class Session:
                 if handle and handle not in self._arrays:
                     self._arrays[handle] = _failed(error)
         if "result_status_handle" in fields and message.result_status_handle:
-            self.futures.setdefault(message.result_status_handle, Future(cells.failed(error)))
+            self.futures.setdefault(message.result_status_handle, Future(promises.failed(error)))
 
     def _send(self, response: Any, context: int, *, ok: bool, uncounted: bool) -> None:
         metadata = response.response_metadata
@@ -233,16 +233,16 @@ class Answer:
         error.write_to(metadata.status)
         self._session._send(self._response, self._context, ok=False, uncounted=True)
 
-    def send_when(self, cell: Cell, *, uncounted: bool = False) -> None:
-        """Answers as soon as `cell` is settled, with its error if it has one."""
+    def send_when(self, promise: Promise, *, uncounted: bool = False) -> None:
+        """Answers as soon as `promise` is settled, with its error if it has one."""
 
         def settled() -> None:
-            if cell.error is not None:
-                self.fail(cell.error)
+            if promise.error is not None:
+                self.fail(promise.error)
             else:
                 self.send(uncounted=uncounted)
 
-        cell.then(settled)
+        promise.then(settled)
 
 
 _RESULT_FIELDS = ("array_handle", "array_handles", "result_handle", "result_handles", "result_array_handle")
@@ -250,5 +250,5 @@ _RESULT_FIELDS = ("array_handle", "array_handles", "result_handle", "result_hand
 
 def _failed(error: StatusError) -> Array:
     array = Array(None)
-    array.cell = cells.failed(error)
+    array.promise = promises.failed(error)
     return array

@@ -34,7 +34,7 @@ Answer = tuple[Header, list[memoryview]]
 
 
 class Sidecars:
-    """The sidecars of a proxy's hosts; their sockets are told as slices are placed."""
+    """The sidecars of a proxy's hosts; their sockets become known as slices are placed."""
 
     def __init__(self, devices: Devices, secret: str) -> None:
         self._devices = devices
@@ -131,7 +131,7 @@ class _Host:
             self.close(str(error))
         return answer
 
-    def tell(self, op: str, **fields: Any) -> None:
+    def notify(self, op: str, **fields: Any) -> None:
         """Sends something that has no answer."""
         with contextlib.suppress(WireError):
             self._connection.send({"op": op, **fields})
@@ -208,7 +208,7 @@ class _Function:
         """Calls the function on all of its hosts at once."""
         running = [self._call_on(number, inputs) for number in self.hosts]
         futures.wait(running, return_when=futures.FIRST_EXCEPTION)
-        # Of several that failed the first host's error is told; one that is not done does not matter any more.
+        # If several failed, the first host's error is reported; hosts that are not done no longer matter.
         for each in running:
             if each.done():
                 each.result()
@@ -231,7 +231,7 @@ class _Function:
             host = self._sidecars.connected(number)
             if host is not None and self._number in host.loaded:
                 host.loaded.discard(self._number)
-                host.tell("release", function=self._number)
+                host.notify("release", function=self._number)
 
     def _call_on(self, number: int, inputs: Sequence[Sequence[Any]]) -> futures.Future[Answer]:
         host = self._sidecars.host(number)

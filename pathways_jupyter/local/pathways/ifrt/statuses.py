@@ -57,7 +57,7 @@ def read_status(status: Any) -> StatusError:
 
 
 def of(error: BaseException) -> StatusError:
-    """What to tell of `error`: XLA's own code where its text begins with one, INTERNAL otherwise."""
+    """The status to report for `error`: XLA's own code where its text begins with one, INTERNAL otherwise."""
     if isinstance(error, StatusError):
         return error
     text = str(error)

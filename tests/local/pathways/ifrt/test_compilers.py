@@ -1,4 +1,4 @@
-"""The processes that compile: one that ends takes nothing with it, and none outlives whoever needed it."""
+"""The processes that compile: one that ends takes nothing with it, and none outlives its server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Gate:
         for number in range(64):
             path = directory / f"module_{number:04d}.jit_gated.before_optimizations.txt"
             os.mkfifo(path)
-            # Read by nobody: the program's text is longer than what a pipe holds.
+            # Not read by the other side: the program's text is longer than what a pipe holds.
             self._poll.register(os.open(path, os.O_RDONLY | os.O_NONBLOCK), select.POLLIN)
         self.code = f"jax.jit(gated, compiler_options={{'xla_dump_to': {str(directory)!r}}})(jnp.float32(2))"
 

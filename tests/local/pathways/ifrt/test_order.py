@@ -46,7 +46,7 @@ def test_a_long_chain_behind_one_missing_buffer_runs_through(raw):
     np.testing.assert_array_equal(session.read(array, np.float32), ONE)
 
 
-def test_a_consumed_array_is_read_first_by_whoever_asked_first(raw):
+def test_a_consumed_array_is_read_in_the_order_of_the_requests(raw):
     session = raw()
     array, _ = session.make_array(ONE)
     waiting, buffer = session.make_array(ONE, store=False)

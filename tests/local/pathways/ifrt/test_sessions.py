@@ -34,7 +34,7 @@ def test_a_client_that_vanishes_frees_everything(service, client):
     assert client.run("result = float(jax.numpy.ones(3).sum())") == 3.0
 
 
-def test_unknown_handles_are_told_by_what_is_made_of_them(raw):
+def test_unknown_handles_are_reported_by_what_is_made_of_them(raw):
     session = raw()
     made = session.handle()
     session.call("copy_arrays", array_handles=[], result_handles=[])
@@ -114,7 +114,7 @@ def test_strings_travel_and_are_counted(raw):
     assert session.read(array, np.uint8).tobytes() == contents
 
 
-def test_a_client_too_new_for_this_server_is_told_and_not_aborted(service):
+def test_a_client_too_new_for_this_server_is_reported_and_not_aborted(service):
     channel = grpc.insecure_channel(service.target("proxy").removeprefix("grpc://"))
     ask = channel.unary_unary(
         f"/{wire.SERVICE}/GetVersion",

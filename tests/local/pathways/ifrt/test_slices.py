@@ -80,7 +80,7 @@ def test_a_new_worker_heals_the_slice_and_lost_data_stays_lost(lost):
     assert found[1].startswith("DATA_LOSS")
 
 
-def test_whoever_waits_for_a_slice_that_dies_is_told_at_once(make_service, tmp_path):
+def test_a_wait_for_a_slice_that_dies_fails_at_once(make_service, tmp_path):
     service = make_service()
     service.worker(0)
     doomed = service.worker(1)

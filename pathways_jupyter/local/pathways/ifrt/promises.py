@@ -1,7 +1,7 @@
 """A value that may come later.
 
-Requests are answered in the order of what they depend on, not of their arrival: whatever a request makes is a cell at
-once, and work that needs an unsettled cell is put behind it. Nobody waits on a thread for a cell.
+Requests are answered in the order of their dependencies, not of their arrival: the result of a request is a promise at
+once, and work that needs an unsettled promise becomes a callback of it. No thread blocks on a promise.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt.statuses import StatusError
 
-# One lock for all cells: it is held for a few instructions, and a lock per cell would cost more than the waits.
+# One lock for all promises: it is held for a few instructions, so a lock each would cost more than the contention.
+# Callbacks never run while it is held, because they settle other promises.
 _lock = threading.Lock()
 
 
-class Cell:
-    """Settled once, with a value or an error; only :meth:`lose` may change its mind."""
+class Promise:
+    """Settled once, with a value or an error; only :meth:`lose` can replace the value afterwards."""
 
     __slots__ = ("_error", "_value", "_waiting", "settled")
 
@@ -29,22 +30,22 @@ class Cell:
         self._waiting: list[Callable[[], None]] | None = None
 
     def settle(self, value: Any) -> None:
-        """Gives the cell its value; does nothing when it is settled already."""
+        """Set the value; no-op if it is settled already."""
         self._finish(value, None)
 
     def fail(self, error: StatusError) -> None:
-        """Gives the cell an error in place of a value; does nothing when it is settled already."""
+        """Set an error instead of a value; no-op if it is settled already."""
         self._finish(None, error)
 
     def lose(self, error: StatusError) -> None:
-        """Takes the value away: from now on, and for all who wait, there is `error`."""
+        """Replace the value by `error`, for waiting callbacks and all later reads."""
         self._finish(None, error, again=True)
 
     def get(self) -> Any:
-        """The value of a settled cell.
+        """The value of a settled promise.
 
         Raises:
-          StatusError: The cell holds an error.
+          StatusError: The promise holds an error.
         """
         if self._error is not None:
             raise self._error
@@ -52,11 +53,11 @@ class Cell:
 
     @property
     def error(self) -> StatusError | None:
-        """The error, when there is one already."""
+        """The error, if there is one yet."""
         return self._error
 
     def then(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` once the cell is settled: at once, or on the thread that settles it."""
+        """Call `callback` once the promise is settled: immediately, or on the thread that settles it."""
         with _lock:
             if not self.settled:
                 if self._waiting is None:
@@ -76,23 +77,23 @@ class Cell:
             _turns.run(waiting)
 
 
-def settled(value: Any) -> Cell:
-    """A cell that has its value already."""
-    cell = Cell()
-    cell.settle(value)
-    return cell
+def settled(value: Any) -> Promise:
+    """A promise that has its value already."""
+    promise = Promise()
+    promise.settle(value)
+    return promise
 
 
-def failed(error: StatusError) -> Cell:
-    """A cell that holds an error already."""
-    cell = Cell()
-    cell.fail(error)
-    return cell
+def failed(error: StatusError) -> Promise:
+    """A promise that holds an error already."""
+    promise = Promise()
+    promise.fail(error)
+    return promise
 
 
-def when_all(cells: Iterable[Cell], callback: Callable[[], object]) -> None:
-    """Calls `callback` once every one of `cells` is settled, whatever with."""
-    pending = [cell for cell in cells if not cell.settled]
+def when_all(promises: Iterable[Promise], callback: Callable[[], object]) -> None:
+    """Call `callback` once all of `promises` are settled, with values or errors."""
+    pending = [promise for promise in promises if not promise.settled]
     if not pending:
         callback()
         return
@@ -106,12 +107,15 @@ def when_all(cells: Iterable[Cell], callback: Callable[[], object]) -> None:
         if last:
             callback()
 
-    for cell in pending:
-        cell.then(one_less)
+    for promise in pending:
+        promise.then(one_less)
 
 
 class _Turns(threading.local):
-    """Runs callbacks one after the other: settling a chain of a thousand cells must not nest a thousand calls."""
+    """Run callbacks one after the other, so that settling a long chain of promises does not nest calls.
+
+    Per thread: the outermost call on a thread drains the queue, and nested calls only append to it.
+    """
 
     def __init__(self) -> None:
         self._queue: deque[Callable[[], None]] | None = None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import threading
 
-from pathways_jupyter.local.pathways.ifrt import arrays, cells, statuses
+from pathways_jupyter.local.pathways.ifrt import arrays, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.arrays import Array
-from pathways_jupyter.local.pathways.ifrt.cells import Cell
 from pathways_jupyter.local.pathways.ifrt.lanes import Lane
+from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.values import Strings
 
 DEADLINE = 60.0
@@ -18,29 +18,29 @@ ERROR = statuses.not_found("gone")
 def _array(value: object = None) -> Array:
     array = Array(None)
     if value is not None:
-        array.cell.settle(value)
+        array.promise.settle(value)
     return array
 
 
 def test_a_cell_is_settled_once():
-    cell = Cell()
-    cell.settle(1)
-    cell.settle(2)
-    cell.fail(ERROR)
-    assert cell.get() == 1
+    promise = Promise()
+    promise.settle(1)
+    promise.settle(2)
+    promise.fail(ERROR)
+    assert promise.get() == 1
 
 
 def test_a_lost_value_is_an_error_for_all_who_ask_from_then_on():
-    cell = cells.settled(1)
-    cell.lose(ERROR)
-    assert cell.error is ERROR
+    promise = promises.settled(1)
+    promise.lose(ERROR)
+    assert promise.error is ERROR
     seen: list[object] = []
-    cell.then(lambda: seen.append(cell.error))
+    promise.then(lambda: seen.append(promise.error))
     assert seen == [ERROR]
 
 
 def test_a_chain_of_ten_thousand_cells_settles_without_nesting():
-    chain = [Cell() for _ in range(10_000)]
+    chain = [Promise() for _ in range(10_000)]
     for one, other in itertools.pairwise(chain):
         one.then(lambda one=one, other=other: other.settle(one.get() + 1))
     chain[0].settle(0)
@@ -50,16 +50,16 @@ def test_a_chain_of_ten_thousand_cells_settles_without_nesting():
 def test_what_a_launch_raises_becomes_the_error_of_its_outputs():
     output = _array()
     done = arrays.launch(lambda found: 1 / 0, [], [output])
-    assert "ZeroDivisionError" in str(output.cell.error)
-    assert done.error is output.cell.error
+    assert "ZeroDivisionError" in str(output.promise.error)
+    assert done.error is output.promise.error
 
 
 def test_an_error_passes_through_what_is_made_of_it():
     broken, middle, last = _array(), _array(), _array()
     arrays.launch(lambda found: (found, None), [broken], [middle])
     arrays.launch(lambda found: (found, None), [middle], [last])
-    broken.cell.fail(ERROR)
-    assert last.cell.error is ERROR
+    broken.promise.fail(ERROR)
+    assert last.promise.error is ERROR
 
 
 def test_who_consumes_an_array_waits_for_who_reads_it():
@@ -68,7 +68,7 @@ def test_who_consumes_an_array_waits_for_who_reads_it():
     arrays.launch(lambda found: (order.append("read") or [], None), [shared, missing], [])
     arrays.launch(lambda found: (order.append("consume") or [], None), [shared], [], consumed=[shared])
     assert (order, shared.deleted) == ([], True)
-    missing.cell.settle("there")
+    missing.promise.settle("there")
     assert order == ["read", "consume"]
 
 
@@ -77,11 +77,11 @@ def test_an_output_that_is_deleted_before_it_is_made_still_reaches_who_asked_for
     arrays.launch(lambda found: (found, None), [source], [made])
     arrays.launch(lambda found: (found, None), [made], [last])
     made.delete()
-    source.cell.settle("value")
-    assert last.cell.get() == "value"
+    source.promise.settle("value")
+    assert last.promise.get() == "value"
 
 
-def test_a_lost_array_tells_who_waits_for_it():
+def test_a_lost_array_notifies_waiting_callbacks():
     array = _array()
     ready = array.ready(lambda ids: Lane("unused"))
     assert not ready.settled
@@ -94,7 +94,7 @@ def test_strings_are_ready_when_they_are_there():
 
 
 class _Computation:
-    """Something to wait for, which ends when it is told to."""
+    """Something to wait for, which ends on request."""
 
     def __init__(self) -> None:
         self.over = threading.Event()
@@ -131,13 +131,13 @@ def test_a_quiet_lane_runs_jobs_where_they_are_launched_and_a_full_one_elsewhere
     assert where[-1] is not threading.current_thread()
 
 
-def test_a_computation_that_fails_is_told_to_who_waits():
+def test_a_computation_that_fails_is_reported_to_waiting_callbacks():
     class Failing:
         def block_until_ready(self) -> None:
             raise RuntimeError("INTERNAL: broken")
 
-    told = threading.Event()
+    shown = threading.Event()
     errors: list[BaseException | None] = []
-    Lane("test").wait(Failing(), lambda error: (errors.append(error), told.set()))
-    assert told.wait(DEADLINE)
+    Lane("test").wait(Failing(), lambda error: (errors.append(error), shown.set()))
+    assert shown.wait(DEADLINE)
     assert "broken" in str(errors[0])
