@@ -45,7 +45,7 @@ def disconnected(session: str, unusable: Sequence[NamedArray], remains: str) -> 
     Args:
       remains: What could not be removed from the cluster, and why.
     """
-    title = f"Session {session} has ended; JAX is as it was before."
+    title = f"Session {session} is over; JAX is as it was before."
     lines = switched(unusable, ())
     if remains:
         lines.append(f"Not everything could be removed: {remains}")

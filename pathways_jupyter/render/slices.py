@@ -25,11 +25,11 @@ _NONE = "There is no Pathways service in this namespace."
 
 @dataclass(frozen=True)
 class Viewer:
-    """Whose slices are drawn as the viewer's own.
+    """The session and user that look at the slices.
 
     Attributes:
       session: Id of the session of this notebook; empty when it has none, or in a terminal.
-      user: Name of this user, whose other notebooks are told apart from other users; empty in a terminal.
+      user: Name of this user, whose other notebooks are named differently from other users; empty in a terminal.
       lost: The service's numbers of the session's slices that are down. Their proxy's log does not name them any more.
     """
 
@@ -55,11 +55,11 @@ class Viewer:
         return str(holder)
 
 
-NOBODY = Viewer()
+NO_VIEWER = Viewer()
 """For a viewer without notebooks: holders are called by their names."""
 
 
-def view(services: Sequence[Service], *, viewer: Viewer = NOBODY, note: str = "", now: float | None = None) -> View:
+def view(services: Sequence[Service], *, viewer: Viewer = NO_VIEWER, note: str = "", now: float | None = None) -> View:
     """All of `services`.
 
     Args:

@@ -163,12 +163,12 @@ sys.stderr.write("\\r100%\\n");
 """
     first = len(connected.seen)
     request = connected.begin(source)
-    shown = connected.finish(request, until="[host 0]  10%")
+    cell = connected.finish(request, until="[host 0]  10%")
     go.touch()
-    shown.outputs += connected.finish(request).outputs
+    cell.outputs += connected.finish(request).outputs
     shown = "".join(connected.seen[first:]).splitlines()
     assert shown == ["[host 0] bad", "[host 0]  10%", "[host 0] 100%"]
-    assert {each["name"] for each in shown.outputs} == {"stderr"}
+    assert {each["name"] for each in cell.outputs} == {"stderr"}
     cell = connected.run("%%colocated --once\nimport sys\nsys.stderr.write('bad\\n');")
     assert [each["name"] for each in cell.outputs] == ["stderr"]
 
@@ -178,8 +178,8 @@ sys.stderr.write("\\r100%\\n");
     [
         ("x = = 1", "    x = = 1\n        ^\nSyntaxError: invalid syntax", 4),
         ("return 1", "SyntaxError: 'return' outside function", 2),
-        ("!ls", "hosts run plain Python: subprocess.run", 5),
-        ("%%time\n1", "a cell magic such as %%time goes above %%colocated", 5),
+        ("!ls", "hosts run plain Python: use subprocess.run", 5),
+        ("%%time\n1", "put a cell magic such as %%time above %%colocated", 5),
     ],
 )
 def test_a_syntax_error_shows_the_cells_line_and_nothing_of_the_machinery(connected, source, shown, lines) -> None:
