@@ -63,8 +63,7 @@ class Connection:
             left = list(self._calls.values())
             self._calls.clear()
             for call in left:
-                if call.receiver is not None:
-                    call.receiver.gone()
+                self._lose(call)
             self._socket.close()
 
     def close(self) -> None:
@@ -138,6 +137,8 @@ class Connection:
             return  # Data of a call that the server has ended already.
         try:
             call.receiver.data(piece)
+            if call.finished:
+                call.receiver = None
         except ProtocolError as error:
             self._give_up(call, calls.INVALID_ARGUMENT, str(error))
         except Exception as error:
@@ -149,17 +150,28 @@ class Connection:
             return
         call = self._calls.pop(stream, None)
         self._received.pop(stream, None)
-        if call is not None and call.receiver is not None and not call.finished:
+        if call is None:
+            return
+        # A receiver and its call refer to each other: apart, what they hold is freed now, be it a gigabyte, and not
+        # when Python's collector comes by, which sees but a few small objects.
+        receiver, call.receiver = call.receiver, None
+        if receiver is not None and not call.finished:
             try:
-                call.receiver.end()
+                receiver.end()
             except Exception as error:
                 _log.exception("%s failed", call.path)
-                self._give_up(call, calls.INTERNAL, str(error))
+                call.finish(calls.INTERNAL, str(error))
+                receiver.gone()
 
     def _give_up(self, call: Call, code: int, message: str) -> None:
         call.finish(code, message)
-        if call.receiver is not None:
-            call.receiver.gone()
+        self._lose(call)
+
+    def _lose(self, call: Call) -> None:
+        """Nothing more will come of a call."""
+        receiver, call.receiver = call.receiver, None
+        if receiver is not None:
+            receiver.gone()
 
     def _count(self, stream: int, length: int) -> None:
         """Refill the windows of the connection and of a stream that has sent much."""
@@ -229,5 +241,5 @@ class Connection:
         self._received.pop(stream, None)
         call = self._calls.pop(stream, None)
         self._sender.drop(stream)
-        if call is not None and call.receiver is not None:
-            call.receiver.gone()
+        if call is not None:
+            self._lose(call)

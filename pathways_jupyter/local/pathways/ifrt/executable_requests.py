@@ -98,8 +98,29 @@ def program_text(session: Session, message: Any, answer: Answer) -> None:
     answer.send()
 
 
+def delete(session: Session, message: Any, answer: Answer) -> None:
+    """Frees what an executable holds; the handle stays."""
+    handle = message.loaded_executable_handle
+    session.executable(handle).release()
+    del session.executables[handle]
+    session.deleted_executables.add(handle)
+    answer.body.future_handle = session.new_handle()
+    session.futures[answer.body.future_handle] = Future(cells.settled(None))
+    answer.send()
+
+
+def is_deleted(session: Session, message: Any, answer: Answer) -> None:
+    """Whether an executable was deleted."""
+    handle = message.loaded_executable_handle
+    answer.body.is_deleted = handle in session.deleted_executables
+    if not answer.body.is_deleted:
+        session.executable(handle)
+    answer.send()
+
+
 def destruct(session: Session, message: Any, answer: Answer) -> None:
-    """Frees an executable."""
+    """Frees an executable and its handle."""
+    session.deleted_executables.discard(message.loaded_executable_handle)
     executable = session.executables.pop(message.loaded_executable_handle, None)
     if executable is not None:
         executable.release()
@@ -134,6 +155,8 @@ HANDLERS: dict[str, Handler] = {
     "check_future": check_future,
     "loaded_executable_cost_analysis": cost_analysis,
     "loaded_executable_human_readable_program_text": program_text,
+    "loaded_executable_delete": delete,
+    "loaded_executable_is_deleted": is_deleted,
     "loaded_executable_destruct": destruct,
     "get_default_device_assignment": default_device_assignment,
     "get_default_layout": default_layout,

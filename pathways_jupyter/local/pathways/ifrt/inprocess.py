@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from pathways_jupyter.local.pathways.ifrt import dtypes
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
 from pathways_jupyter.local.pathways.ifrt.values import Spec
+
+if TYPE_CHECKING:
+    import jax
 
 
 class ThisProcess:
@@ -32,14 +35,14 @@ class ThisProcess:
         Raises:
           StatusError: It cannot be unpickled.
         """
-        del device_ids
-        # The CPU devices that the pickle speaks of are those of this process; they have to exist by now.
-        assert self._devices.jax_devices
-        return _Function(code, inputs, outputs)
+        host = self._devices.all[device_ids[0]].host
+        first = next(each.id for each in self._devices.all if not each.is_chip and each.host == host)
+        # The CPU devices that the pickle speaks of are those of this process; asking for one makes them all.
+        return _Function(code, inputs, outputs, self._devices.jax_devices[first])
 
 
 class _Function:
-    def __init__(self, code: bytes, inputs: Sequence[Spec], outputs: Sequence[Spec]) -> None:
+    def __init__(self, code: bytes, inputs: Sequence[Spec], outputs: Sequence[Spec], device: jax.Device) -> None:
         from jax.experimental.colocated_python import serialization
 
         try:
@@ -48,13 +51,18 @@ class _Function:
             raise StatusError(Code.INVALID_ARGUMENT, _message(error)) from error
         self._inputs = inputs
         self._outputs = outputs
+        self._device = device
 
     def call(self, inputs: Sequence[Sequence[Any]]) -> list[list[Any]]:
-        """Calls the function, with JAX's defaults and not the server's own 64-bit mode."""
+        """Calls the function, with JAX's defaults and not the server's own 64-bit mode.
+
+        What the function makes without naming a device lands on the first CPU device of its host, as on a sidecar. In
+        this process the first device of all poses as a chip, and an array on it could not be returned to the client.
+        """
         import jax
 
         try:
-            with jax.enable_x64(False):
+            with jax.enable_x64(False), jax.default_device(self._device):
                 arguments = [
                     _argument(spec, declared, shards)
                     for spec, declared, shards in zip(self._inputs, self._in_specs, inputs, strict=True)

@@ -48,7 +48,8 @@ class Promise:
           StatusError: The promise holds an error.
         """
         if self._error is not None:
-            raise self._error
+            # A new one each time: the traceback of one that is raised again and again only grows.
+            raise self._error.bare()
         return self._value
 
     @property

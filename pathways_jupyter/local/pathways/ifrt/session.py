@@ -75,6 +75,7 @@ class Session:
         self.buffers = HostBuffers()
         self.order = Order()
         self.executables: dict[int, Executable] = {}
+        self.deleted_executables: set[int] = set()
         self.futures: dict[int, Future] = {}
         self._handlers = handlers
         self._deliver = deliver
@@ -93,8 +94,9 @@ class Session:
         name = field.removesuffix("_request")
         message = getattr(request, field)
         answer = Answer(self, request, name)
+        handler = self._handlers.get(name, _unimplemented)
         try:
-            self._handlers[name](self, message, answer)
+            handler(self, message, answer)
         except Exception as error:
             status = statuses.of(error)
             if not isinstance(error, StatusError):
@@ -132,9 +134,11 @@ class Session:
         """The executable with this handle.
 
         Raises:
-          StatusError: NOT_FOUND.
+          StatusError: NOT_FOUND, or INVALID_ARGUMENT if it was deleted.
         """
         executable = self.executables.get(handle)
+        if handle in self.deleted_executables:
+            raise statuses.invalid("the program has been deleted")
         if executable is None:
             raise statuses.not_found(f"there is no executable {handle}")
         return executable
@@ -243,6 +247,12 @@ class Answer:
                 self.send(uncounted=uncounted)
 
         promise.then(settled)
+
+
+def _unimplemented(session: Session, message: Any, answer: Answer) -> None:
+    del session, answer
+    name = message.DESCRIPTOR.name.removesuffix("Request")
+    raise statuses.unimplemented(f"{name} is not supported by the embedded proxy")
 
 
 _RESULT_FIELDS = ("array_handle", "array_handles", "result_handle", "result_handles", "result_array_handle")

@@ -41,6 +41,16 @@ class StatusError(Exception):
         self.code = code
         self.message = message
 
+    def bare(self) -> StatusError:
+        """The same error without the traceback, whose frames would keep alive all that they hold, arrays too."""
+        return StatusError(self.code, self.message)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StatusError) and (self.code, self.message) == (other.code, other.message)
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.message))
+
     def write_to(self, status: Any) -> None:
         """Fills a StatusProto."""
         status.code = int(self.code)
@@ -57,9 +67,12 @@ def read_status(status: Any) -> StatusError:
 
 
 def of(error: BaseException) -> StatusError:
-    """The status to report for `error`: XLA's own code where its text begins with one, INTERNAL otherwise."""
+    """The status to report for `error`: XLA's own code where its text begins with one, INTERNAL otherwise.
+
+    It is a new object also for a StatusError, to be kept as long as needed: the traceback does not come with it.
+    """
     if isinstance(error, StatusError):
-        return error
+        return error.bare()
     text = str(error)
     if (match := _XLA_MESSAGE.match(text)) and match["code"] in Code.__members__:
         return StatusError(Code[match["code"]], match["message"])

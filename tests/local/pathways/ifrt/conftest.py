@@ -148,14 +148,20 @@ def single(message, device: int) -> None:
 
 
 @pytest.fixture
-def raw(service):
-    """Opens sessions of that kind on the proxy."""
+def open_raw():
+    """Opens sessions of that kind on the server at a target."""
     opened: list[RawSession] = []
 
-    def open_session(**options) -> RawSession:
-        opened.append(RawSession(service.target("proxy"), **options))
+    def open_session(target: str, **options) -> RawSession:
+        opened.append(RawSession(target, **options))
         return opened[-1]
 
     yield open_session
     for session in opened:
         session.close()
+
+
+@pytest.fixture
+def raw(service, open_raw):
+    """Opens them on the proxy."""
+    return lambda **options: open_raw(service.target("proxy"), **options)

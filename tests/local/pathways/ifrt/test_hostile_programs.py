@@ -191,6 +191,21 @@ def test_arguments_that_do_not_fit_are_refused_before_xla_sees_them(raw, make):
     assert _run(session, program, options) == "ran"
 
 
+def test_a_deleted_program_is_deleted_and_its_handle_stays(raw):
+    session = raw()
+    code, options = _honest(random.Random(0))
+    program = session.call("compile", lambda message: _fill(message, code, options)).loaded_executable_handle
+    assert not session.call("loaded_executable_is_deleted", loaded_executable_handle=program).is_deleted
+    future = session.call("loaded_executable_delete", loaded_executable_handle=program).future_handle
+    session.call("check_future", future_handle=future)
+    assert session.call("loaded_executable_is_deleted", loaded_executable_handle=program).is_deleted
+    with pytest.raises(Exception, match="INVALID_ARGUMENT: the program has been deleted"):
+        session.call("loaded_executable_execute", loaded_executable_handle=program)
+    session.call("loaded_executable_destruct", loaded_executable_handle=program)
+    with pytest.raises(Exception, match="NOT_FOUND"):
+        session.call("loaded_executable_is_deleted", loaded_executable_handle=program)
+
+
 def _throw(raw, service, make: Callable, rng: random.Random, rounds: int) -> None:
     """Compiles programs, and runs those that compile; an array made before must live through all of it."""
     keeper = raw()

@@ -33,7 +33,7 @@ def test_a_cell_is_settled_once():
 def test_a_lost_value_is_an_error_for_all_who_ask_from_then_on():
     promise = promises.settled(1)
     promise.lose(ERROR)
-    assert promise.error is ERROR
+    assert promise.error == ERROR
     seen: list[object] = []
     promise.then(lambda: seen.append(promise.error))
     assert seen == [ERROR]
@@ -51,7 +51,7 @@ def test_what_a_launch_raises_becomes_the_error_of_its_outputs():
     output = _array()
     done = arrays.launch(lambda found: 1 / 0, [], [output])
     assert "ZeroDivisionError" in str(output.promise.error)
-    assert done.error is output.promise.error
+    assert done.error == output.promise.error
 
 
 def test_an_error_passes_through_what_is_made_of_it():
@@ -59,7 +59,7 @@ def test_an_error_passes_through_what_is_made_of_it():
     arrays.launch(lambda found: (found, None), [broken], [middle])
     arrays.launch(lambda found: (found, None), [middle], [last])
     broken.promise.fail(ERROR)
-    assert last.promise.error is ERROR
+    assert last.promise.error == ERROR
 
 
 def test_who_consumes_an_array_waits_for_who_reads_it():
@@ -86,7 +86,7 @@ def test_a_lost_array_notifies_waiting_callbacks():
     ready = array.ready(lambda ids: Lane("unused"))
     assert not ready.settled
     array.lose(ERROR)
-    assert ready.error is ERROR
+    assert ready.error == ERROR
 
 
 def test_strings_are_ready_when_they_are_there():

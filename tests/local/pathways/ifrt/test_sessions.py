@@ -66,6 +66,17 @@ def test_requests_that_make_no_sense_are_refused_and_the_session_goes_on(raw):
     np.testing.assert_array_equal(session.read(array, np.float32), ONE)
 
 
+def test_requests_of_the_protocol_that_this_server_does_not_know_are_refused_by_name(raw):
+    session = raw()
+    array, _ = session.make_array(ONE)
+    made = session.handle()
+    with pytest.raises(Exception, match="UNIMPLEMENTED: BitcastArrays is not supported by the embedded proxy"):
+        session.call("bitcast_arrays", array_handles=[array], result_handles=[made])
+    # The client goes on with the handle that it made.
+    with pytest.raises(Exception, match="UNIMPLEMENTED: BitcastArrays"):
+        session.call("check_value_ready", value_handles=[made])
+
+
 def test_bytes_that_are_no_message_end_that_session_only(raw):
     broken, whole = raw(), raw()
     broken.send_bytes(b"\xff\xff\xff\xff")

@@ -1,0 +1,142 @@
+"""What a client was sending is freed as soon as it is not needed, and not when Python's collector happens to run."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import queue
+import shutil
+import tempfile
+import threading
+import weakref
+from pathlib import Path
+
+import grpc
+import pytest
+
+from pathways_jupyter.local.pathways.ifrt import cells, uploads, wire
+from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
+from pathways_jupyter.local.pathways.ifrt.devices import Devices
+from pathways_jupyter.local.pathways.ifrt.inprocess import ThisProcess
+from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
+from pathways_jupyter.local.pathways.ifrt.server import Server
+from pathways_jupyter.local.pathways.ifrt.session import Machine
+from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
+from pathways_jupyter.tpu import parse_instance_type
+
+_DEADLINE = 60.0
+_SIZE = 64 << 20
+
+
+@pytest.fixture
+def target():
+    """A server in this process, so that its memory can be watched."""
+    devices = Devices([parse_instance_type("tpuv6e:2x2")])
+    hosts = ThisProcess(devices)
+    server = Server(Machine(devices, Shardings(devices), Lanes(), Compilers(devices), hosts, cells.settled(None)))
+    # Not pytest's own directory: its path is too long for a unix socket.
+    directory = Path(tempfile.mkdtemp(prefix="pw"))
+    server.listen_on_socket(directory / "socket")
+    yield f"unix:{directory / 'socket'}"
+    server.stop()
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    """Every piece of memory that uploads got: an event that is set when it is freed, without the collector's help."""
+    made: queue.SimpleQueue[threading.Event] = queue.SimpleQueue()
+    aligned = uploads.aligned
+
+    def watched(size: int) -> memoryview:
+        view = aligned(size)
+        freed = threading.Event()
+        weakref.finalize(view.obj, freed.set)
+        made.put(freed)
+        return view
+
+    monkeypatch.setattr(uploads, "aligned", watched)
+    gc.collect()
+    gc.disable()
+    yield made
+    gc.enable()
+
+
+def _store(session, buffer: int, chunks):
+    metadata = wire.StoreMetadata(session_id=session.id, handle=buffer, buffer_size=_SIZE)
+    return session.channel.stream_unary(f"/{wire.SERVICE}/HostBufferStore").future(
+        chunks, metadata=[(wire.STORE_METADATA_KEY, metadata.SerializeToString())]
+    )
+
+
+def _chunk(length: int) -> bytes:
+    return uploads.chunk_head(length) + bytes(length)
+
+
+def test_what_a_vanished_client_was_uploading_is_freed(open_raw, target, memory):
+    session = open_raw(target)
+    ended = threading.Event()
+    endless = (_chunk(8) for _ in itertools.takewhile(lambda number: number == 0 or ended.wait(), itertools.count()))
+    _store(session, 1, endless)
+    freed = memory.get(timeout=_DEADLINE)
+    assert not freed.is_set()
+    session.close()
+    assert freed.wait(_DEADLINE)
+    ended.set()
+
+
+def test_what_a_vanished_client_had_uploaded_is_freed(open_raw, target, memory):
+    session = open_raw(target)
+    _store(session, 1, iter([_chunk(_SIZE)])).result(_DEADLINE)
+    freed = memory.get(timeout=_DEADLINE)
+    assert not freed.is_set()
+    session.close()
+    assert freed.wait(_DEADLINE)
+
+
+def test_a_cancelled_upload_is_freed(open_raw, target, memory):
+    session = open_raw(target)
+    ended = threading.Event()
+    endless = (_chunk(8) for _ in itertools.takewhile(lambda number: number == 0 or ended.wait(), itertools.count()))
+    upload = _store(session, 1, endless)
+    freed = memory.get(timeout=_DEADLINE)
+    upload.cancel()
+    assert freed.wait(_DEADLINE)
+    ended.set()
+
+
+@pytest.mark.parametrize(
+    "chunks", [[_chunk(8)], [_chunk(_SIZE), _chunk(8)], [b"\xff\xff"]], ids=["short", "long", "odd"]
+)
+def test_a_refused_upload_is_freed(open_raw, target, memory, chunks):
+    session = open_raw(target)
+    with pytest.raises(grpc.RpcError):
+        _store(session, 1, iter(chunks)).result(_DEADLINE)
+    assert memory.get(timeout=_DEADLINE).wait(_DEADLINE)
+
+
+def test_an_array_that_could_not_be_made_does_not_keep_its_bytes(open_raw, target, memory):
+    session = open_raw(target)
+    array, buffer = session.handle(), session.handle()
+
+    def fill(message) -> None:
+        message.dtype.kind = 11
+        message.shape.dims.append(_SIZE)
+        message.sharding.serialized_sharding.type_name = "xla::ifrt::SingleDeviceSharding"
+        message.sharding.serialized_sharding.data = wire.SingleDeviceSharding(device_id=0).SerializeToString()
+
+    session.call("make_array_from_host_buffer", fill, array_handle=array, host_buffer_handle=buffer)
+    _store(session, buffer, iter([_chunk(_SIZE)])).result(_DEADLINE)
+    for _ in range(2):
+        with pytest.raises(Exception, match="INVALID_ARGUMENT: a host buffer of"):
+            session.call("check_value_ready", value_handles=[array])
+    assert memory.get(timeout=_DEADLINE).wait(_DEADLINE)
+
+
+def test_a_buffer_that_is_deleted_is_freed(open_raw, target, memory):
+    session = open_raw(target)
+    _store(session, 1, iter([_chunk(_SIZE)])).result(_DEADLINE)
+    session.channel.unary_unary(f"/{wire.SERVICE}/HostBufferDelete")(
+        wire.DeleteRequest(session_id=session.id, handle=1).SerializeToString(), timeout=_DEADLINE
+    )
+    assert memory.get(timeout=_DEADLINE).wait(_DEADLINE)
