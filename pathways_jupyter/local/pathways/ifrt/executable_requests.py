@@ -105,7 +105,7 @@ def delete(session: Session, message: Any, answer: Answer) -> None:
     del session.executables[handle]
     session.deleted_executables.add(handle)
     answer.body.future_handle = session.new_handle()
-    session.futures[answer.body.future_handle] = Future(cells.settled(None))
+    session.futures[answer.body.future_handle] = Future(promises.settled(None))
     answer.send()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from pathways_jupyter.local.pathways.ifrt import cells, uploads, wire
+from pathways_jupyter.local.pathways.ifrt import promises, uploads, wire
 from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.inprocess import ThisProcess
@@ -33,7 +33,7 @@ def target():
     """A server in this process, so that its memory can be watched."""
     devices = Devices([parse_instance_type("tpuv6e:2x2")])
     hosts = ThisProcess(devices)
-    server = Server(Machine(devices, Shardings(devices), Lanes(), Compilers(devices), hosts, cells.settled(None)))
+    server = Server(Machine(devices, Shardings(devices), Lanes(), Compilers(devices), hosts, promises.settled(None)))
     # Not pytest's own directory: its path is too long for a unix socket.
     directory = Path(tempfile.mkdtemp(prefix="pw"))
     server.listen_on_socket(directory / "socket")
