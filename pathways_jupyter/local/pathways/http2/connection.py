@@ -153,7 +153,7 @@ class Connection:
         if call is None:
             return
         # A receiver and its call refer to each other: apart, what they hold is freed now, be it a gigabyte, and not
-        # when Python's collector comes by, which sees but a few small objects.
+        # when Python's collector runs next, which counts objects and not bytes.
         receiver, call.receiver = call.receiver, None
         if receiver is not None and not call.finished:
             try:

@@ -87,7 +87,7 @@ class Compilers:
         Args:
           artifact: A StableHLO portable artifact.
           options: An encoded XlaCompileOptionsProto.
-          session: For whom; see :meth:`end`.
+          session: The session that waits for it; see :meth:`end`.
 
         Returns:
           The program, and XLA's executable of it in this process.

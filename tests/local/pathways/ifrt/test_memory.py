@@ -79,7 +79,7 @@ def test_what_a_vanished_client_was_uploading_is_freed(open_raw, target, memory)
     endless = (_chunk(8) for _ in itertools.takewhile(lambda number: number == 0 or ended.wait(), itertools.count()))
     upload = _store(session, 1, endless)
     freed = memory.get(timeout=_DEADLINE)
-    # grpc cancels a call that nobody holds: this one must last until its client goes.
+    # grpc cancels a call without references: this one must last until its client goes.
     assert not freed.is_set()
     assert not upload.done()
     session.close()
