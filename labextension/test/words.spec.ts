@@ -13,10 +13,10 @@ describe('words', () => {
     [90_000, '1 d 1 h'],
     [-5, '0 s']
   ])('says %i seconds as %s', (seconds, words) => {
-    expect(age(english, 0, seconds)).toBe(words);
+    expect(age(english, 0, seconds)).toBe(words.replace(/ /g, '\u00a0'));
   });
 
-  it('says how much a degraded session has left, in amber', () => {
+  it('says how much a degraded session has left, in amber, or red where nothing is left', () => {
     const slices = [
       { number: 3, index: 0, up: true },
       { number: 1, index: 1, up: false },
@@ -25,6 +25,7 @@ describe('words', () => {
     const degraded = session({ state: 'degraded', slices, devices: 12 });
     expect(stateWord(english, degraded)).toBe('Connected, 1 of 3 slices');
     expect(sessionTone(degraded)).toBe('wait');
+    expect(sessionTone({ ...degraded, slices: slices.slice(1) })).toBe('fail');
     expect(devicesWord(english, degraded)).toBe('4 of 12');
     expect(lostSlices(english, degraded)).toEqual(['slice 1', 'slice 0 (your 2)']);
     expect(devicesWord(english, { ...degraded, state: 'connected', slices: slices.map(each => ({ ...each, up: true })) })).toBe('12');

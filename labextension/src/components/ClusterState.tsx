@@ -26,8 +26,8 @@ export function ClusterState({ model, trans }: { model: Model; trans: ITrans }):
 }
 
 /** Rows of the cluster, which are grey while they are not up to date; or why there are none. */
-export function Rows(props: { model: Model; trans: ITrans; empty: string | null; children: React.ReactNode }): JSX.Element {
-  const { model, trans, empty, children } = props;
+export function Rows(props: IRowsProps): JSX.Element {
+  const { model, trans, empty, unknown = trans.__('Not known.'), children } = props;
   if (empty === null) {
     const { staleSince } = model;
     return (
@@ -40,5 +40,15 @@ export function Rows(props: { model: Model; trans: ITrans; empty: string | null;
     );
   }
   // An empty table means that there is nothing only while news arrive.
-  return <p className="pw-muted">{model.live ? empty : trans.__('Not known yet.')}</p>;
+  return <p className="pw-muted">{model.live ? empty : unknown}</p>;
+}
+
+export interface IRowsProps {
+  readonly model: Model;
+  readonly trans: ITrans;
+  /** Said of a table that is empty; null while it has rows. */
+  readonly empty: string | null;
+  /** Said of a table that is empty because nothing is known. */
+  readonly unknown?: string;
+  readonly children: React.ReactNode;
 }

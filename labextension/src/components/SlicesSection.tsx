@@ -27,7 +27,13 @@ export function SlicesSection(props: { model: Model; actions: IActions; trans: I
     <div ref={box}>
       {model.cluster?.place && <p className="pw-muted">{trans.__('in %1', model.cluster.place)}</p>}
       <ClusterState model={model} trans={trans} />
-      <Rows model={model} trans={trans} empty={slices.length ? null : trans.__('There are no slices here. A Shared Pathways Service brings them; pathways-jupyter doctor looks for one.')}>
+      <Rows
+        model={model}
+        trans={trans}
+        empty={slices.length ? null : trans.__('There are no slices here. A Shared Pathways Service brings them; pathways-jupyter doctor looks for one.')}
+        // Above stands why nothing is known.
+        unknown=""
+      >
         <div className="pw-row">
           <span className="pw-muted">{slicesSentence(trans, slices, holdings)}</span>
           <button type="button" className="pw-link" aria-pressed={list} onClick={() => setList(!list)}>

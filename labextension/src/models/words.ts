@@ -19,9 +19,10 @@ export const TONES: { readonly [state in SessionState]: Tone } = {
 
 export const HEALTH_TONES: { readonly [health in Health]: Tone } = { ready: 'ok', starting: 'wait', down: 'fail' };
 
-/** The tone of a session's state; a record without a supervisor is a failure, whatever state it names. */
+/** The tone of a session's state; one without a supervisor, or without a slice to compute on, is a failure. */
 export function sessionTone(session: ISession): Tone {
-  return session.alive ? TONES[session.state] : 'fail';
+  const useless = session.state === 'degraded' && !session.slices.some(each => each.up);
+  return session.alive && !useless ? TONES[session.state] : 'fail';
 }
 
 export function stateWord(trans: ITrans, session: ISession): string {
@@ -84,8 +85,12 @@ export function sentence(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** The time since `then` in its two largest units. */
+/** The time since `then` in its two largest units, which no line break tears apart. */
 export function age(trans: ITrans, then: number, now: number): string {
+  return ageWords(trans, then, now).replace(/ /g, '\u00a0');
+}
+
+function ageWords(trans: ITrans, then: number, now: number): string {
   const seconds = Math.max(0, Math.floor(now - then));
   const minutes = Math.floor(seconds / 60);
   const hours = Math.floor(minutes / 60);

@@ -1,7 +1,7 @@
 /** What a person can do without the dialog's Connect button: drag, reconnect, follow a notification, take a log away. */
 import * as fs from 'fs';
 
-import { connect, disconnect, expect, killWorker, kubectl, openPanel, proxies, section, slice, test, newNotebook } from './helpers';
+import { connect, disconnect, expect, kubectl, newNotebook, openPanel, proxies, section, slice, test, withoutWorker } from './helpers';
 
 const LINE = '%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2';
 
@@ -26,7 +26,36 @@ test('the dialog inserts a cell without running it', async ({ page }) => {
   expect(proxies()).toBe('');
 });
 
-test('a lost proxy is told, and its notification’s button brings a new one; so does the panel’s', async ({ page }) => {
+test('Connect never closes the dialog without an effect', async ({ page }) => {
+  await newNotebook(page);
+  const panel = await openPanel(page);
+  await section(panel, 'session').getByRole('button', { name: 'Connect…' }).click();
+  const dialog = page.getByRole('dialog');
+  await expect(dialog.getByLabel('Slice type')).toContainText('2 of 2 free');
+  const buttons = ['Connect', 'Insert cell'].map(name => dialog.getByRole('button', { name, exact: true }));
+  await dialog.getByLabel('Number of slices').fill('0');
+  for (const button of buttons) {
+    await expect(button).toBeDisabled();
+  }
+  await dialog.getByLabel('Number of slices').fill('1');
+  for (const button of buttons) {
+    await expect(button).toBeEnabled();
+  }
+  // A cluster that does not answer leaves the type to be typed.
+  await dialog.getByLabel('Cluster').selectOption('unreachable');
+  await expect(dialog).toContainText('127.0.0.1:1');
+  await expect(dialog).toContainText('Needed to connect, such as tpuv6e:2x2.');
+  for (const button of buttons) {
+    await expect(button).toBeDisabled();
+  }
+  await dialog.getByLabel('Slice type').press('Enter');
+  await expect(dialog).toBeVisible();
+  await dialog.getByLabel('Slice type').fill('tpuv6e:2x2');
+  await expect(buttons[0]).toBeEnabled();
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+});
+
+test('a lost proxy is reported, and its notification’s button brings a new one; so does the panel’s', async ({ page }) => {
   await newNotebook(page);
   const panel = await openPanel(page);
   await connect(page, panel);
@@ -36,25 +65,33 @@ test('a lost proxy is told, and its notification’s button brings a new one; so
   await expect(session).toHaveAttribute('data-state', 'lost');
   await page.locator('.Toastify__toast--error').getByRole('button', { name: 'Reconnect' }).click();
   await expect(session).toHaveAttribute('data-state', 'connected');
+  // The matter is settled, and its notification gone.
+  await expect(page.locator('.Toastify__toast--error')).toHaveCount(0);
   const renewed = kubectl('get', 'pods', '-l', 'pathways-jupyter/session', '-o', 'jsonpath={.items[*].metadata.uid}');
   await panel.getByRole('button', { name: 'Reconnect' }).click();
   await expect
     .poll(() => kubectl('get', 'pods', '-l', 'pathways-jupyter/session', '-o', 'jsonpath={.items[*].metadata.uid}'))
     .not.toContain(renewed);
   await expect(session).toHaveAttribute('data-state', 'connected');
-  await expect(slice(panel, 1)).toHaveClass(/pw-mine/);
+  await expect(slice(panel, 1)).toHaveAttribute('data-owner', 'this');
   await disconnect(page, panel);
 });
 
-test('a slice that goes down is told while the panel is hidden, and “Show” brings the panel', async ({ page }) => {
+test('a slice that goes down is reported while the panel is hidden, and “Show” brings the panel', async ({ page }) => {
   await newNotebook(page);
   const panel = await openPanel(page);
   await connect(page, panel);
   await page.sidebar.openTab('filebrowser');
   await expect(panel).toBeHidden();
-  killWorker(0);
-  await page.locator('.Toastify__toast--warning').getByRole('button', { name: 'Show' }).click();
+  const toasts = page.locator('.Toastify__toast', { hasText: 'lice 0' });
+  await withoutWorker(0, async () => {
+    await expect(toasts).toHaveClass(/Toastify__toast--warning/);
+    await toasts.getByRole('button', { name: 'Show' }).click();
+    await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'degraded');
+  });
   await expect(section(panel, 'events').locator('[data-kind="slice-healed"]').first()).toBeVisible();
+  // What the user closed by “Show” does not come back with the good news.
+  await expect(toasts).toHaveCount(0);
   await disconnect(page, panel);
 });
 

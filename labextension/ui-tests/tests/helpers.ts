@@ -1,6 +1,7 @@
 /** What several tests do with the sidebar. */
 import { execFileSync } from 'child_process';
 import * as fs from 'fs';
+import * as net from 'net';
 import * as path from 'path';
 
 import { JupyterLabPage } from '@jupyterlab/galata/lib/jupyterlabpage';
@@ -15,6 +16,11 @@ export const LOCAL = { ...galata.DEFAULT_SETTINGS, 'pathways-jupyter:plugin': { 
 
 /** Looks at the embedded cluster, as a user who has set so would. */
 export const test = base.extend({ mockSettings: LOCAL });
+
+/** Whether the notebook in front computes. */
+export function indicator(page: IJupyterLabPageFixture): Locator {
+  return page.locator('.jp-NotebookPanel:visible .jp-Notebook-ExecutionIndicator');
+}
 
 /** Themes, and what pictures of them are called. */
 export const THEMES = [
@@ -96,6 +102,52 @@ export async function openPanel(page: IJupyterLabPageFixture): Promise<Locator> 
   return panel;
 }
 
+/** The network between browser and server, to be cut: a port that leads to the server's. */
+export class Wire {
+  constructor(private readonly _port: number) {}
+
+  async open(): Promise<void> {
+    this._server = net.createServer(near => {
+      const far = net.connect(PORT, '127.0.0.1');
+      this._connections.set(near, '');
+      near.once('data', head => this._connections.set(near, head.toString('latin1')));
+      for (const [from, to] of [
+        [near, far],
+        [far, near]
+      ]) {
+        from.pipe(to);
+        // The other end is cut off as hard as this one.
+        from.on('error', () => to.destroy());
+        from.on('close', () => to.destroy());
+      }
+      near.on('close', () => this._connections.delete(near));
+    });
+    await new Promise<void>(done => this._server!.listen(this._port, '127.0.0.1', done));
+  }
+
+  /** Cuts the connections whose first request asks for `what`, without a word to either side. */
+  cut(what = ''): void {
+    for (const [connection, head] of this._connections) {
+      if (head.slice(0, head.indexOf('\r\n')).includes(what)) {
+        connection.resetAndDestroy();
+      }
+    }
+  }
+
+  async close(): Promise<void> {
+    const server = this._server;
+    this._server = null;
+    if (server) {
+      const closed = new Promise(done => server.close(done));
+      this.cut();
+      await closed;
+    }
+  }
+
+  private _server: net.Server | null = null;
+  private readonly _connections = new Map<net.Socket, string>();
+}
+
 /** A picture for people to look at. */
 export async function picture(page: IJupyterLabPageFixture, name: string): Promise<void> {
   await page.screenshot({ path: path.join(IMAGES, `${name}.png`) });
@@ -138,7 +190,7 @@ export async function connect(page: IJupyterLabPageFixture, panel: Locator, slic
   await dialog.getByRole('button', { name: 'Connect', exact: true }).click();
   await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected', { timeout: 60_000 });
   // The proxy is there; JAX follows before the cell ends.
-  await expect(page.locator('.jp-NotebookPanel:visible .jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'idle');
+  await expect(indicator(page)).toHaveAttribute('data-status', 'idle');
 }
 
 /** Ends the session of the notebook in front, so that the next test finds its slices free. */

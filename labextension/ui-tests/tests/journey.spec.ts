@@ -1,12 +1,27 @@
-import { connect, disconnect, expect, healthSeen, killWorker, openPanel, proxies, section, slice, start, test, newNotebook } from './helpers';
+import {
+  connect,
+  disconnect,
+  expect,
+  healthSeen,
+  indicator,
+  killWorker,
+  newNotebook,
+  openPanel,
+  proxies,
+  section,
+  slice,
+  start,
+  test,
+  withoutWorker
+} from './helpers';
 
 test('a notebook connects through the dialog, sees a slice go down and heal, and disconnects while a cell runs', async ({ page }) => {
   await newNotebook(page);
   const panel = await openPanel(page);
   await connect(page, panel);
   await expect(panel.locator('.pw-session')).toContainText('2 Ã— tpuv6e:2x2');
-  await expect(slice(panel, 0)).toHaveClass(/pw-mine/);
-  await expect(slice(panel, 1)).toHaveClass(/pw-mine/);
+  await expect(slice(panel, 0)).toHaveAttribute('data-owner', 'this');
+  await expect(slice(panel, 1)).toHaveAttribute('data-owner', 'this');
   await expect(page.locator('.jp-CodeCell').first()).toContainText('%pathways connect --local');
   await expect(page.locator('#jp-main-statusbar')).toContainText('TPU: Connected');
 
@@ -21,9 +36,17 @@ test('a notebook connects through the dialog, sees a slice go down and heal, and
   await expect(page.locator('.Toastify')).toContainText('lice 1');
 
   await start(page, 'import time; time.sleep(600)');
-  await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'busy');
-  await disconnect(page, panel);
-  await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'busy');
+  await expect(indicator(page)).toHaveAttribute('data-status', 'busy');
+  // A running cell is asked about first.
+  const dialog = page.getByRole('dialog');
+  await panel.getByRole('button', { name: 'Disconnect' }).click();
+  await expect(dialog).toContainText('while a cell is running?');
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected');
+  await panel.getByRole('button', { name: 'Disconnect' }).click();
+  await dialog.getByRole('button', { name: 'Disconnect' }).click();
+  await expect(panel.locator('.pw-session')).toHaveCount(0, { timeout: 60_000 });
+  await expect(indicator(page)).toHaveAttribute('data-status', 'busy');
   expect(proxies()).toBe('');
 });
 
@@ -40,7 +63,7 @@ test('a session outlives a page that is loaded again, and ends with its kernelâ€
   await page.getByRole('dialog').getByRole('button', { name: 'Confirm Kernel Restart' }).click();
   await expect(panel.locator('.pw-session')).toHaveCount(0, { timeout: 60_000 });
   await expect.poll(proxies).toBe('');
-  await expect(slice(panel, 0)).toHaveClass(/pw-free/);
+  await expect(slice(panel, 0)).toHaveAttribute('data-owner', 'free');
 });
 
 test('the Running panel lists a session, and ends it', async ({ page }) => {
@@ -60,19 +83,22 @@ test('the pictures in a notebook stay live while a cell runs', async ({ page }) 
   await newNotebook(page);
   const panel = await openPanel(page);
   await connect(page, panel);
-  const notebook = page.locator('.jp-NotebookPanel');
   for (const command of ['%pathways slices', '%pathways events']) {
     await start(page, command);
   }
-  await expect(notebook.locator('.pw-slice.pw-mine')).toHaveCount(2);
-  await expect(notebook.locator('.pw-timeline')).toContainText('Connected');
+  const cells = page.locator('.jp-NotebookPanel .jp-CodeCell');
+  const picture = cells.nth(1).getByRole('listitem', { name: /^slice 1, / });
+  const events = cells.nth(2).locator('.jp-OutputArea');
+  await expect(picture).toHaveAccessibleName(/this notebook/);
+  await expect(events).toContainText('Connected');
   await start(page, 'import time; time.sleep(600)');
-  await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'busy');
-  const seen = await healthSeen(page, '.jp-NotebookPanel', 1);
-  killWorker(1);
-  await expect(notebook.locator('.pw-timeline [data-kind="slice-healed"]')).toBeVisible();
-  await expect(notebook.locator('.pw-slice[data-slice$="/1"]')).toHaveAttribute('data-health', 'ready');
-  expect((await seen()).length).toBeGreaterThanOrEqual(3);
-  await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'busy');
+  await expect(indicator(page)).toHaveAttribute('data-status', 'busy');
+  await withoutWorker(1, async () => {
+    await expect(picture).toHaveAccessibleName(/starting|down/);
+    await expect(events).toContainText('Slice 1 is down.');
+  });
+  await expect(events).toContainText('Slice 1 is placed on pathways-cluster-worker-1 again.');
+  await expect(picture).toHaveAccessibleName(/this notebook/);
+  await expect(indicator(page)).toHaveAttribute('data-status', 'busy');
   await disconnect(page, panel);
 });

@@ -8,12 +8,20 @@ test('the panel shows two slices ready and free, and the service they belong to'
   await expect(section(panel, 'services')).toContainText('tpuv6e:2x2: 2 of 2 free');
 });
 
-test('a table holds what the map shows', async ({ page }) => {
+test('a list holds what the map shows, and fits into the panel', async ({ page }) => {
   const panel = await openPanel(page);
-  await panel.getByRole('button', { name: 'Show as a table' }).click();
-  const rows = section(panel, 'slices').getByRole('row');
-  await expect(rows).toHaveCount(3);
+  await panel.getByRole('button', { name: 'Show as a list' }).click();
+  const rows = section(panel, 'slices').getByRole('list', { name: 'Slices' }).getByRole('listitem');
+  await expect(rows).toHaveCount(2);
+  await expect(rows.nth(1)).toContainText('Slice 1');
   await expect(rows.nth(1)).toContainText('ready');
+  await expect(rows.nth(1)).toContainText('free');
+  await panel.getByRole('button', { name: 'Jobs' }).click();
+  await expect(section(panel, 'jobs')).toContainText('JobSet');
+  // At JupyterLab's own width nothing is cut off, and nothing is scrolled sideways.
+  const width = await panel.evaluate(node => ({ shown: node.clientWidth, needed: node.scrollWidth }));
+  expect(width.shown).toBeLessThan(270);
+  expect(width.needed).toBe(width.shown);
 });
 
 test('a log opens in a tab, can be searched, and is there again after a reload', async ({ page }) => {

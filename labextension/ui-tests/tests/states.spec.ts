@@ -5,17 +5,16 @@ import {
   connect,
   disconnect,
   expect,
+  newNotebook,
   openPanel,
   picture,
   PORT,
   section,
   slice,
-  start,
   test,
   THEMES,
   withEmbeddedContext,
-  withoutWorker,
-  newNotebook
+  withoutWorker
 } from './helpers';
 
 for (const [theme, look] of THEMES.slice(0, 2)) {
