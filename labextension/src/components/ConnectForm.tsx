@@ -140,32 +140,39 @@ function free(trans: ITrans, capacity: ICapacity): string {
   return trans.__('%1 (%2 of %3 free)', capacity.instance_type, capacity.free, capacity.total);
 }
 
-/** What the chosen place offers; asked anew when the place changes. */
-function useOffers(api: Api, trans: ITrans, choice: IChoice, places: IContexts | null) {
-  const [found, setFound] = React.useState<{ offers: readonly IOffer[]; problem: IProblem | null; asking: boolean }>({
-    offers: [],
-    problem: null,
-    asking: false
-  });
+interface IOffers {
+  readonly offers: readonly IOffer[];
+  readonly problem: IProblem | null;
+  readonly asking: boolean;
+}
+
+const NO_OFFERS: IOffers = { offers: [], problem: null, asking: false };
+const ASKING: IOffers = { offers: [], problem: null, asking: true };
+
+/** What the chosen place offers; asked again when the place changes. */
+function useOffers(api: Api, trans: ITrans, choice: IChoice, places: IContexts | null): IOffers {
   const { local, context, namespace } = choice;
+  const askable = !!places && (local ? places.local : !!context);
+  const place = JSON.stringify([local, context, namespace]);
+  // An answer carries its place: between a change of the place and the next effect, the last one is of another cluster.
+  const [found, setFound] = React.useState({ place: '', answer: NO_OFFERS });
   React.useEffect(() => {
-    if (!places || (!local && !context) || (local && !places.local)) {
-      setFound({ offers: [], problem: null, asking: false });
+    if (!askable) {
       return;
     }
     let wanted = true;
-    setFound({ offers: [], problem: null, asking: true });
+    const take = (answer: IOffers) => wanted && setFound({ place, answer });
     const scope: IScope = { local, context, namespace, session: '' };
     const timer = setTimeout(() => {
       void api.services(scope).then(
-        answer => wanted && setFound({ offers: answer.services, problem: null, asking: false }),
-        (error: unknown) => wanted && setFound({ offers: [], problem: asProblem(error, trans), asking: false })
+        ({ services }) => take({ ...NO_OFFERS, offers: services }),
+        (error: unknown) => take({ ...NO_OFFERS, problem: asProblem(error, trans) })
       );
     }, 300);
     return () => {
       wanted = false;
       clearTimeout(timer);
     };
-  }, [places, local, context, namespace]);
-  return found;
+  }, [askable, place]);
+  return !askable ? NO_OFFERS : found.place === place ? found.answer : ASKING;
 }

@@ -100,5 +100,5 @@ test('the pictures in a notebook stay live while a cell runs', async ({ page }) 
   await expect(events).toContainText('Slice 1 is placed on pathways-cluster-worker-1 again.');
   await expect(picture).toHaveAccessibleName(/this notebook/);
   await expect(indicator(page)).toHaveAttribute('data-status', 'busy');
-  await disconnect(page, panel);
+  await disconnect(page, panel, { busy: true });
 });

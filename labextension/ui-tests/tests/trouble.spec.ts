@@ -59,6 +59,8 @@ base.describe('A network that cuts connections', () => {
   base.beforeAll(() => wire.open());
   base.afterAll(() => wire.close());
 
+  base.slow();
+
   base('takes no event along, also when it does so while they arrive', async ({ page }) => {
     await newNotebook(page);
     const panel = await openPanel(page);
