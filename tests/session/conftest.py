@@ -110,7 +110,7 @@ def counted(cluster, runtime) -> Callable[[str], dict[str, int]]:
         known.update(pod["metadata"]["uid"] for pod in in_cluster["pods"])
         return {
             **{kind: len(items) for kind, items in in_cluster.items()},
-            "processes": len(_processes_of(session, known)),
+            "processes": _families(_processes_of(session, known)),
             "sockets": len(_sockets_of(session)),
             "files": len([path for path in runtime.iterdir() if session in path.name and not path.is_socket()]),
         }
@@ -173,6 +173,15 @@ def _processes_of(session: str, pods: Collection[str] = ()) -> list[psutil.Proce
             if session in process.cmdline() or any(uid in process.cwd() for uid in pods):
                 found.append(process)
     return found
+
+
+def _families(processes: Collection[psutil.Process]) -> int:
+    """How many of these processes have no parent among them: a proxy counts once, however many compilers it has."""
+    known, parents = {each.pid for each in processes}, []
+    for each in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            parents.append(each.ppid())
+    return sum(parent not in known for parent in parents)
 
 
 def _ends(process: psutil.Process, deadline: float) -> bool:

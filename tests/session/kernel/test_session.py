@@ -84,7 +84,7 @@ def test_a_block_disconnects_at_its_end_also_when_it_fails(config, gone):
 
 
 def test_a_second_connect_says_what_there_is_already(connected, config):
-    with pytest.raises(SessionError, match=f"session {connected.id} already") as refused:
+    with pytest.raises(SessionError, match=f"already has session {connected.id}") as refused:
         session.start(config())
     assert "reconnect" in refused.value.hint
 
@@ -311,7 +311,7 @@ def test_what_cannot_work_is_refused_at_once_and_leaves_nothing(config, gone, ch
 
 def test_a_proxy_that_ends_while_starting_is_an_error_and_not_a_timeout(config, gone):
     connecting = session.start(config(1, proxy_options=("--num_elastic_slices=many",)))
-    with pytest.raises(ServiceError, match=r"exit code 2.*last words: .*num_elastic_slices"):
+    with pytest.raises(ServiceError, match=r"exit code 2.*last line of its log: .*num_elastic_slices"):
         list(connecting)
     gone(connecting._link.session)
 
