@@ -94,8 +94,10 @@ def attach(record: SessionRecord) -> Link | None:
 
 def _start() -> Link:
     session = registry.new_session_id()
-    log = _log(session)
+    log = None
+    # From here on, because an Interrupt may come between the making of the log and the next line.
     try:
+        log = _log(session)
         ours, theirs = socket.socketpair()
         try:
             process = _detached(SUPERVISOR, session, stdin=theirs.fileno(), log=log)
@@ -115,7 +117,8 @@ def _start() -> Link:
             ) from error
         raise
     finally:
-        os.close(log)
+        if log is not None:
+            os.close(log)
     return Link(ours, session, process=process, orphaned=lambda: after_supervisor(session))
 
 

@@ -72,7 +72,7 @@ def test_a_file_with_a_standard_modules_name_in_the_notebooks_directory_does_no_
 
 def test_only_start_may_come_first(nothing_left):
     link = spawn.supervisor()
-    with pytest.raises(SessionError, match="has not been started"):
+    with pytest.raises(SessionError, match="was sent before start"):
         link.answer(link.ask(Method.STATUS), patience=DEADLINE)
     assert link.close(patience=DEADLINE)
     nothing_left(link.session)
