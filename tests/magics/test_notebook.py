@@ -69,7 +69,7 @@ def test_a_connected_notebook_computes_on_two_slices_and_lets_go_of_them(connect
     connected.run("weights = {'w': jnp.arange(8.0)}\nprint(float(jax.jit(jnp.sum)(weights['w'])))")
     assert "connected" in connected.run("%pathways status").text
     slices = connected.run("%pathways slices")
-    assert slices.text.count("this session") == 2
+    assert slices.text.count("this notebook") == 2
     assert "yours" in slices.html
     over = connected.run("%pathways disconnect")
     assert "JAX is as it was before" in over.text
@@ -223,7 +223,7 @@ def test_a_slice_that_comes_and_goes_leaves_one_output_below_the_cell_during_whi
         connected.wait_for("DATA_LOSS", since=seen)
         # Its return is drawn where its loss was, also when another cell runs by then.
         connected.run("'another cell'")
-        healed = connected.wait_for("stay lost", since=seen)
+        healed = connected.wait_for("remain lost", since=seen)
         assert re.search(r"Slice 1 was down from [-0-9]+ [0-9:]+ to [0-9:]+\.", healed)
         connected.wait_for("connected, since", since=connected.seen.index(healed))
     card, *notices = [each["data"] for each in connected.displays.values()]

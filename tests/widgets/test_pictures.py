@@ -45,7 +45,7 @@ def test_the_last_picture_of_a_session_is_of_the_session_and_says_that_it_ended(
     cell = connected.run("%pathways slices")
     connected.run("%pathways disconnect")
     last = picture(cell)
-    assert last["text/plain"].count("this session") == 2
+    assert last["text/plain"].count("this notebook") == 2
     assert "The session has ended." in last["text/html"]
 
 
@@ -70,4 +70,4 @@ def test_a_timeline_shows_what_happens_after_it_was_drawn(connected):
 def test_an_assigned_map_has_the_typed_value_and_shows_itself_later(connected):
     assert connected.run("found = %pathways slices\nservices = found.value").outputs == []
     assert "2" in connected.run("print(len(services[0].slices))").text
-    assert picture(connected.run("found"))["text/plain"].count("this session") == 2
+    assert picture(connected.run("found"))["text/plain"].count("this notebook") == 2
