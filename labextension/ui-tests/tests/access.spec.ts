@@ -22,14 +22,14 @@ for (const [theme, name] of THEMES) {
     await panel.getByRole('button', { name: 'Jobs' }).click();
     await expect(section(panel, 'jobs')).toContainText('JobSet');
     expect(await faults(page, '#pathways-jupyter-panel')).toEqual([]);
-    await panel.getByRole('button', { name: 'Show as a list' }).click();
-    expect(await faults(page, '#pathways-jupyter-panel')).toEqual([]);
     await panel.getByRole('button', { name: 'Connect…' }).click();
     const dialog = page.getByRole('dialog');
     await expect(dialog.getByLabel('Slice type')).toContainText('free');
     expect(await faults(page, '.jp-Dialog-content')).toEqual([]);
     await picture(page, `connect-${name}`);
     await dialog.getByRole('button', { name: 'Cancel' }).click();
+    await panel.getByRole('button', { name: 'Show as a list' }).click();
+    expect(await faults(page, '#pathways-jupyter-panel')).toEqual([]);
   });
 }
 

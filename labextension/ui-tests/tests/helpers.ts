@@ -106,11 +106,20 @@ export async function openPanel(page: IJupyterLabPageFixture): Promise<Locator> 
 export class Wire {
   constructor(private readonly _port: number) {}
 
+  /** What no connection may ask for in its first request; empty where all may pass. */
+  blocked = '';
+
   async open(): Promise<void> {
     this._server = net.createServer(near => {
       const far = net.connect(PORT, '127.0.0.1');
       this._connections.set(near, '');
-      near.once('data', head => this._connections.set(near, head.toString('latin1')));
+      near.once('data', data => {
+        const head = data.toString('latin1');
+        this._connections.set(near, head.slice(0, head.indexOf('\r\n')));
+        if (this.blocked) {
+          this.cut(this.blocked);
+        }
+      });
       for (const [from, to] of [
         [near, far],
         [far, near]
@@ -128,20 +137,16 @@ export class Wire {
   /** Cuts the connections whose first request asks for `what`, without a word to either side. */
   cut(what = ''): void {
     for (const [connection, head] of this._connections) {
-      if (head.slice(0, head.indexOf('\r\n')).includes(what)) {
+      if (head.includes(what)) {
         connection.resetAndDestroy();
       }
     }
   }
 
   async close(): Promise<void> {
-    const server = this._server;
-    this._server = null;
-    if (server) {
-      const closed = new Promise(done => server.close(done));
-      this.cut();
-      await closed;
-    }
+    const closed = new Promise(done => this._server!.close(done));
+    this.cut();
+    await closed;
   }
 
   private _server: net.Server | null = null;

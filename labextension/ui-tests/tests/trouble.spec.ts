@@ -81,14 +81,15 @@ base.describe('A network that cuts connections', () => {
     await newNotebook(page);
     const panel = await openPanel(page);
     await connect(page, panel);
-    await wire.close();
+    wire.blocked = 'pathways-jupyter/updates';
+    wire.cut(wire.blocked);
     await expect(panel).toContainText('The Jupyter server does not answer.');
     await expect(section(panel, 'slices')).toContainText(/As of \d+:\d\d:\d\d:/);
     await expect(section(panel, 'slices').locator('.pw-stale .pw-slice')).toHaveCount(2);
     await expect(panel.getByRole('status').filter({ hasText: 'Connected at' })).toBeVisible();
     await expect(page.locator('#jp-main-statusbar')).toContainText('TPU: Connected at');
     await expect(page.locator('#jp-main-statusbar .pw-status .pw-tone')).toHaveClass(/pw-tone-none/);
-    await wire.open();
+    wire.blocked = '';
     await expect(panel.locator('.pw-stale')).toHaveCount(0);
     await expect(panel).not.toContainText('The Jupyter server does not answer.');
     await disconnect(page, panel);
