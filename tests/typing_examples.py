@@ -1,6 +1,6 @@
 """Calls as users write them, for mypy alone (``make lint``): what is public is typed, and stays so.
 
-Nothing here runs. A line that stops to type-check is a change that breaks somebody's program.
+Nothing here runs. A line that stops to type-check is a change that breaks a user's program.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
