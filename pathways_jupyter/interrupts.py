@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import _weakrefset
 import contextlib
+import gc
 import os
 import signal
 import threading
@@ -18,7 +19,6 @@ from types import FrameType
 
 _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 _CALLBACK_MODULES = frozenset({weakref.__file__, _weakrefset.__file__})
-_CALLBACK_NAMES = frozenset({"__del__", "_xla_gc_callback"})
 _AGAIN_SECONDS = 0.005
 """Delay before a deferred signal is sent again."""
 
@@ -52,9 +52,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _is_in_callback(frame: FrameType | None) -> bool:
     """Whether an exception raised in `frame` would end in a callback that Python itself called."""
+    # Libraries add such callbacks at any time: JAX does when it is imported, others when they are first used.
+    collector = {getattr(callback, "__code__", None) for callback in gc.callbacks}
     # Check all callers: an exception in a function that the callback called would reach the callback.
     while frame is not None:
-        if frame.f_code.co_filename in _CALLBACK_MODULES or frame.f_code.co_name in _CALLBACK_NAMES:
+        code = frame.f_code
+        if code.co_filename in _CALLBACK_MODULES or code.co_name == "__del__" or code in collector:
             return True
         frame = frame.f_back
     return False

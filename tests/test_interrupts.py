@@ -73,7 +73,24 @@ def in_a_finalizer() -> None:
     gc.collect()
 
 
-@pytest.mark.parametrize("interrupted", [in_a_destructor, in_a_weakref_callback, in_a_finalizer])
+def in_a_callback_of_the_garbage_collector() -> None:
+    """As Hypothesis and JAX add one."""
+
+    def callback(phase: str, _: dict) -> None:
+        if phase == "start":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    gc.callbacks.append(callback)
+    try:
+        gc.collect()
+    finally:
+        gc.callbacks.remove(callback)
+
+
+@pytest.mark.parametrize(
+    "interrupted",
+    [in_a_destructor, in_a_weakref_callback, in_a_finalizer, in_a_callback_of_the_garbage_collector],
+)
 def test_an_interrupt_where_python_would_swallow_it_comes_afterwards(interrupted, monkeypatch):
     lost = []
     monkeypatch.setattr(sys, "unraisablehook", lost.append)
