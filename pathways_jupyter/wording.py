@@ -1,9 +1,10 @@
-"""Adapt hints to the interface that shows them: a notebook, a script or a terminal.
+"""Adapt hints to the interface that shows them: a notebook, a script, a terminal or the sidebar.
 
 Hints are written once, in terms of the magics (``--tpu tpuv6e:2x2=2``, ``%pathways reconnect``), because the code that
 raises an error does not know where it is shown, and may run in another process. An interface passes it through
 :func:`worded`: in a script an option becomes the keyword of the same name, and a magic the equivalent method; in a
-terminal a magic becomes the equivalent command. Command lines of other programs are not changed.
+terminal a magic becomes the equivalent command; in the sidebar, which stands beside a notebook, magics stay and an
+option becomes the field of the connect dialog. Command lines of other programs are not changed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class Face(Enum):
     NOTEBOOK = "notebook"
     SCRIPT = "script"
     TERMINAL = "terminal"
+    SIDEBAR = "sidebar"
 
 
 def count(number: int, singular: str, plural: str = "") -> str:
@@ -47,6 +49,21 @@ _IN_TERMINAL: Mapping[str, str] = {
     "events": "%pathways events (in its notebook)",
 }
 """Replacements for magics; one that is not listed becomes the terminal command of the same name."""
+_IN_SIDEBAR: Mapping[str, str] = {
+    "--context": "“Cluster”",
+    "--namespace": "“Namespace”",
+    "--service": "“Service”",
+    "--tpu": "“Slice type”",
+    "--profile": "“Profile”",
+    "--wait": "“Wait for slices that are taken”",
+    "--local": "the embedded cluster",
+    # The dialog has no field for these: the Jupyter server's environment and profiles set them.
+    "--kubeconfig": "KUBECONFIG",
+    "--cluster": "cluster",
+    "--project": "project",
+    "--region": "region",
+}
+"""Replacements for options: labels of the connect dialog."""
 
 _VALUE = r"(?:[ =](?P<value>(?!-)[^\s,;]*[^\s,;.)]))?"
 _PIECE = re.compile(
@@ -72,11 +89,15 @@ def _piece(found: re.Match[str], face: Face) -> str:
         return _IN_SCRIPT[found["colocated"]]
     if found["flag"] and face is Face.SCRIPT:
         return _keyword(found["flag"], found["value"] or "", found[0])
+    if found["flag"] and face is Face.SIDEBAR:
+        return found[0].replace(found["flag"], _IN_SIDEBAR.get(found["flag"], found["flag"]), 1)
     return found[0]
 
 
 def _magic(name: str, rest: str, face: Face) -> str:
     line = f"{name}{rest}"
+    if face is Face.SIDEBAR:
+        return f"%pathways {line}"
     if face is Face.TERMINAL:
         return _IN_TERMINAL.get(name, _SHELL).format(line=line)
     if name == "connect" and "--help" in rest:

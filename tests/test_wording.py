@@ -11,6 +11,20 @@ from pathways_jupyter.wording import Face, worded
 
 
 @pytest.mark.parametrize(
+    ("hint", "in_sidebar"),
+    [
+        ("Check --namespace and --context, or ask.", "Check “Namespace” and “Cluster”, or ask."),
+        ("Fix it, or point --kubeconfig elsewhere.", "Fix it, or point KUBECONFIG elsewhere."),
+        ("Choose one with --context: a, b.", "Choose one with “Cluster”: a, b."),
+        ("Start it: %pathways connect --local.", "Start it: %pathways connect --local."),
+        ("kubectl get jobsets --context=a", "kubectl get jobsets --context=a"),
+    ],
+)
+def test_the_sidebar_speaks_of_the_fields_of_its_dialog(hint, in_sidebar):
+    assert worded(hint, Face.SIDEBAR) == in_sidebar
+
+
+@pytest.mark.parametrize(
     ("hint", "in_script"),
     [
         ("Add --wait to get them.", "Add wait=True to get them."),

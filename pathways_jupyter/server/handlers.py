@@ -20,6 +20,7 @@ from pathways_jupyter.server import checks, quickstart, scope
 from pathways_jupyter.server import hub as hubs
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.wording import Face
 
 RESOURCE = "pathways"
 """The name of these routes' resource in authorizers."""
@@ -69,7 +70,7 @@ class Handler(checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  # jupyte
     def refuse(self, error: PathwaysError) -> None:
         """Send `error` as the answer."""
         self.set_status(status_of(error))
-        self.finish(json.dumps({"message": str(error), "hint": error.hint}))
+        self.finish(json.dumps({"message": str(error), "hint": error.advice(Face.SIDEBAR)}))
 
     def body(self, *names: str) -> dict[str, Any]:
         """Return the request's JSON object, which may contain `names` only.

@@ -26,6 +26,7 @@ from pathways_jupyter.service.naming import current_user, label_value
 from pathways_jupyter.session import client, registry, sweep
 from pathways_jupyter.session.protocol import Method, config_from_json
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.wording import Face
 
 LINGER_SECONDS = 10.0
 """How long a cluster without listeners stays watched."""
@@ -219,5 +220,5 @@ def contexts() -> dict[str, Any]:
         known, current = auth.contexts()
         said["contexts"], said["current"] = list(known), current
     except ConfigError as error:
-        said["problem"] = {"message": str(error), "hint": error.hint}
+        said["problem"] = {"message": str(error), "hint": error.advice(Face.SIDEBAR)}
     return said

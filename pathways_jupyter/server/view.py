@@ -17,6 +17,7 @@ from pathways_jupyter.kube.auth import NoKubeconfigError
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.scope import Place, Scope
 from pathways_jupyter.service.clusterwatch import identity
+from pathways_jupyter.wording import Face, worded
 
 if TYPE_CHECKING:
     from pathways_jupyter.server.hub import Hub
@@ -142,4 +143,6 @@ class ClusterView:
         belong to its latest request.
         """
         assert self._shown is not None
+        if problem := message.get("problem"):
+            message = {**message, "problem": {**problem, "hint": worded(problem["hint"], Face.SIDEBAR)}}
         self._send({**message, "scope": self._shown.to_json()})

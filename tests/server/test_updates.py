@@ -145,6 +145,8 @@ async def test_a_kubeconfig_that_cannot_be_used_says_so_until_it_can(server, clu
         await page.look()
         await page.until(failed)
         assert ".kube/config" in page.watch["problem"]["message"]
+        assert "KUBECONFIG" in page.watch["problem"]["hint"]
+        assert "--" not in page.watch["problem"]["hint"]
         assert page.identity == ""
         set_up(cluster.read_text(encoding="utf-8"))
         await page.until(all_ready)
