@@ -10,6 +10,10 @@ WITH_NODE := PATH="$(CURDIR)/$(BIN):$$PATH" PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1
 # In a container one is often root, which Jupyter serves only with --allow-root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
+# Processes that run the tests, each with an embedded cluster of its own. The tests mostly wait, so that three keep two
+# cores busy. The tests of one file stay together: they share kernels and clusters.
+WORKERS ?= 3
+
 # How long `make soak` runs, and the seed of its random choices.
 ROUNDS ?= 112
 SECONDS ?= 60
@@ -29,8 +33,8 @@ lab: $(VENV)/.installed ## Open JupyterLab with the sidebar on the embedded clus
 	@echo "The embedded cluster ends after 30 minutes without use, or with: $(BIN)/pathways-jupyter local down"
 	$(BIN)/jupyter lab --notebook-dir=examples/notebooks $(AS_ROOT)
 
-test: $(VENV)/.test ## Run the tests (under 15 minutes)
-	$(BIN)/pytest
+test: $(VENV)/.test ## Run the tests (under 8 minutes on two cores; WORKERS=)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 ui: $(VENV)/.ui ## Test the sidebar: its models, and the whole of it in a real browser (Chromium, kubectl)
 	cd labextension && $(WITH_NODE) jlpm install --immutable && $(WITH_NODE) jlpm build:prod && $(WITH_NODE) jlpm test
