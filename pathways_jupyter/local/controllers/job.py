@@ -16,8 +16,7 @@ from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch import Change, ChangeType
-from pathways_jupyter.local.controllers import timing
-from pathways_jupyter.local.controllers.expiry import expire
+from pathways_jupyter.local.controllers.deadlines import expire, sooner, until
 from pathways_jupyter.local.controllers.indexes import format_indexes, parse_indexes
 from pathways_jupyter.local.controllers.reconciler import (
     Key,
@@ -149,7 +148,7 @@ class JobController:
         elif status.get("succeeded", 0) >= (wanted or 1) and (wanted is not None or not active):
             message = "Reached expected number of succeeded pods"
             self._finish(job, status, active, "Complete", "CompletionsReached", message)
-        return timing.sooner(again, self._until_deadline(job, status))
+        return sooner(again, self._until_deadline(job, status))
 
     def _failure(self, job: Object, status: Object, active: Sequence[Object]) -> tuple[str, str] | None:
         spec = job["spec"]
@@ -264,7 +263,7 @@ class JobController:
 
     def _until_deadline(self, job: Object, status: Object) -> float | None:
         seconds, began = job["spec"].get("activeDeadlineSeconds"), status.get("startTime")
-        return None if seconds is None or began is None else timing.until(began, seconds)
+        return None if seconds is None or began is None else until(began, seconds)
 
 
 def _finished(status: Object) -> Object | None:
