@@ -189,7 +189,7 @@ def find(name: str = "local") -> Cluster | None:
 
 
 def absence(name: str = "local") -> LocalClusterError:
-    """Why :func:`find` finds no cluster, and what to do."""
+    """The error that explains why :func:`find` returns None, with a hint."""
     place = ClusterDirectory(name)
     if place.alive() and place.written():
         return LocalClusterError(

@@ -32,7 +32,7 @@ _LAST_OUTPUT_SECONDS = 1.0
 
 
 class Role(Enum):
-    """What a container is in its pod."""
+    """Role of a container in its pod."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -41,7 +41,7 @@ class Role(Enum):
 
 
 class Surroundings(Protocol):
-    """What a container needs from its pod."""
+    """Interface of a pod for its containers."""
 
     uid: str
     directory: Path
@@ -117,10 +117,10 @@ class Container:
             try:
                 code = await self._once()
             except ImageError as error:
-                await self._cannot_pull(error)
+                await self._wait_for_image(error)
                 return
             except SpecError as error:
-                self._wait_for("CreateContainerConfigError", str(error))
+                self._set_waiting("CreateContainerConfigError", str(error))
                 self._pod.record("Failed", f"Error: {error}", warning=True)
                 await self._pause(_CONFIG_RETRY_SECONDS)
                 continue
@@ -198,7 +198,7 @@ class Container:
         except (FileNotFoundError, LocalClusterError) as error:
             self._pod.record("Failed", f"Error: {error}", warning=True)
             self.log.close()
-            self._terminated(_START_FAILED, "StartError", now(), str(error))
+            self._set_terminated(_START_FAILED, "StartError", now(), str(error))
             return _START_FAILED
         began = now()
         self._process = process
@@ -219,7 +219,7 @@ class Container:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.log.ended.wait(), _LAST_OUTPUT_SECONDS)
         self.log.close()
-        self._terminated(code, "Completed" if code == 0 else "Error", began)
+        self._set_terminated(code, "Completed" if code == 0 else "Error", began)
         return code
 
     async def _start(self, program: images.Program, argv: list[str], variables: dict[str, str]) -> Process:
@@ -334,7 +334,7 @@ class Container:
             with contextlib.suppress(LookupError, OSError):
                 await (await self.exec(list(command), stdin=False, tty=False)).wait()
 
-    def _terminated(self, code: int, reason: str, began: str, message: str = "") -> None:
+    def _set_terminated(self, code: int, reason: str, began: str, message: str = "") -> None:
         self.ready = False
         self.started.clear()
         terminated: Object = {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": now()}
@@ -343,17 +343,17 @@ class Container:
         self.state = {"terminated": terminated}
         self._pod.changed()
 
-    def _wait_for(self, reason: str, message: str = "") -> None:
+    def _set_waiting(self, reason: str, message: str = "") -> None:
         if "terminated" in self.state:
             self.last_state = self.state
         self.state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
         self._pod.changed()
 
-    async def _cannot_pull(self, error: ImageError) -> None:
-        self._wait_for("ErrImagePull", str(error))
+    async def _wait_for_image(self, error: ImageError) -> None:
+        self._set_waiting("ErrImagePull", str(error))
         self._pod.record("Failed", str(error), warning=True)
         await self._pause(_CONFIG_RETRY_SECONDS)
-        self._wait_for("ImagePullBackOff", f"Back-off pulling image: {error}")
+        self._set_waiting("ImagePullBackOff", f"Back-off pulling image: {error}")
         await self._stop.wait()
 
     async def _back_off(self) -> None:
@@ -361,7 +361,7 @@ class Container:
         if delay := self._pod.restarts.wait(self._failures):
             message = f"back-off {delay:g}s restarting failed container={self.name}"
             self._pod.record("BackOff", message, warning=True)
-            self._wait_for("CrashLoopBackOff", message)
+            self._set_waiting("CrashLoopBackOff", message)
             await self._pause(delay)
         elif "terminated" in self.state:
             self.last_state = self.state

@@ -37,7 +37,7 @@ def ask(path: str | Path, order: Order, *, timeout: float | None = None) -> dict
       LocalClusterError: The daemon is gone, or answered with an error.
       TimeoutError: It does not answer in time.
     """
-    for answer in _converse(path, order, timeout):
+    for answer in _exchange(path, order, timeout):
         if message := answer.get("error"):
             raise LocalClusterError(message, hint=answer.get("hint", ""))
         return answer
@@ -50,11 +50,11 @@ def stop(path: str | Path, *, timeout: float | None = None) -> None:
     Raises:
       TimeoutError: It does not end in time.
     """
-    for _ in _converse(path, Order.STOP, timeout):
+    for _ in _exchange(path, Order.STOP, timeout):
         pass
 
 
-def _converse(path: str | Path, order: Order, timeout: float | None) -> Iterator[dict[str, Any]]:
+def _exchange(path: str | Path, order: Order, timeout: float | None) -> Iterator[dict[str, Any]]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout)
         try:

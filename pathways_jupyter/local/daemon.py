@@ -58,7 +58,7 @@ class Daemon:
         self._cluster = RunningCluster(place.path, shape, cold=cold, warm=warm)
         self._stopping = asyncio.Event()
         self._ready = asyncio.Event()
-        self._why = ""
+        self._stop_reason = ""
         self._tasks: set[asyncio.Task[None]] = set()
         self._stop_requests: list[asyncio.StreamWriter] = []
         self._waiting = 0
@@ -91,7 +91,7 @@ class Daemon:
             self._spawn(self._await_ready())
             self._spawn(self._watch_idleness())
             await self._stopping.wait()
-            _log.info("Ending: %s.", self._why)
+            _log.info("Ending: %s.", self._stop_reason)
         finally:
             for task in list(self._tasks):
                 task.cancel()
@@ -100,7 +100,7 @@ class Daemon:
         self._place.remove()
 
     def _stop(self, why: str) -> None:
-        self._why = self._why or why
+        self._stop_reason = self._stop_reason or why
         self._stopping.set()
 
     def _restart_api(self) -> None:
@@ -135,7 +135,7 @@ class Daemon:
                 self._stop_requests.append(writer)
                 self._stop("stop requested")
                 return
-            answer = await self._obey(order)
+            answer = await self._answer(order)
         except (ValueError, KeyError, TypeError):
             answer = {"error": f"Unknown request; the daemon serves {', '.join(Order)}."}
         except PathwaysError as error:
@@ -145,7 +145,7 @@ class Daemon:
             await writer.drain()
         writer.close()
 
-    async def _obey(self, order: Order) -> Mapping[str, Any]:
+    async def _answer(self, order: Order) -> Mapping[str, Any]:
         if order is Order.WAIT:
             self._waiting += 1
             try:
@@ -153,7 +153,7 @@ class Daemon:
                 await self._cluster.until_serving()
             finally:
                 self._waiting -= 1
-            self._refuse_failed()
+            self._raise_if_failed()
         elif order is Order.RESTART_API:
             await self._cluster.restart_api()
         return {
@@ -166,7 +166,7 @@ class Daemon:
             "instances": dict(self._shape.instances),
         }
 
-    def _refuse_failed(self) -> None:
+    def _raise_if_failed(self) -> None:
         for service, why in self._cluster.failed.items():
             named = "" if self._place.name == "local" else f" --name {self._place.name}"
             raise LocalClusterError(

@@ -62,7 +62,7 @@ def arguments(words: Sequence[str] | None, variables: Mapping[str, str]) -> list
 
 
 def field(pod: Object, path: str) -> str:
-    """What a ``fieldRef`` to `path` gives; empty when the pod has no such label or annotation.
+    """The value of a ``fieldRef`` to `path`; empty when the pod has no such label or annotation.
 
     Raises:
       SpecError: There is no such field to refer to.

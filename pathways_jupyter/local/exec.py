@@ -82,6 +82,7 @@ class Exec:
             self._process = await start((theirs, theirs, theirs), True)
         finally:
             os.close(theirs)
+        # Reader, writer and resize get a descriptor each, because each closes its own.
         self._terminal = os.dup(own)
         self._process.ended.add_done_callback(self._close_terminal)
         self.stdin = await _writer(os.dup(own))

@@ -22,7 +22,7 @@ class ImageError(PathwaysError):
 
 @dataclass(frozen=True)
 class Program:
-    """What a container runs.
+    """The program of a container.
 
     Attributes:
       entry: ``module:function``, called with the arguments in a fork; empty to run the arguments as a command.

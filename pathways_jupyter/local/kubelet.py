@@ -220,7 +220,7 @@ class Kubelet:
             return
         ending = "deletionTimestamp" in metadata
         if (metadata.get("annotations") or {}).get(HOLLOW_ANNOTATION) == "true":
-            self._pretend(obj, ending)
+            self._report_hollow(obj, ending)
         elif (pod := self._pods.get(uid)) is not None:
             pod.object = obj
             if ending:
@@ -293,7 +293,7 @@ class Kubelet:
             raise LookupError("the pod does not run on this machine")
         return pod.container(name)
 
-    def _pretend(self, obj: Object, ending: bool) -> None:
+    def _report_hollow(self, obj: Object, ending: bool) -> None:
         """Report a hollow pod as running and ready, or remove it."""
         if ending:
             self._end_unstarted(obj)

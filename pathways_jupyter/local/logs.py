@@ -88,7 +88,7 @@ class ContainerLog(asyncio.Protocol):
         files = self._open_all()
         try:
             skip = _skip(files, tail)
-            first = _stamp(since) if since is not None else b""
+            first = _format(datetime.fromtimestamp(since, UTC)) if since is not None else b""
             for file in files:
                 async for entries in self._entries(file, generation, follow=follow and file is files[-1]):
                     if skip:
@@ -170,7 +170,7 @@ class ContainerLog(asyncio.Protocol):
 
 
 def _skip(files: list[IO[bytes]], tail: int | None) -> int:
-    """How many entries to leave out so that `tail` remain."""
+    """The number of entries to skip so that `tail` remain."""
     if tail is None:
         return 0
     total = 0
@@ -183,10 +183,6 @@ def _skip(files: list[IO[bytes]], tail: int | None) -> int:
 
 def _now() -> bytes:
     return _format(datetime.now(UTC))
-
-
-def _stamp(seconds: float) -> bytes:
-    return _format(datetime.fromtimestamp(seconds, UTC))
 
 
 def _format(time: datetime) -> bytes:

@@ -23,7 +23,7 @@ _SCRATCH = frozenset({"emptyDir", "hostPath"})
 
 
 class Host(Protocol):
-    """What a pod needs from the kubelet."""
+    """Interface of the kubelet for its pods."""
 
     directory: Path
     programs: Path
@@ -101,12 +101,14 @@ class Pod:
         running: dict[Container, asyncio.Task[None]] = {}
         stopping = asyncio.create_task(self._stop.wait())
         deadline = spec.get("activeDeadlineSeconds")
-        timer = asyncio.get_running_loop().call_later(deadline, self._exceed) if deadline is not None else None
+        timer = asyncio.get_running_loop().call_later(deadline, self._on_deadline) if deadline is not None else None
         try:
             if await self._initialize(running, stopping):
                 mains = [each for each in self.containers if each.role is Role.MAIN]
                 for container in mains:
-                    running[container] = asyncio.create_task(container.run(self._again))
+                    running[container] = asyncio.create_task(container.run(self._restart_main))
+                # Ends when all main containers have ended for good, or when termination was requested; _end then
+                # stops what still runs. Waiting does not cancel the containers' tasks: they end by being stopped.
                 await asyncio.wait(
                     [stopping, asyncio.ensure_future(asyncio.wait([running[each] for each in mains]))],
                     return_when=asyncio.FIRST_COMPLETED,
@@ -255,7 +257,8 @@ class Pod:
         for container in self.containers:
             if container.role is Role.MAIN:
                 continue
-            task = running[container] = asyncio.create_task(container.run(self._restarts(container)))
+            task = running[container] = asyncio.create_task(container.run(self._restart_init(container)))
+            # A sidecar runs beside the next containers, so only its start is awaited; an init container has to end.
             awaited = asyncio.create_task(container.started.wait()) if container.role is Role.SIDECAR else task
             await asyncio.wait([awaited, stopping], return_when=asyncio.FIRST_COMPLETED)
             if awaited is not task:
@@ -273,6 +276,7 @@ class Pod:
         loop = asyncio.get_running_loop()
         grace = 0.0 if self._killed else self._grace if self._stop.is_set() else self._default_grace()
         deadline = loop.time() + grace
+        # Sidecars outlive the containers that use them, and end in reverse order of their start, as in Kubernetes.
         others = [each for each in running if each.role is not Role.SIDECAR]
         await asyncio.gather(*(each.stop(grace) for each in others))
         for container in reversed([each for each in running if each.role is Role.SIDECAR]):
@@ -280,6 +284,7 @@ class Pod:
             await container.stop(0.0 if self._killed else left)
         if running:
             await asyncio.wait(running.values())
+        # From here on the phase is final.
         self.ended.set()
         for container in self.containers:
             if container not in running or "waiting" in container.state:
@@ -293,15 +298,15 @@ class Pod:
     def _default_grace(self) -> float:
         return float(self.object["spec"].get("terminationGracePeriodSeconds", 30))
 
-    def _exceed(self) -> None:
+    def _on_deadline(self) -> None:
         self._failed = "DeadlineExceeded"
         self.record("DeadlineExceeded", "Pod was active on the node longer than the specified deadline", warning=True)
         self.terminate(self._default_grace())
 
-    def _again(self, code: int) -> bool:
+    def _restart_main(self, code: int) -> bool:
         return self._policy == "Always" or (self._policy == "OnFailure" and code != 0)
 
-    def _restarts(self, container: Container) -> Callable[[int], bool]:
+    def _restart_init(self, container: Container) -> Callable[[int], bool]:
         if container.role is Role.SIDECAR:
             return lambda _code: True
         return lambda code: code != 0 and self._policy != "Never"

@@ -187,6 +187,7 @@ class RunningCluster:
         return pod_kubeconfig(pod, directory=self._directory / "accounts", api=self.api)
 
     async def _until_settled(self, service: str) -> None:
+        # Whichever comes first: a service that has failed for good never becomes ready.
         waiting = [
             asyncio.create_task(self._until_service_ready(service)),
             asyncio.create_task(self._until_service_failed(service)),
@@ -218,13 +219,14 @@ class RunningCluster:
                     metadata = change.object["metadata"]
                     if self._shape.hollow and condition(change.object.get("status", {}), "Ready"):
                         return
+                    # LookupError: its container has no log yet; the pod's next change tries again.
                     with contextlib.suppress(LookupError):
-                        if await self._says_ready(metadata["uid"]):
+                        if await self._reports_ready(metadata["uid"]):
                             return
             finally:
                 watch.close()
 
-    async def _says_ready(self, uid: str) -> bool:
+    async def _reports_ready(self, uid: str) -> bool:
         pieces = self._kubelet.logs(
             uid,
             names.RESOURCE_MANAGER_CONTAINER,

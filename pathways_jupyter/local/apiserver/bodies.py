@@ -179,7 +179,7 @@ def _from_yaml(value: Any) -> str:
 
 
 def _depth(data: bytes) -> int:
-    """How deeply brackets are nested, those inside strings left out."""
+    """The nesting depth of brackets outside strings."""
     deepest = depth = 0
     for bracket in re.findall(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', data):
         if bracket in (b"{", b"["):

@@ -27,7 +27,7 @@ def seconds_of(stamp: Any) -> float | None:
 
 
 def age(stamp: Any) -> str:
-    """How long ago a timestamp was: ``5m12s``."""
+    """The age of a timestamp: ``5m12s``."""
     moment = seconds_of(stamp)
     return "<unknown>" if moment is None else duration(time.time() - moment)
 

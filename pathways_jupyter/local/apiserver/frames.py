@@ -114,7 +114,7 @@ class FrameReader:
         if opcode >= Opcode.CLOSE:
             return self._control(opcode, view, head, size, mask, final)
         if (opcode is Opcode.CONTINUATION) is not self._open or size > _LARGEST:
-            raise FrameError("a message out of turn, or one too large")
+            raise FrameError("an unexpected opcode, or a message that is too large")
         self._left, self._mask, self._open = size, mask, not final
         self._fresh = self._fresh if opcode is Opcode.CONTINUATION else True
         if size == 0 and final and self._fresh:

@@ -36,7 +36,7 @@ def read_protobuf(data: bytes) -> Object:
     """
     try:
         if not data.startswith(_MAGIC):
-            raise _Malformed("it does not begin as it should")
+            raise _Malformed("the prefix of Kubernetes' encoding is missing")
         envelope = dict(_fields(data[len(_MAGIC) :]))
         meta = {number: _text(value) for number, value in _fields(_bytes(envelope.get(1, b"")))}
         kind = meta.get(2, "")
@@ -147,7 +147,7 @@ def _fields(data: bytes) -> Iterator[_Field]:
         else:
             raise _Malformed(f"wire type {wire}")
         if position + size > len(data):
-            raise _Malformed("it is cut short")
+            raise _Malformed("it is truncated")
         yield number, data[position : position + size]
         position += size
 
@@ -156,7 +156,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if position >= len(data) or shift > 63:
-            raise _Malformed("it is cut short")
+            raise _Malformed("it is truncated")
         byte = data[position]
         value |= (byte & 0x7F) << shift
         position, shift = position + 1, shift + 7

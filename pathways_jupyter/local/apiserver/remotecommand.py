@@ -180,7 +180,7 @@ async def _serve(channels: Channels, process: ExecProcess, command: Command) -> 
 
 
 async def _pump_in(channels: Channels, process: ExecProcess) -> None:
-    """Client to program, until the client goes."""
+    """Copy from client to program, until the client disconnects."""
     while (message := await channels.next_message()) is not None:
         channel, data = message
         if channel == _STDIN and process.stdin is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pathways_jupyter.local.apiserver.resources import NAMESPACES, Registry, ResourceType
-from pathways_jupyter.local.apiserver.status import StatusError, bad_request, method_not_allowed, no_such_resource
+from pathways_jupyter.local.apiserver.status import bad_request, method_not_allowed, no_such_resource
 
 _ONE = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _MANY = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
@@ -128,9 +128,6 @@ def read_revision(text: str) -> int | None:
     if text in ("", "0"):
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise _bad_revision(text)
+        why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise bad_request(f'resourceVersion: Invalid value: "{text}": {why}')
     return int(text)
-
-
-def _bad_revision(text: str) -> StatusError:
-    return bad_request(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
-from pathways_jupyter.local.apiserver.status import StatusError, bad_request
+from pathways_jupyter.local.apiserver.status import bad_request
 
 Test = Callable[[Object], bool]
 
@@ -147,11 +147,7 @@ def _split_field(part: str) -> tuple[str, str, str]:
         key, found, value = part.partition(operator)
         if found:
             return key.strip(), operator, value.strip()
-    raise _bad_field(part)
-
-
-def _bad_field(part: str) -> StatusError:
-    return bad_request(f"invalid field selector: {part!r}; can't understand {part!r}")
+    raise bad_request(f"invalid field selector: {part!r}; can't understand {part!r}")
 
 
 def _field(obj: Object, path: tuple[str, ...]) -> str:

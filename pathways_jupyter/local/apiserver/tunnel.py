@@ -26,7 +26,7 @@ _MOST_PORTS = 120
 """Channels are numbered by one byte, two to a port."""
 
 
-class _Way(asyncio.Protocol):
+class _PodConnection(asyncio.Protocol):
     """One connection into the pod; forwards data to the client in the callback in which it arrives.
 
     Args:
@@ -100,10 +100,10 @@ class Tunnel(asyncio.Protocol):
         self._runtime = runtime
         self._pod = pod
         self._ports = ports
-        self._ways = [_Way(self, 2 * index) for index in range(len(ports))]
+        self._connections = [_PodConnection(self, 2 * index) for index in range(len(ports))]
         self._frames = FrameReader(self._on_piece, self._on_control)
         self._target: asyncio.Transport | None = None
-        self._full: set[_Way] = set()
+        self._full: set[_PodConnection] = set()
         self._gone = asyncio.Event()
         self._over = asyncio.Event()
 
@@ -111,8 +111,8 @@ class Tunnel(asyncio.Protocol):
         """Connect the ports, and serve until the client disconnects or every connection has ended."""
         try:
             self._transport.set_write_buffer_limits(_HELD_BYTES)
-            for way, port in zip(self._ways, self._ports, strict=True):
-                for channel in (way.channel, way.channel + 1):
+            for connection, port in zip(self._connections, self._ports, strict=True):
+                for channel in (connection.channel, connection.channel + 1):
                     self.send(channel, struct.pack("<H", port))
             await self._connect()
             # Only now, since a channel's bytes need a connection to go to.
@@ -125,9 +125,9 @@ class Tunnel(asyncio.Protocol):
         finally:
             self._idle.stop()
             self._gone.set()
-            for way in self._ways:
-                if way.transport is not None:
-                    way.transport.close()
+            for connection in self._connections:
+                if connection.transport is not None:
+                    connection.transport.close()
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
@@ -146,13 +146,13 @@ class Tunnel(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Pause the pod's connections while the client's buffer is full."""
-        for way in self._open_ways():
-            way.pause_reading()
+        for transport in self._open_transports():
+            transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Resume the pod's connections."""
-        for way in self._open_ways():
-            way.resume_reading()
+        for transport in self._open_transports():
+            transport.resume_reading()
 
     def send(self, channel: int, data: bytes) -> None:
         """Send `data` on one of the client's channels."""
@@ -160,30 +160,30 @@ class Tunnel(asyncio.Protocol):
             self._idle.touch()
             self._transport.writelines((frame_head(Opcode.BINARY, len(data) + 1) + bytes((channel,)), data))
 
-    def hold(self, way: _Way, full: bool) -> None:
-        """Pause the client while one of the connections is `full`: all channels share its one connection."""
+    def hold(self, connection: _PodConnection, full: bool) -> None:
+        """Pause the client while one of the connections is `full`: all channels share the client's WebSocket."""
         before = bool(self._full)
-        (self._full.add if full else self._full.discard)(way)
+        (self._full.add if full else self._full.discard)(connection)
         if bool(self._full) is not before and not self._gone.is_set():
             (self._transport.pause_reading if self._full else self._transport.resume_reading)()
 
     def check(self) -> None:
         """End the tunnel when every connection has ended."""
-        if all(way.ended for way in self._ways):
+        if all(each.ended for each in self._connections):
             self._over.set()
 
     async def _connect(self) -> None:
         """Connect to every port; report failures on the port's error channel."""
-        for way, port in zip(self._ways, self._ports, strict=True):
+        for each, port in zip(self._connections, self._ports, strict=True):
             try:
-                await self._runtime.connect(self._pod["metadata"]["uid"], port, lambda way=way: way)  # type: ignore[misc]
+                await self._runtime.connect(self._pod["metadata"]["uid"], port, lambda each=each: each)  # type: ignore[misc]
             except (OSError, LookupError) as error:
-                self.send(way.channel + 1, refusal_text(self._pod, port, error).encode())
-                way.ended = True
+                self.send(each.channel + 1, refusal_text(self._pod, port, error).encode())
+                each.ended = True
         self.check()
 
-    def _open_ways(self) -> list[asyncio.Transport]:
-        return [way.transport for way in self._ways if way.transport is not None and not way.ended]
+    def _open_transports(self) -> list[asyncio.Transport]:
+        return [each.transport for each in self._connections if each.transport is not None and not each.ended]
 
     def _on_piece(self, piece: memoryview, first: bool) -> None:
         """Client to pod."""
@@ -192,8 +192,8 @@ class Tunnel(asyncio.Protocol):
             if not piece:
                 return
             channel, piece = piece[0], piece[1:]
-            known = channel % 2 == 0 and channel // 2 < len(self._ways)
-            self._target = self._ways[channel // 2].transport if known else None
+            known = channel % 2 == 0 and channel // 2 < len(self._connections)
+            self._target = self._connections[channel // 2].transport if known else None
         if self._target is not None and piece and not self._target.is_closing():
             self._target.write(piece)
 

@@ -136,7 +136,7 @@ class Watch:
         if seen is None or self._closed:
             return
         if len(self._queue) >= BACKLOG:
-            # The memory goes at once, and the reader learns of it by a 410 when it gets its turn.
+            # Free the queue at once; the reader gets a 410 when it runs next.
             self._lagged = change.revision
             self._queue.clear()
             self.close()

@@ -76,7 +76,7 @@ class JobController:
         ended = [pod for pod in pods if _ended(pod) and TRACKING in (pod["metadata"].get("finalizers") or ())]
         self._count(job, status, ended)
         again = None
-        if (over := _finished(status)) is not None:
+        if (over := condition(status, "Complete") or condition(status, "Failed")) is not None:
             self._clear(pods)
             again = expire(self._store, JOBS, job, over)
         else:
@@ -138,7 +138,8 @@ class JobController:
         elif failure is None:
             self._resume(job, status)
             again = self._fill(job, status, active, terminating)
-            active = [pod for pod in owned(self._store, job, PODS) if not _ended(pod) and _kept(pod)]
+            pods = owned(self._store, job, PODS)
+            active = [pod for pod in pods if not _ended(pod) and "deletionTimestamp" not in pod["metadata"]]
         status["active"] = len(active)
         status["terminating"] = len(terminating)
         status["ready"] = sum(1 for pod in active if condition(pod.get("status", {}), "Ready"))
@@ -264,14 +265,6 @@ class JobController:
     def _until_deadline(self, job: Object, status: Object) -> float | None:
         seconds, began = job["spec"].get("activeDeadlineSeconds"), status.get("startTime")
         return None if seconds is None or began is None else until(began, seconds)
-
-
-def _finished(status: Object) -> Object | None:
-    return condition(status, "Complete") or condition(status, "Failed")
-
-
-def _kept(pod: Object) -> bool:
-    return "deletionTimestamp" not in pod["metadata"]
 
 
 def _ended(pod: Object) -> bool:

@@ -101,7 +101,7 @@ class Slices:
 
     @property
     def ready(self) -> int:
-        """How many slices are ready."""
+        """The number of ready slices."""
         return sum(each.ready for each in self.slices)
 
     def refusal(self, host: Host) -> str:
@@ -176,8 +176,8 @@ class Slices:
         reasons += [f"slice {each.index} is not ready" for each in down if each.holder is None]
         ahead = self._waiting.index(request) if request in self._waiting else 0
         if ahead:
-            reasons.append(f"{ahead} waiting before")
-        return "; ".join(reasons) or "other proxies wait before"
+            reasons.append(f"{ahead} ahead in the queue")
+        return "; ".join(reasons) or "other requests are ahead in the queue"
 
     def _match(self, request: Request) -> list[Slice] | None:
         granted: list[Slice] = []

@@ -37,7 +37,7 @@ class Listener(Protocol):
 
 @dataclass(frozen=True)
 class PlacedSlice:
-    """Where one of the proxy's slices is.
+    """Location and state of one of the proxy's slices.
 
     Attributes:
       index: The slice's number at the resource manager.

@@ -47,7 +47,7 @@ class ResourceManager:
             await server.serve_forever()
 
     async def accept(self, link: Link, newcomer: Newcomer) -> None:
-        """Serve one worker or proxy until it goes."""
+        """Serve one worker or proxy until it disconnects."""
         try:
             hello = await link.receive()
         except LinkError:
@@ -160,5 +160,5 @@ def _read(argv: Sequence[str]) -> tuple[int, list[InstanceType]]:
     kinds = instance_list(values.instance_type)
     counts = [parse_count(each, "--instance_count") for each in values.instance_count.split(",")]
     if len(counts) != len(kinds):
-        raise ConfigError("--instance_type and --instance_count must have as many entries.")
+        raise ConfigError("--instance_type and --instance_count must have the same number of entries.")
     return values.server_port, [kind for kind, count in zip(kinds, counts, strict=True) for _ in range(count)]

@@ -57,7 +57,7 @@ def test_a_large_request_is_not_overtaken_by_later_small_ones(fresh):
     large = fresh.proxy("large", slices=2)
     large.log.wait("Waiting for slices")
     small = fresh.proxy("small", slices=1)
-    small.log.wait("Waiting for slices: .*1 waiting before")
+    small.log.wait("Waiting for slices: .*1 ahead in the queue")
     first.kill()
     large.log.wait("slice 1 .* unplaced -> placed")
     large.kill()

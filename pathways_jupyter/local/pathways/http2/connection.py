@@ -112,7 +112,7 @@ class Connection:
                 stream &= frames.LARGEST_WINDOW
                 if kind == Kind.DATA:
                     if flags & frames.PADDED:
-                        raise ProtocolError("a client pads its data")
+                        raise ProtocolError("a DATA frame is padded")
                     start += frames.HEADER_SIZE
                     left = length
                     self._count(stream, length)
@@ -189,7 +189,7 @@ class Connection:
             self._headers(flags, stream, payload)
         elif kind == Kind.CONTINUATION:
             if stream != self._block_stream:
-                raise ProtocolError("headers of two streams are mixed")
+                raise ProtocolError("header blocks of two streams are interleaved")
             self._block += payload
             if flags & frames.END_HEADERS:
                 self._open()
@@ -228,7 +228,7 @@ class Connection:
             self._end_of_data(stream, self._block_flags)
             return
         if stream % 2 == 0 or stream <= self._last_stream:
-            raise ProtocolError("a client opens a stream that it cannot open")
+            raise ProtocolError("a client opens a stream with an invalid number")
         self._last_stream = stream
         known = {name.decode("ascii", "replace"): value for name, value in fields}
         call = Call(self._sender, stream, known.get(":path", b"").decode("ascii", "replace"), known)

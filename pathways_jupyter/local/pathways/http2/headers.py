@@ -110,7 +110,7 @@ def decode(block: bytes) -> tuple[Header, ...]:
             elif first & 0xE0 == 0x20:
                 size, position = _read_integer(block, position, 5)
                 if size:
-                    raise ProtocolError("the client wants a table of headers")
+                    raise ProtocolError("a header block uses the dynamic table")
             else:
                 index, position = _read_integer(block, position, 6 if first & 0x40 else 4)
                 if index:
@@ -133,7 +133,7 @@ def _known(index: int) -> Header:
 
 def _read_text(block: bytes, position: int) -> tuple[bytes, int]:
     if block[position] & 0x80:
-        raise ProtocolError("a header is in Huffman's code")
+        raise ProtocolError("a header uses Huffman coding")
     length, position = _read_integer(block, position, 7)
     if position + length > len(block):
         raise ProtocolError("a header ends early")
