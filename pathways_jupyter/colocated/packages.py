@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 
 from pathways_jupyter import blocking
+from pathways_jupyter.colocated.image.build import RELEASES
 from pathways_jupyter.colocated.memory import Facts
-from pathways_jupyter.colocated.sidecar.build import RELEASES
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.service import names
 

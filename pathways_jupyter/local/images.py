@@ -36,7 +36,7 @@ class Program:
 _RESOURCE_MANAGER = Program("pathways_jupyter.local.pathways.resource_manager:main")
 _WORKER = Program("pathways_jupyter.local.pathways.worker:main")
 _PROXY = Program("pathways_jupyter.local.pathways.proxy:main", warm=True)
-_SIDECAR = Program("pathways_jupyter.colocated.sidecar.server:main", warm=True)
+_SIDECAR = Program("pathways_jupyter.local.pathways.sidecar.server:main", warm=True)
 _OPERATOR = Program("pathways_jupyter.service.operator:main")
 _COMMAND = Program()
 

@@ -6,8 +6,8 @@ XLA then uses as it is.
 
 from __future__ import annotations
 
+from pathways_jupyter.local.pathways.aligned import aligned
 from pathways_jupyter.local.pathways.ifrt import statuses
-from pathways_jupyter.service.aligned import aligned
 
 _LARGEST = 1 << 40
 _DATA_TAG = 1 << 3 | 2  # field 1, length-delimited

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from pathways_jupyter.cli import main
 from pathways_jupyter.cli.sidecar import build as command
 from pathways_jupyter.colocated.checks import image_versions
+from pathways_jupyter.colocated.image import build, resolve
 from pathways_jupyter.colocated.packages import build_command
-from pathways_jupyter.colocated.sidecar import build, resolve
 from pathways_jupyter.errors import ConfigError, PathwaysError
 
 

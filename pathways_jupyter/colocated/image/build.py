@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pathways_jupyter.colocated.checks import image_versions
-from pathways_jupyter.colocated.sidecar import requirements, resolve
+from pathways_jupyter.colocated.image import requirements, resolve
 from pathways_jupyter.errors import ConfigError, PathwaysError
 from pathways_jupyter.service.names import SIDECAR_REPOSITORY
 

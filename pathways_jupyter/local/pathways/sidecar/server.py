@@ -21,11 +21,11 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from pathways_jupyter.local.pathways.sidecar.wire import Connection, WireError
 from pathways_jupyter.service import names
-from pathways_jupyter.service.sidecar_wire import Connection, WireError
 
 if TYPE_CHECKING:
-    from pathways_jupyter.colocated.sidecar.runner import Runner
+    from pathways_jupyter.local.pathways.sidecar.runner import Runner
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def _serve(path: Path) -> None:
     # Imported before any fork, so that a new process has it at once. Nothing here may start a thread.
     import jax.experimental.colocated_python  # noqa: F401
 
-    from pathways_jupyter.colocated.sidecar.runner import Runner
+    from pathways_jupyter.local.pathways.sidecar.runner import Runner
 
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from pathways_jupyter.service.aligned import aligned
+from pathways_jupyter.local.pathways.aligned import aligned
 
 Header = dict[str, Any]
 

@@ -1,0 +1,1 @@
+"""Build images of the sidecar with additional packages."""
