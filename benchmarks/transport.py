@@ -67,11 +67,11 @@ def _one(transport: str) -> dict[str, float]:
 def serve(transport: str, path: str) -> None:
     """Serve two slices of four chips in this process until it is ended."""
     from pathways_jupyter.local.pathways.ifrt import server as ifrt
+    from pathways_jupyter.local.pathways.ifrt.client_session import Machine
     from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
     from pathways_jupyter.local.pathways.ifrt.devices import Devices
     from pathways_jupyter.local.pathways.ifrt.inprocess import ThisProcess
     from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
-    from pathways_jupyter.local.pathways.ifrt.session import Machine
     from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
     from pathways_jupyter.tpu import parse_instance_type
 

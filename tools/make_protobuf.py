@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pathways_jupyter.local.apiserver.object_schema import fields, kinds
 from pathways_jupyter.local.apiserver.resources import BUILTIN
-from pathways_jupyter.local.apiserver.schema import fields, kinds
 
 TARGET = Path(__file__).parents[1] / "pathways_jupyter" / "local" / "apiserver" / "protobuf.json"
 _PACKAGES = (

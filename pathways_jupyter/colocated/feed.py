@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.colocated import checks, placement, results, run
+from pathways_jupyter.colocated import array_moves, checks, results, run
 from pathways_jupyter.colocated.channel import ROW_BYTES, Answer, channel, explain
 from pathways_jupyter.colocated.errors import CheckError, ColocatedError
 from pathways_jupyter.colocated.functions import finish, hosts_of, source_of
+from pathways_jupyter.colocated.interruptible_wait import wait
 from pathways_jupyter.colocated.memory import MEMORY
 from pathways_jupyter.colocated.ship import Shipped
-from pathways_jupyter.colocated.waiting import wait
 
 if TYPE_CHECKING:
     import jax
@@ -41,7 +41,7 @@ class Batches(Iterator[Any]):
         self._ahead = ahead
         self._on_cpu = on_cpu
         on = hosts_of(sharding)
-        on_cpus = placement.on_cpus(sharding, on)
+        on_cpus = array_moves.on_cpus(sharding, on)
         self._way = channel(on, on_cpus.device_set)
         data = checks.pickled(make, names={getattr(make, "__name__", "make"): make})
         run.check(self._way.hosts, (), data)
@@ -54,7 +54,7 @@ class Batches(Iterator[Any]):
             "limit": run.LIMIT,
             "live": True,
         }
-        answers = run.ask(placement.Prepared(self._way), head, [data], None)
+        answers = run.ask(array_moves.Prepared(self._way), head, [data], None)
         finish(self._key, answers, quiet=False)
         self._tree = _tree(answers)
         self._targets = _targets(answers, on_cpus)
@@ -92,7 +92,7 @@ class Batches(Iterator[Any]):
         # Only now, so that an interrupt loses none.
         self._coming.popleft()
         if not self._on_cpu:
-            batch = [placement.to_chips("batch", array, self._way.hosts) for array in batch]
+            batch = [array_moves.to_chips("batch", array, self._way.hosts) for array in batch]
         return jax.tree_util.tree_unflatten(self._tree, batch)
 
     def close(self) -> None:

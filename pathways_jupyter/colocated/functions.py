@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from pathways_jupyter.colocated import checks, placement, results, run, show, trees
+from pathways_jupyter.colocated import array_moves, checks, results, run, show, trees
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
 from pathways_jupyter.colocated.host import Host
@@ -186,7 +186,7 @@ def _call(
     if of is not None and any(host.index not in of._present for host in chosen):
         data.append(checks.pickled(of._made, names={of._made[0].__name__: of._made}))
     run.check(chosen, (), b"".join(data))
-    prepared = placement.prepare(arrays, chosen)
+    prepared = array_moves.prepare(arrays, chosen)
     call = uuid.uuid4().hex[:6]
     head = {
         "op": "function",
@@ -242,7 +242,7 @@ def _results(chosen: Sequence[Host], call: str, answers: Sequence[Answer], *, on
     if any(answer.head["outputs"] for answer in answers):
         arrays = run.take(chosen, call, answers, what="The result")
         if not on_cpu:
-            arrays = {name: placement.to_chips(name, array, chosen) for name, array in arrays.items()}
+            arrays = {name: array_moves.to_chips(name, array, chosen) for name, array in arrays.items()}
     found = {}
     for answer in answers:
         structure, plain = serialization._deserialize(answer.parts[0])

@@ -12,7 +12,7 @@ from typing import Any
 from pathways_jupyter.colocated.channel import channel
 from pathways_jupyter.colocated.errors import CheckError
 from pathways_jupyter.colocated.host import Host
-from pathways_jupyter.colocated.waiting import ask
+from pathways_jupyter.colocated.interruptible_wait import ask
 
 
 @dataclass(frozen=True)

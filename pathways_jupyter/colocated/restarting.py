@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from pathways_jupyter.colocated import waiting
+from pathways_jupyter.colocated import interruptible_wait
 from pathways_jupyter.colocated.channel import Answer, channel
 from pathways_jupyter.colocated.errors import ColocatedError, LostError, name_hosts
 from pathways_jupyter.colocated.host import Host, choose, hosts
@@ -58,7 +58,7 @@ def _ask(to: Sequence[Host], operation: str, deadline: float) -> tuple[Answer, .
 
     def work() -> None:
         try:
-            found.append(waiting.ask(channel(to), {"op": operation}))
+            found.append(interruptible_wait.ask(channel(to), {"op": operation}))
         except Exception as error:
             failed.append(error)
         done.set()

@@ -10,7 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.colocated import checks, packages, placement, results, show, trees, versions, waiting
+from pathways_jupyter.colocated import (
+    array_moves,
+    checks,
+    host_versions,
+    interruptible_wait,
+    packages,
+    results,
+    show,
+    trees,
+)
 from pathways_jupyter.colocated.channel import Answer, channel
 from pathways_jupyter.colocated.errors import CellSyntaxError, ColocatedError, LostError, name_hosts
 from pathways_jupyter.colocated.host import Host, choose, hosts
@@ -24,7 +33,7 @@ LIMIT = 2 << 20
 """Bytes of text that each host returns, and four times as many of displays; the rest stays there in a file."""
 
 Follow = Callable[[str, Sequence[Host]], Any]
-"""Starts showing a call's lines as they are printed; see :mod:`pathways_jupyter.colocated.live`."""
+"""Starts showing a call's lines as they are printed; see :mod:`pathways_jupyter.colocated.live_output`."""
 
 Warn = Callable[[str], None]
 
@@ -90,7 +99,7 @@ def run_cell(
     check(chosen, checks.imported(source), data, warn)
     for reason, gone in MEMORY.names_gone(chosen).items():
         warn(f"[{name_hosts(gone)}] {reason}: names of earlier cells are gone.")
-    prepared = placement.prepare(given.arrays, chosen)
+    prepared = array_moves.prepare(given.arrays, chosen)
     head = {
         "op": "cell",
         "call": call,
@@ -114,7 +123,7 @@ def run_cell(
     if outputs and result.error() is None:
         taken = take(chosen, call, answers)
         if not on_cpu:
-            taken = {name: placement.to_chips(name, array, chosen) for name, array in taken.items()}
+            taken = {name: array_moves.to_chips(name, array, chosen) for name, array in taken.items()}
         result = replace(result, outputs=trees.join(taken, answers))
     return result
 
@@ -127,9 +136,9 @@ def choose_for(
 ) -> tuple[Host, ...]:
     """The hosts of a call: the requested ones, else those of its arrays, else all."""
     everyone = hosts()
-    placement.require_data(arrays, everyone)
+    array_moves.require_data(arrays, everyone)
     if slices is None and wanted is None and arrays:
-        return choose(placement.needed(arrays, everyone) or everyone, once=once)
+        return choose(array_moves.needed(arrays, everyone) or everyone, once=once)
     return choose(everyone, slices=slices, hosts=wanted, once=once)
 
 
@@ -148,10 +157,10 @@ def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes, warn: Wa
     known = MEMORY.facts(chosen)
     modules = checks.modules_needed(data) if data else set()
     there = {index: facts.versions for index, facts in known.items()}
-    different = versions.differences(versions.here(), there)
-    unreadable = versions.unreadable(different, modules)
+    different = host_versions.differences(host_versions.here(), there)
+    unreadable = host_versions.unreadable(different, modules)
     if unreadable:
-        raise versions.refuse(different, unreadable)
+        raise host_versions.refuse(different, unreadable)
     if different:
         new = [index for index, each in there.items() if MEMORY.is_first(("versions", index, str(each)))]
         if new:
@@ -159,7 +168,7 @@ def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes, warn: Wa
     wanted = {*imported, *modules}
     suspects = sorted({name for facts in known.values() for name in wanted if name not in facts.packages})
     if suspects:
-        answers = waiting.ask(channel(chosen), {"op": "missing", "names": suspects})
+        answers = interruptible_wait.ask(channel(chosen), {"op": "missing", "names": suspects})
         checks.require_packages(
             {answer.host.index: answer.head["missing"] for answer in answers},
             lambda missing: packages.advice(missing, known),
@@ -167,7 +176,7 @@ def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes, warn: Wa
 
 
 def ask(
-    prepared: placement.Prepared, head: dict[str, Any], blobs: Sequence[bytes], follow: Follow | None
+    prepared: array_moves.Prepared, head: dict[str, Any], blobs: Sequence[bytes], follow: Follow | None
 ) -> tuple[Answer, ...]:
     """Send a call and wait for it; Interrupt stops it on the hosts.
 
@@ -186,7 +195,7 @@ def ask(
         channel(way.hosts).ask({"op": "cancel", "target": head["call"]})
 
     try:
-        waited = waiting.wait(way.hosts, lambda: way.ask(head, blobs, prepared.inputs), stop)
+        waited = interruptible_wait.wait(way.hosts, lambda: way.ask(head, blobs, prepared.inputs), stop)
     finally:
         if following is not None:
             following.close()
@@ -237,17 +246,17 @@ def take(chosen: Sequence[Host], call: str, answers: Sequence[Answer], *, what: 
       ColocatedError: Hosts do not agree on them; `what` is their name in the message.
     """
     specs = {answer.host.index: answer.head["outputs"] for answer in answers}
-    return placement.take(call, placement.agree(specs, chosen, what), chosen)
+    return array_moves.take(call, array_moves.agree(specs, chosen, what), chosen)
 
 
 def reset(**where: Any) -> None:
     """Delete the names that cells of this session defined; `where` is ``slices`` and ``hosts``, see `choose`."""
-    waiting.ask(channel(choose(hosts(), **where)), {"op": "reset", "session": MEMORY.session})
+    interruptible_wait.ask(channel(choose(hosts(), **where)), {"op": "reset", "session": MEMORY.session})
 
 
 def who(**where: Any) -> dict[int, dict[str, str]]:
     """The names that cells of this session defined, each with its type, by host index."""
-    answers = waiting.ask(channel(choose(hosts(), **where)), {"op": "who", "session": MEMORY.session})
+    answers = interruptible_wait.ask(channel(choose(hosts(), **where)), {"op": "who", "session": MEMORY.session})
     return {answer.host.index: answer.head["names"] for answer in answers}
 
 
@@ -287,7 +296,7 @@ def download(host: int, name: str, to: Path) -> int:
     with open(to, "wb") as file:
         while True:
             try:
-                (answer,) = waiting.ask(way, {"op": "read", "name": name, "offset": offset, "bytes": LIMIT})
+                (answer,) = interruptible_wait.ask(way, {"op": "read", "name": name, "offset": offset, "bytes": LIMIT})
             except LostError:
                 raise
             except ColocatedError as error:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter import entry
 from pathways_jupyter.config import resolve
-from pathways_jupyter.demo import processes
+from pathways_jupyter.demo import descendants
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.events import Event, EventKind
 from pathways_jupyter.render import words
@@ -169,7 +169,7 @@ class _Story:
                 if event.kind is EventKind.STAGE:
                     report.append(event.message)
             self._session = connecting.session
-            self._processes = {self._session.record.pid, *processes.family(self._cluster.pid)}
+            self._processes = {self._session.record.pid, *descendants.family(self._cluster.pid)}
         return self._session
 
     def _devices(self, session: Session) -> None:
@@ -250,14 +250,14 @@ class _Story:
             files = (registry.record_path(session.id), Path(record.log))
             counts["sockets"] = sum(Path(path).exists() for path in (record.socket, record.tunnel))
             counts["session files"] = sum(path.exists() for path in files)
-            counts["supervisors"] = int(processes.is_alive(record.pid))
+            counts["supervisors"] = int(descendants.is_alive(record.pid))
             report.append(", ".join(f"{count} {name}" for name, count in counts.items()))
             _claim(not any(counts.values()), f"left over: {report[-1]}")
 
     def _cluster_down(self) -> None:
         with self._step("End the embedded cluster") as report:
             _down()
-            left = processes.wait_for(self._processes, timeout=_ENDING)
+            left = descendants.wait_for(self._processes, timeout=_ENDING)
             report.append(f"{len(left) or 'none'} of {words.count(len(self._processes), 'process', 'processes')} left")
             _claim(not left, f"processes left: {sorted(left)}")
 

@@ -17,11 +17,11 @@ from pathways_jupyter.errors import LocalClusterError
 from pathways_jupyter.local import images, pid_one
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.strategy import now
+from pathways_jupyter.local.container_logs import ContainerLog
 from pathways_jupyter.local.environment import SpecError, arguments
 from pathways_jupyter.local.exec import Exec
 from pathways_jupyter.local.healing import BackOff
 from pathways_jupyter.local.images import ImageError
-from pathways_jupyter.local.logs import ContainerLog
 from pathways_jupyter.local.probes import Probe
 from pathways_jupyter.local.spawner import Process, Spawner
 

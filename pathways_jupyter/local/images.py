@@ -35,7 +35,7 @@ class Program:
 
 _RESOURCE_MANAGER = Program("pathways_jupyter.local.pathways.resource_manager:main")
 _WORKER = Program("pathways_jupyter.local.pathways.worker:main")
-_PROXY = Program("pathways_jupyter.local.pathways.proxy:main", warm=True)
+_PROXY = Program("pathways_jupyter.local.pathways.proxy_program:main", warm=True)
 _SIDECAR = Program("pathways_jupyter.local.pathways.sidecar.server:main", warm=True)
 _OPERATOR = Program("pathways_jupyter.service.operator:main")
 _COMMAND = Program()
@@ -47,7 +47,7 @@ WARM_MODULES = (
     "jax.experimental.colocated_python",
     "jaxlib.mlir.dialects.func",
     "jaxlib.mlir.ir",
-    "pathways_jupyter.local.pathways.proxy",
+    "pathways_jupyter.local.pathways.proxy_program",
 )
 """Modules that the fork server of JAX programs imports beforehand."""
 

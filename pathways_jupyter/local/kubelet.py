@@ -22,7 +22,7 @@ from pathways_jupyter.local import environment, pid_one
 from pathways_jupyter.local.apiserver.resources import PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
-from pathways_jupyter.local.apiserver.watch import Change, ChangeType, Watch
+from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType, Watch
 from pathways_jupyter.local.container import Container
 from pathways_jupyter.local.exec import Exec
 from pathways_jupyter.local.healing import KUBERNETES, BackOff

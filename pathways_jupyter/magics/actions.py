@@ -19,10 +19,10 @@ from pathways_jupyter.errors import ConfigError, SessionError
 from pathways_jupyter.events import SessionState
 from pathways_jupyter.magics.connection import Connection
 from pathways_jupyter.magics.waiting import Waiting
-from pathways_jupyter.render import arrays
+from pathways_jupyter.render import array_notes
 from pathways_jupyter.render import profiles as profiles_picture
-from pathways_jupyter.render import session as card
-from pathways_jupyter.render import sessions as sessions_picture
+from pathways_jupyter.render import session_card as card
+from pathways_jupyter.render import session_table as sessions_picture
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service.naming import current_user
 from pathways_jupyter.session import registry
@@ -81,7 +81,7 @@ def disconnect(connection: Connection, values: Values) -> View:
             hint="%pathways sessions lists it until it is gone.",
         ) from None
     connection.draw()
-    return arrays.disconnected(current.id, ended.unusable, ended.left)
+    return array_notes.disconnected(current.id, ended.unusable, ended.left)
 
 
 def status(connection: Connection, values: Values) -> View:
@@ -202,7 +202,7 @@ def _bring_up(connection: Connection, begin: Callable[[], session.ConnectionAtte
         connection.screen.line(connection.card().text)
     else:
         connection.draw()
-    lines = arrays.switched(connecting.switched.unusable, connecting.switched.left)
+    lines = array_notes.switched(connecting.switched.unusable, connecting.switched.left)
     if lines:
         connection.notify(lines)
 

@@ -43,7 +43,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         return shown(_cell_help() if call.help else self._cell(call.values, cell))
 
     def _cell(self, given: Mapping[str, Any], cell: str) -> Values | None:
-        from pathways_jupyter.colocated import live, run, show, trees
+        from pathways_jupyter.colocated import live_output, run, show, trees
         from pathways_jupyter.colocated.interrupted import Interrupted
 
         names = _names(given.get("inputs", ""))
@@ -51,7 +51,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         if absent:
             raise ConfigError(f"--in names {', '.join(absent)}, which this notebook does not have.")
         quiet = bool(given.get("quiet"))
-        follower = live.Follower(_write) if not quiet and not given.get("collapse") else None
+        follower = live_output.Follower(_write) if not quiet and not given.get("collapse") else None
 
         def shown(result: CallResult) -> None:
             already = follower.shown if follower else {}
@@ -134,11 +134,11 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
     def _restart(self, given: Mapping[str, Any]) -> View:
         from pathways_jupyter.colocated.errors import name_hosts
         from pathways_jupyter.colocated.restarting import restart
-        from pathways_jupyter.render import arrays
+        from pathways_jupyter.render import array_notes
 
         restarted = restart(slices=given.get("slices"), hosts=given.get("hosts"))
         indices = name_hosts([host.index for host in restarted])
-        return arrays.notes([f"{indices} restarted; names of earlier cells are gone there."])
+        return array_notes.notes([f"{indices} restarted; names of earlier cells are gone there."])
 
     def _hosts(self, given: Mapping[str, Any]) -> View:
         from pathways_jupyter.colocated.host import choose, hosts

@@ -94,9 +94,9 @@ class Connection:
             if session is not self._watched:
                 self.watch(session)
             return
-        from pathways_jupyter.render import arrays
+        from pathways_jupyter.render import array_notes
 
-        lines = arrays.switched(switched.unusable, switched.left)
+        lines = array_notes.switched(switched.unusable, switched.left)
         what = "The session was ended from outside; JAX is as it was before."
         if session.state == "lost":
             # A notice reported the loss when it happened.
@@ -109,9 +109,9 @@ class Connection:
 
     def notify(self, lines: Sequence[str]) -> None:
         """Show lines as warnings; empty lines are left out."""
-        from pathways_jupyter.render import arrays
+        from pathways_jupyter.render import array_notes
 
-        self.screen.show(arrays.notes([line for line in lines if line]))
+        self.screen.show(array_notes.notes([line for line in lines if line]))
 
     def explain_loss(self) -> None:
         """After a cell failed with an error of JAX because the proxy is gone: show the cause and the next step."""
@@ -124,10 +124,10 @@ class Connection:
         session = self.session
         if session is None or not session.state.is_connected:
             return
-        from pathways_jupyter.render import arrays
-        from pathways_jupyter.session.kernel.arrays import arrays_elsewhere
+        from pathways_jupyter.render import array_notes
+        from pathways_jupyter.session.kernel.user_arrays import arrays_elsewhere
 
-        lines = arrays.elsewhere(arrays_elsewhere(session.devices()[0].client, self.variables))
+        lines = array_notes.elsewhere(arrays_elsewhere(session.devices()[0].client, self.variables))
         if lines:
             self.notify(lines)
 
@@ -144,7 +144,7 @@ def card_of(session: Any, devices: Mapping[int, Sequence[str]] | None = None, *,
       devices: Kinds of its devices by slice; by default taken from JAX, which only the main thread may do.
       listed: Show only news among this many first events; by default the latest news of all events.
     """
-    from pathways_jupyter.render import session as picture
+    from pathways_jupyter.render import session_card as picture
 
     return picture.view(
         session.record, _kinds(session) if devices is None else devices, session.events(), listed=listed

@@ -16,8 +16,8 @@ from tornado import web
 from tornado.iostream import StreamClosedError
 
 from pathways_jupyter.errors import ApiError, ClusterError, ConfigError, PathwaysError, ServiceError, SessionError
-from pathways_jupyter.server import checks, quickstart, scope
 from pathways_jupyter.server import hub as hubs
+from pathways_jupyter.server import quickstart, request_checks, scope
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.wording import Face
@@ -44,7 +44,7 @@ def route(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None
     return cast("Callable[..., Awaitable[None]]", web.authenticated(authorized(wrapper)))
 
 
-class Handler(checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  # jupyter_server comes without types
+class Handler(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  # jupyter_server comes without types
     """Base class of all routes."""
 
     auth_resource = RESOURCE
@@ -78,7 +78,7 @@ class Handler(checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  # jupyte
         Raises:
           ConfigError: The body is not such an object.
         """
-        return checks.known(checks.json_object(self.request.body), names)
+        return request_checks.known(request_checks.json_object(self.request.body), names)
 
     def query(self, *names: str) -> dict[str, Any]:
         """Return the request's query, which may contain `names` only, each once.
@@ -86,7 +86,7 @@ class Handler(checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  # jupyte
         Raises:
           ConfigError: The query contains something else.
         """
-        return checks.known(checks.query(self.request), names)
+        return request_checks.known(request_checks.query(self.request), names)
 
 
 def status_of(error: PathwaysError) -> int:
@@ -172,8 +172,8 @@ class LogsHandler(Handler):
         given = self.query(*scope.NAMES, "pod", "container", "follow")
         if not given.get("pod"):
             raise ConfigError("The name of the pod is missing.", hint="Add ?pod=NAME.")
-        place, pod = scope_in(given), checks.pod_name(given["pod"])
-        container = checks.container_name(given["container"]) if given.get("container") else ""
+        place, pod = scope_in(given), request_checks.pod_name(given["pod"])
+        container = request_checks.container_name(given["container"]) if given.get("container") else ""
         follow = scope.flag("follow", given.get("follow") or "false")
         self._reading = asyncio.create_task(self._stream(place, pod, container, follow))
         with contextlib.suppress(asyncio.CancelledError, StreamClosedError):

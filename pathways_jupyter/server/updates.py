@@ -14,23 +14,23 @@ from tornado import web
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.server import checks
+from pathways_jupyter.server import request_checks
 from pathways_jupyter.server import scope as scopes
+from pathways_jupyter.server.cluster_view import ClusterView
 from pathways_jupyter.server.handlers import RESOURCE
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.scope import Scope
-from pathways_jupyter.server.view import ClusterView
 from pathways_jupyter.service.naming import current_user
 
 
-class UpdatesHandler(checks.SameSiteMixin, WebSocketMixin, WebSocketHandler, JupyterHandler):  # type: ignore[misc]
+class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHandler, JupyterHandler):  # type: ignore[misc]
     """Sends sessions always, and a cluster's tables while the page shows one.
 
     A browser sends the Origin of the page that opens a WebSocket, which Jupyter checks; there is no XSRF token.
     """
 
     auth_resource = RESOURCE
-    max_message_size = checks.LONGEST_MESSAGE_BYTES
+    max_message_size = request_checks.LONGEST_MESSAGE_BYTES
 
     def initialize(self, hub: Hub) -> None:
         """Called by tornado."""

@@ -16,7 +16,7 @@ from pathways_jupyter.errors import ApiError, PathwaysError
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS, PODS, Resource
-from pathways_jupyter.service import discovery, leases, names, networkpolicy, proxy, status
+from pathways_jupyter.service import discovery, leases, names, networkpolicy, proxy_job, status
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.service.versions import Versions, differences, of_image
@@ -250,7 +250,7 @@ def _images(service: ServiceInfo, here: Versions, config: ConnectConfig) -> Iter
     image = config.proxy_image
     if not image:
         try:
-            image = proxy.image_for(service.server_image)
+            image = proxy_job.image_for(service.server_image)
         except PathwaysError as error:
             yield _failed("proxy image", error)
             return

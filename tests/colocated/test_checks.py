@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pathways_jupyter.colocated import checks, packages, versions
+from pathways_jupyter.colocated import checks, host_versions, packages
 from pathways_jupyter.colocated.errors import CheckError
 from pathways_jupyter.colocated.memory import Facts
 
@@ -14,11 +14,11 @@ HERE = {"python": "3.12.4", "jax": "0.10.2", "jaxlib": "0.10.2", "numpy": "2.4.0
 
 
 def test_equal_versions_are_no_difference() -> None:
-    assert versions.differences(HERE, {0: dict(HERE), 1: dict(HERE)}) == []
+    assert host_versions.differences(HERE, {0: dict(HERE), 1: dict(HERE)}) == []
 
 
 def test_versions_are_compared_component_by_component_and_reported_with_their_hosts() -> None:
-    found = versions.differences(HERE, {0: {**HERE, "numpy": "2.3.1"}, 1: {**HERE, "python": "3.11.9"}, 2: HERE})
+    found = host_versions.differences(HERE, {0: {**HERE, "numpy": "2.3.1"}, 1: {**HERE, "python": "3.11.9"}, 2: HERE})
     assert [str(each) for each in found] == [
         "python 3.11.9 on host 1, 3.12.4 here",
         "numpy 2.3.1 on host 0, 2.4.0 here",
@@ -36,12 +36,12 @@ def test_versions_are_compared_component_by_component_and_reported_with_their_ho
     ],
 )
 def test_only_another_minor_version_of_python_or_jax_is_severe(component: str, there: str, severe: bool) -> None:
-    (found,) = versions.differences(HERE, {0: {component: there}})
+    (found,) = host_versions.differences(HERE, {0: {component: there}})
     assert found.severe is severe
 
 
 def test_a_component_that_a_host_does_not_name_is_not_compared() -> None:
-    assert versions.differences(HERE, {0: {"python": "3.12.4", "jax": "", "torch": "2.9"}}) == []
+    assert host_versions.differences(HERE, {0: {"python": "3.12.4", "jax": "", "torch": "2.9"}}) == []
 
 
 def test_the_tag_of_a_sidecar_image_gives_its_versions() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from pathways_jupyter.colocated import versions
+from pathways_jupyter.colocated import host_versions
 
 HERE = {"python": "3.12.4", "jax": "0.10.2", "jaxlib": "0.10.2", "numpy": "2.3.1", "cloudpickle": "3.1.0"}
 
 
-def compared(**there: str) -> list[versions.Difference]:
-    return versions.differences(HERE, {0: HERE, 1: {**HERE, **there}})
+def compared(**there: str) -> list[host_versions.Difference]:
+    return host_versions.differences(HERE, {0: HERE, 1: {**HERE, **there}})
 
 
 def test_equal_versions_are_no_difference() -> None:
@@ -33,10 +33,10 @@ def test_equal_versions_are_no_difference() -> None:
 def test_only_another_minor_version_of_python_or_jax_keeps_code_from_being_sent(component, version, severe) -> None:
     (found,) = compared(**{component: version})
     assert (found.component, found.there, found.hosts, found.severe) == (component, version, (1,), severe)
-    assert bool(versions.unreadable([found], {"cloudpickle", "jax", "jaxlib"})) is severe
+    assert bool(host_versions.unreadable([found], {"cloudpickle", "jax", "jaxlib"})) is severe
 
 
 def test_a_severe_difference_comes_first_and_an_unknown_version_is_none() -> None:
     assert [each.component for each in compared(cloudpickle="3.2.0", python="3.11.0")] == ["python", "cloudpickle"]
     assert compared(numpy="") == []
-    assert versions.differences(HERE, {0: {"scipy": "1.0"}}) == []
+    assert host_versions.differences(HERE, {0: {"scipy": "1.0"}}) == []

@@ -7,11 +7,21 @@ import time
 import pytest
 
 from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState, Stage
-from pathways_jupyter.render import arrays, doctor, events, html, progress, session, sessions, slices, words
+from pathways_jupyter.render import (
+    array_notes,
+    doctor,
+    events,
+    html,
+    progress,
+    session_card,
+    session_table,
+    slices,
+    words,
+)
 from pathways_jupyter.service.doctor import Finding, Level
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.service.status import Holder, Host, Service, Slice
-from pathways_jupyter.session.kernel.arrays import NamedArray
+from pathways_jupyter.session.kernel.user_arrays import NamedArray
 from pathways_jupyter.session.registry import SessionRecord
 
 NOW = time.time()
@@ -63,13 +73,15 @@ def service(count=3, hosts=4, **changes):
 DEVICES = {0: ["TPU v6 lite"] * 4, 1: ["TPU v6 lite"] * 4}
 DOWN = Event(EventKind.SLICE_DOWN, "Slice 1 is down.", NOW - 5, {"slice": 1})
 PICTURES = {
-    "session": lambda: session.view(record(notebook=EVIL, context=EVIL), DEVICES, [Event(EventKind.WARNING, EVIL)]),
-    "sessions": lambda: sessions.view([record(notebook=EVIL, service=f"{EVIL}:1")]),
+    "session": lambda: session_card.view(
+        record(notebook=EVIL, context=EVIL), DEVICES, [Event(EventKind.WARNING, EVIL)]
+    ),
+    "sessions": lambda: session_table.view([record(notebook=EVIL, service=f"{EVIL}:1")]),
     "slices": lambda: slices.view([service(name=EVIL, address=EVIL)]),
     "events": lambda: events.view([Event(EventKind.WARNING, EVIL)]),
     "notice": lambda: events.notice([events.News(html.Tone.WAIT, EVIL, EVIL)]),
     "doctor": lambda: doctor.view([Finding(EVIL, Level.FAIL, EVIL, EVIL)]),
-    "arrays": lambda: arrays.disconnected(EVIL, [NamedArray(EVIL, (1,), "int8", 1)], EVIL),
+    "arrays": lambda: array_notes.disconnected(EVIL, [NamedArray(EVIL, (1,), "int8", 1)], EVIL),
 }
 
 
@@ -92,7 +104,7 @@ DEGRADED = {
 
 
 def test_a_session_shows_its_devices_and_what_happened_last():
-    drawn = session.view(record(), DEVICES, [DOWN], now=NOW)
+    drawn = session_card.view(record(), DEVICES, [DOWN], now=NOW)
     began, drawn_at = words.moment(NOW - 187), words.later(NOW, NOW - 187)
     assert f"connected, since {began} (as of {drawn_at})" in drawn.text
     assert f"since {began} (as of {drawn_at})" in drawn.html
@@ -101,29 +113,29 @@ def test_a_session_shows_its_devices_and_what_happened_last():
 
 
 def test_a_session_with_a_slice_down_does_not_look_connected():
-    drawn = session.view(record(**DEGRADED), DEVICES, [DOWN], now=NOW)
+    drawn = session_card.view(record(**DEGRADED), DEVICES, [DOWN], now=NOW)
     assert drawn.text.startswith(f"! Session 4f2a: degraded, 1 of 2 slices, since {words.moment(NOW - 5)}")
     assert "4 of 8 (slice 0: 4 × TPU v6 lite, slice 1: down)" in drawn.text
     assert "slice 0, tpuv6e:2x2, ready" in drawn.html
     assert "slice 1, tpuv6e:2x2, down" in drawn.html
-    assert "degraded, 1 of 2 slices" in sessions.view([record(**DEGRADED)]).text
+    assert "degraded, 1 of 2 slices" in session_table.view([record(**DEGRADED)]).text
 
 
 def test_a_slice_has_the_services_number_and_jaxs_index_beside_it_where_they_differ():
     held = {"instances": {"tpuv6e:2x2": 1}, "slices": (SessionSlice(1, 0, up=True),)}
-    drawn = session.view(record(**held), {0: DEVICES[0]})
+    drawn = session_card.view(record(**held), {0: DEVICES[0]})
     assert "4 (slice 1 (your 0): 4 × TPU v6 lite)" in drawn.text
     assert "slice 1, tpuv6e:2x2, ready, your 0" in drawn.html
 
 
 def test_an_age_is_that_of_the_state_and_not_of_the_session():
     lost = record(state=SessionState.LOST, created=NOW - 560, state_since=NOW - 15, slices=())
-    assert f"lost, since {words.moment(NOW - 15)}" in session.view(lost, DEVICES, now=NOW).text
-    assert re.search(r"lost +15 s .*9 min 20 s", sessions.view([lost], now=NOW).text)
+    assert f"lost, since {words.moment(NOW - 15)}" in session_card.view(lost, DEVICES, now=NOW).text
+    assert re.search(r"lost +15 s .*9 min 20 s", session_table.view([lost], now=NOW).text)
 
 
 def test_a_lost_session_says_how_to_go_on_and_shows_no_devices():
-    drawn = session.view(record(state=SessionState.LOST, slices=()), DEVICES)
+    drawn = session_card.view(record(state=SessionState.LOST, slices=()), DEVICES)
     assert "%pathways reconnect" in drawn.text
     assert "devices" not in drawn.text
     assert 'class="pw-map"' not in drawn.html
@@ -187,7 +199,7 @@ def test_the_doctors_verdict_is_that_of_the_worst_finding():
 def test_a_closed_session_stays_on_record_without_a_map_of_slices():
     happened = [Event(EventKind.STATE, "Connected.", NOW - 180, {"state": SessionState.CONNECTED})]
     closed = record(state=SessionState.CLOSED, state_since=NOW - 10, slices=(), pod="proxy-ada")
-    drawn = session.view(closed, DEVICES, happened, now=NOW)
+    drawn = session_card.view(closed, DEVICES, happened, now=NOW)
     lasted = f"from {words.moment(NOW - 180)} to {words.later(NOW - 10, NOW - 180)}"
     assert f"closed, was connected {lasted}" in drawn.text
     assert "8 × TPU v6 lite" in drawn.text
@@ -198,7 +210,11 @@ def test_a_closed_session_stays_on_record_without_a_map_of_slices():
 
 def test_pictures_that_are_kept_in_a_file_say_when_they_were_true():
     moment = f"As of {words.moment(NOW)}"
-    for drawn in (sessions.view([record()], now=NOW), sessions.view([], now=NOW), events.view([DOWN], now=NOW)):
+    for drawn in (
+        session_table.view([record()], now=NOW),
+        session_table.view([], now=NOW),
+        events.view([DOWN], now=NOW),
+    ):
         assert moment in drawn.html
     assert f"{moment}. The session has ended." in slices.view([service()], note="The session has ended.", now=NOW).html
 
@@ -211,5 +227,5 @@ def test_a_notice_is_a_small_part_of_the_notebooks_file():
 def test_the_many_arrays_of_one_variable_are_shown_together():
     lost = [NamedArray(f"losses[{index}]", (), "float32", 4) for index in range(100)]
     lost += [NamedArray("w['in']", (8, 2), "float32", 64), NamedArray("w['out']", (2, 1), "float32", 8)]
-    (line,) = arrays.switched(lost, ())
+    (line,) = array_notes.switched(lost, ())
     assert line == ("102 arrays became unusable: losses (100 arrays), w['in']: float32[8,2], w['out']: float32[2,1]")

@@ -3,7 +3,7 @@ from quiet_cluster import QuietCluster
 
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.service import jobset, names, proxy
+from pathways_jupyter.service import jobset, names, proxy_job
 
 
 class Bench(QuietCluster):
@@ -11,7 +11,7 @@ class Bench(QuietCluster):
 
     async def proxy(self, client: Client, session: str, user: str = "jane", **options) -> dict:
         """Create the proxy Job of a session."""
-        spec = proxy.ProxySpec(
+        spec = proxy_job.ProxySpec(
             session=session,
             service=names.DEFAULT_SERVICE,
             address=jobset.address(names.DEFAULT_SERVICE),
@@ -20,7 +20,7 @@ class Bench(QuietCluster):
             user=user,
             **options,
         )
-        return await objects.create(client, objects.JOBS, proxy.job(spec))
+        return await objects.create(client, objects.JOBS, proxy_job.job(spec))
 
 
 @pytest.fixture

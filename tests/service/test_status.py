@@ -4,7 +4,7 @@ import json
 import pytest
 
 from pathways_jupyter import tpu
-from pathways_jupyter.service import discovery, jobset, names, proxy, status
+from pathways_jupyter.service import discovery, jobset, names, proxy_job, status
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podstate import State, pod_state
 
@@ -48,8 +48,8 @@ def cluster_pods(slices=2, hosts=1):
     return [pod(names.HEAD_JOB, 0), *workers]
 
 
-def proxy_job(session, user="jane", instances=None, *, created="2026-01-01T10:00:00Z", **changes):
-    spec = proxy.ProxySpec(
+def a_proxy(session, user="jane", instances=None, *, created="2026-01-01T10:00:00Z", **changes):
+    spec = proxy_job.ProxySpec(
         session=session,
         service=SERVICE,
         address=jobset.address(SERVICE),
@@ -58,7 +58,7 @@ def proxy_job(session, user="jane", instances=None, *, created="2026-01-01T10:00
         user=user,
         notebook="work/train.ipynb",
     )
-    job = proxy.job(spec)
+    job = proxy_job.job(spec)
     job["metadata"] |= {"creationTimestamp": created, "uid": session, **changes.pop("metadata", {})}
     return {**job, **changes}
 
@@ -127,7 +127,7 @@ def test_a_new_pod_counts_and_not_the_one_that_it_replaces():
 
 
 def test_a_proxy_whose_log_names_its_slices_is_drawn_on_them():
-    job = proxy_job("s1")
+    job = a_proxy("s1")
     placements = {job["metadata"]["name"]: Placement({0: f"{SERVICE}-worker-1"})}
     drawn = draw([*cluster_pods(), proxy_pod(job)], [job], placements)
     assert drawn.slices[0].held_by is None
@@ -139,7 +139,7 @@ def test_a_proxy_whose_log_names_its_slices_is_drawn_on_them():
 
 
 def test_a_proxy_whose_log_does_not_name_its_slices_is_a_holder_of_so_many():
-    job = proxy_job("s1")
+    job = a_proxy("s1")
     for placements in ({job["metadata"]["name"]: Placement({0: ""})}, None):
         drawn = draw([*cluster_pods(), proxy_pod(job)], [job], placements)
         assert [each.held_by for each in drawn.slices] == [None, None]
@@ -149,7 +149,7 @@ def test_a_proxy_whose_log_does_not_name_its_slices_is_a_holder_of_so_many():
 
 
 def test_a_proxy_that_has_fewer_than_it_asked_for_is_waiting():
-    job = proxy_job("s1", instances={"tpuv6e:2x2": 2})
+    job = a_proxy("s1", instances={"tpuv6e:2x2": 2})
     placements = {job["metadata"]["name"]: Placement({1: f"{SERVICE}-worker-0"})}
     drawn = draw([*cluster_pods(), proxy_pod(job)], [job], placements)
     assert (drawn.holders[0].waiting, drawn.holders[0].placed) == (True, 1)
@@ -157,14 +157,14 @@ def test_a_proxy_that_has_fewer_than_it_asked_for_is_waiting():
 
 
 def test_holders_stand_in_the_order_in_which_they_came():
-    late, early = proxy_job("late", created="2026-01-01T12:00:00Z"), proxy_job("early", created="2026-01-01T08:00:00Z")
+    late, early = a_proxy("late", created="2026-01-01T12:00:00Z"), a_proxy("early", created="2026-01-01T08:00:00Z")
     assert [each.session for each in draw(cluster_pods(), [late, early]).holders] == ["early", "late"]
 
 
 def test_ended_deleted_and_foreign_jobs_hold_nothing():
-    ended = proxy_job("a", status={"conditions": [{"type": "Failed", "status": "True"}]})
-    going = proxy_job("b", metadata={"deletionTimestamp": "2026-01-01T00:00:01Z"})
-    other = proxy_job("c")
+    ended = a_proxy("a", status={"conditions": [{"type": "Failed", "status": "True"}]})
+    going = a_proxy("b", metadata={"deletionTimestamp": "2026-01-01T00:00:01Z"})
+    other = a_proxy("c")
     other["spec"]["template"]["spec"]["containers"][0]["args"] = [
         "--resource_manager_address=x-pathways-head-0-0.x:29001"
     ]
@@ -173,14 +173,14 @@ def test_ended_deleted_and_foreign_jobs_hold_nothing():
 
 
 def test_a_proxy_made_by_other_tools_is_a_holder_too():
-    job = proxy_job("x")
+    job = a_proxy("x")
     job["metadata"] |= {"name": "isc-proxy-joe-abc12", "labels": {}, "annotations": {}}
     (holder,) = draw(cluster_pods(), [job]).holders
     assert (holder.session, holder.user, str(holder)) == ("", "", "isc-proxy-joe-abc12")
 
 
 def test_a_capacity_error_says_who_holds_what_since_when():
-    jobs = [proxy_job("s1"), proxy_job("s2", user="joe", created="2026-01-01T07:00:00Z")]
+    jobs = [a_proxy("s1"), a_proxy("s2", user="joe", created="2026-01-01T07:00:00Z")]
     placements = {
         job["metadata"]["name"]: Placement({0: f"{SERVICE}-worker-{index}"}) for index, job in enumerate(jobs)
     }
@@ -195,7 +195,7 @@ def test_a_capacity_error_says_who_holds_what_since_when():
 
 
 def test_the_picture_is_plain_data():
-    job = proxy_job("s1")
+    job = a_proxy("s1")
     drawn = draw([*cluster_pods(), proxy_pod(job)], [job])
     assert json.loads(json.dumps(dataclasses.asdict(drawn)))["slices"][0]["state"] == "ready"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pathways_jupyter.local.apiserver.discovery import REVIEWS
+from pathways_jupyter.local.apiserver.api_discovery import REVIEWS
+from pathways_jupyter.local.apiserver.api_errors import bad_request
 from pathways_jupyter.local.apiserver.resources import Object
-from pathways_jupyter.local.apiserver.status import bad_request
 from pathways_jupyter.local.apiserver.users import Question, User
 
 _PATHS = {f"/apis/{group}/{version}/{plural}": kind for group, version, kind, plural in REVIEWS}

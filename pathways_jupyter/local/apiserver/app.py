@@ -12,22 +12,22 @@ from pathlib import Path
 from aiohttp import web
 
 from pathways_jupyter.errors import LocalClusterError
-from pathways_jupyter.local.apiserver import bodies, openapi, openapi_protobuf, status
+from pathways_jupyter.local.apiserver import api_errors, bodies, openapi, openapi_protobuf
 from pathways_jupyter.local.apiserver.access import answer_review, review_at
-from pathways_jupyter.local.apiserver.discovery import discover
+from pathways_jupyter.local.apiserver.api_discovery import discover
+from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.door import Door, Head, refuse_upgrade
 from pathways_jupyter.local.apiserver.expiry import keep_expiring
 from pathways_jupyter.local.apiserver.idling import STREAM_IDLE_SECONDS
 from pathways_jupyter.local.apiserver.impersonation import acting_user
 from pathways_jupyter.local.apiserver.listener import MOST_NEWCOMERS, PROOF_SECONDS, Listener
-from pathways_jupyter.local.apiserver.objects import Objects
+from pathways_jupyter.local.apiserver.object_handlers import Objects
 from pathways_jupyter.local.apiserver.pki import certificates
-from pathways_jupyter.local.apiserver.pods import Pods
+from pathways_jupyter.local.apiserver.pod_subresources import Pods
 from pathways_jupyter.local.apiserver.rbac import with_bound_rules
 from pathways_jupyter.local.apiserver.resources import PODS
 from pathways_jupyter.local.apiserver.route import CONNECTS, Route, find_route
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
-from pathways_jupyter.local.apiserver.status import StatusError
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.users import Question, Rule, User, Users, question_of, refuse
 from pathways_jupyter.local.newcomers import Newcomer, Newcomers
@@ -191,10 +191,10 @@ class ApiServer:
         try:
             user = self._users.who(head.headers.get("Authorization", ""))
             if user is None:
-                raise status.unauthorized()
+                raise api_errors.unauthorized()
             route = find_route(self._store.resources, head.method, head.path, head.query)
             if route is None or route.subresource not in CONNECTS:
-                raise status.bad_request("only exec and port-forward can be upgraded")
+                raise api_errors.bad_request("only exec and port-forward can be upgraded")
             self._authorize(acting_user(head.headers, user, self._users, self._store), route)
             with contextlib.nullcontext() if SERVICE_ACCOUNTS in user.groups else self._in_use():
                 await self._pods.serve_upgrade(head, route, transport, rest)
@@ -207,7 +207,7 @@ class ApiServer:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         user = self._users.who(request.headers.get("Authorization", ""))
         if user is None:
-            raise status.unauthorized()
+            raise api_errors.unauthorized()
         with contextlib.nullcontext() if SERVICE_ACCOUNTS in user.groups else self._in_use():
             return await self._serve(request, acting_user(request.headers, user, self._users, self._store))
 
@@ -249,7 +249,7 @@ class ApiServer:
 
     def _document(self, request: web.BaseRequest) -> web.Response:
         if request.method not in ("GET", "HEAD"):
-            raise status.no_such_resource()
+            raise api_errors.no_such_resource()
         path, accept = request.path, request.headers.get("Accept", "")
         if path in _HEALTH:
             return web.Response(text="ok")
@@ -262,7 +262,7 @@ class ApiServer:
         else:
             found = discover(self._store.resources, path, accept)
         if found is None:
-            raise status.no_such_resource()
+            raise api_errors.no_such_resource()
         response = bodies.answer(found)
         if found.get("kind") == "APIGroupDiscoveryList":
             response.headers["Content-Type"] = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

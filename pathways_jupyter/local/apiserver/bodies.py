@@ -11,9 +11,9 @@ from typing import Any
 from aiohttp import web
 
 from pathways_jupyter.local.apiserver import protobuf
+from pathways_jupyter.local.apiserver.api_errors import StatusError, bad_request, body_too_large, unsupported_media
 from pathways_jupyter.local.apiserver.patch import PatchKind
 from pathways_jupyter.local.apiserver.resources import Object
-from pathways_jupyter.local.apiserver.status import StatusError, bad_request, body_too_large, unsupported_media
 
 LIMIT = 3 * 1024 * 1024
 """Size limit of a request's body in bytes."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
+from pathways_jupyter.local.apiserver.api_errors import forbidden
 from pathways_jupyter.local.apiserver.idling import IdleTimer
-from pathways_jupyter.local.apiserver.status import forbidden
 
 CHUNK = 256 * 1024
 """Bytes read at once: small reads cost a fifth of the throughput."""

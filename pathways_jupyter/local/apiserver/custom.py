@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pathways_jupyter.local.apiserver.api_errors import invalid
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
-from pathways_jupyter.local.apiserver.status import invalid
 
 Schema = Mapping[str, Any]
 

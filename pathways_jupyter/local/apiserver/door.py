@@ -15,10 +15,10 @@ from typing import cast
 from aiohttp import web
 from multidict import CIMultiDict, MultiDict
 
+from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.bodies import encode
 from pathways_jupyter.local.apiserver.channels import CHUNK
 from pathways_jupyter.local.apiserver.idling import IdleTimer
-from pathways_jupyter.local.apiserver.status import StatusError
 from pathways_jupyter.local.newcomers import Newcomer
 
 _LONGEST_HEAD = 64 * 1024

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from multidict import MultiMapping
 
+from pathways_jupyter.local.apiserver.api_errors import StatusError, bad_request, forbidden
 from pathways_jupyter.local.apiserver.rbac import SERVICE_ACCOUNT_PREFIX, with_bound_rules
-from pathways_jupyter.local.apiserver.status import StatusError, bad_request, forbidden
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.users import EVERYTHING, Question, User, Users
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.errors import LocalClusterError
-from pathways_jupyter.local.apiserver.watch import Record
+from pathways_jupyter.local.apiserver.watch_delivery import Record
 
 Place = tuple[tuple[str, str], str, str]
 """Type key, namespace and name of an object."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathways_jupyter.local.apiserver import naming, strategy
+from pathways_jupyter.local.apiserver import object_names, strategy
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import PODS, Object, ResourceType
 
@@ -39,7 +39,7 @@ def revised(resource: ResourceType, new: Object, old: Object, subresource: str) 
         new.pop("status", None)
         if "status" in old:
             new["status"] = clone(old["status"])
-    naming.check_labels(resource, metadata)
+    object_names.check_labels(resource, metadata)
     strategy.prepare_update(resource, new, old)
     beside = ("metadata", "status") if resource.has_status else ("metadata",)
     if resource.generations and {k: v for k, v in new.items() if k not in beside} != {

@@ -9,11 +9,11 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from pathways_jupyter.local.apiserver.api_discovery import VERSION
 from pathways_jupyter.local.apiserver.bodies import encode
-from pathways_jupyter.local.apiserver.discovery import VERSION
+from pathways_jupyter.local.apiserver.object_schema import fields, kinds, walk
 from pathways_jupyter.local.apiserver.patch import MERGE_KEYS
 from pathways_jupyter.local.apiserver.resources import Object, Registry, ResourceType
-from pathways_jupyter.local.apiserver.schema import fields, kinds, walk
 
 _PLAIN: Mapping[str, Object] = {
     "string": {"type": "string"},

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from pathways_jupyter.local.apiserver.status import StatusError, bad_request
+from pathways_jupyter.local.apiserver.api_errors import StatusError, bad_request
 
 
 class PatchKind(StrEnum):

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
+from pathways_jupyter.local.apiserver.api_errors import bad_request
 from pathways_jupyter.local.apiserver.resources import Object
-from pathways_jupyter.local.apiserver.status import bad_request
 
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\0"

@@ -11,11 +11,11 @@ from typing import Any
 from aiohttp import web
 from multidict import MultiMapping
 
+from pathways_jupyter.local.apiserver.api_errors import StatusError, bad_request
 from pathways_jupyter.local.apiserver.bodies import encode
 from pathways_jupyter.local.apiserver.channels import Channels, open_channels
 from pathways_jupyter.local.apiserver.route import flag
 from pathways_jupyter.local.apiserver.runtime import ExecProcess, PodRuntime
-from pathways_jupyter.local.apiserver.status import StatusError, bad_request
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STDIN, _STDOUT, _STDERR, _STATUS, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255

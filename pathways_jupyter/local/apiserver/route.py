@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pathways_jupyter.local.apiserver.api_errors import bad_request, method_not_allowed, no_such_resource
 from pathways_jupyter.local.apiserver.resources import NAMESPACES, Registry, ResourceType
-from pathways_jupyter.local.apiserver.status import bad_request, method_not_allowed, no_such_resource
 
 _ONE = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _MANY = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}

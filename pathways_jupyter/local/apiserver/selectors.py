@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pathways_jupyter.local.apiserver.api_errors import bad_request
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
-from pathways_jupyter.local.apiserver.status import bad_request
 
 Test = Callable[[Object], bool]
 

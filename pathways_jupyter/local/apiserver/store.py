@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.local.apiserver import lifecycle, naming, status, strategy
+from pathways_jupyter.local.apiserver import api_errors, lifecycle, object_names, strategy
 from pathways_jupyter.local.apiserver.bootstrap import FIRST_OBJECTS
 from pathways_jupyter.local.apiserver.journal import Journal, Place
 from pathways_jupyter.local.apiserver.patch import PatchKind, apply_patch, clone
 from pathways_jupyter.local.apiserver.resources import CRDS, NAMESPACES, Object, Registry, ResourceType
 from pathways_jupyter.local.apiserver.selectors import Test
 from pathways_jupyter.local.apiserver.table import Table
-from pathways_jupyter.local.apiserver.watch import Change, ChangeType, Record, Watch
+from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType, Record, Watch
 
 
 class Store:
@@ -69,7 +69,7 @@ class Store:
         """
         record = self._table(resource).get(namespace, name)
         if record is None:
-            raise status.not_found(resource, name)
+            raise api_errors.not_found(resource, name)
         return record
 
     def list(self, resource: ResourceType, namespace: str = "", test: Test | None = None) -> Sequence[Object]:
@@ -98,7 +98,7 @@ class Store:
           StatusError: 410 when history does not reach back to `since`, 504 when it lies in the future.
         """
         if since is not None and since > self.revision:
-            raise status.too_large(since, self.revision)
+            raise api_errors.too_large(since, self.revision)
         return self._table(resource).watch(namespace, since, test)
 
     # Writing.
@@ -116,7 +116,7 @@ class Store:
         self._name(resource, metadata, namespace)
         where, name = metadata.get("namespace", ""), metadata["name"]
         if self._table(resource).get(where, name) is not None:
-            raise status.already_exists(resource, name)
+            raise api_errors.already_exists(resource, name)
         for field in (*lifecycle.SYSTEM_FIELDS, "resourceVersion", "selfLink"):
             metadata.pop(field, None)
         metadata["uid"], metadata["creationTimestamp"] = str(uuid.uuid4()), strategy.now()
@@ -140,9 +140,9 @@ class Store:
         current = old["metadata"]
         if given.get("uid") and given["uid"] != current["uid"]:
             why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {current['uid']}"
-            raise status.conflict(resource, name, why)
+            raise api_errors.conflict(resource, name, why)
         if given.get("resourceVersion") and given["resourceVersion"] != current["resourceVersion"]:
-            raise status.conflict(resource, name)
+            raise api_errors.conflict(resource, name)
         new = lifecycle.revised(resource, clone(obj), old, subresource)
         new["metadata"]["resourceVersion"] = current["resourceVersion"]
         if new == old:
@@ -192,10 +192,10 @@ class Store:
         old = self.record(resource, namespace, name).object
         new = apply_patch(old, patch, kind)
         if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
-            raise status.bad_request("the patched object is not an object with metadata")
+            raise api_errors.bad_request("the patched object is not an object with metadata")
         metadata = new["metadata"]
         if metadata.get("name") != name or metadata.get("namespace", "") != old["metadata"].get("namespace", ""):
-            raise status.bad_request("the name or the namespace of an object cannot be changed")
+            raise api_errors.bad_request("the name or the namespace of an object cannot be changed")
         return self.update(resource, new, subresource=subresource, dry_run=dry_run)
 
     def delete(
@@ -226,7 +226,7 @@ class Store:
         for what, wanted, have in (("UID", uid, metadata["uid"]), ("", revision, metadata["resourceVersion"])):
             if wanted and wanted != have:
                 what = what or "ResourceVersion"
-                raise status.conflict(
+                raise api_errors.conflict(
                     resource,
                     name,
                     f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {have}",
@@ -261,17 +261,17 @@ class Store:
         return self.resources.find(resource.group, resource.version, resource.plural) or resource
 
     def _name(self, resource: ResourceType, metadata: Object, namespace: str) -> None:
-        metadata["name"] = name = naming.name_of(resource, metadata)
-        naming.check_labels(resource, metadata)
+        metadata["name"] = name = object_names.name_of(resource, metadata)
+        object_names.check_labels(resource, metadata)
         if not resource.namespaced:
             metadata.pop("namespace", None)
             return
         metadata["namespace"] = where = metadata.get("namespace") or namespace or "default"
         home = self._table(NAMESPACES).get("", where)
         if home is None:
-            raise status.not_found(NAMESPACES, where)
+            raise api_errors.not_found(NAMESPACES, where)
         if home.object["metadata"].get("deletionTimestamp"):
-            raise status.forbidden(
+            raise api_errors.forbidden(
                 f'{resource.qualified} "{name}" is forbidden: unable to create new content in namespace {where}'
                 " because it is being terminated",
                 resource,

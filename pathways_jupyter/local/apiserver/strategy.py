@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pathways_jupyter.local.apiserver import resources as kinds
+from pathways_jupyter.local.apiserver.api_errors import invalid
 from pathways_jupyter.local.apiserver.custom import fill_defaults, immutable_causes, schema_causes
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.rules import (
@@ -17,7 +18,6 @@ from pathways_jupyter.local.apiserver.rules import (
     service_causes,
     unsupported,
 )
-from pathways_jupyter.local.apiserver.status import invalid
 
 _BESIDE_SCHEMA = ("apiVersion", "kind", "metadata", "status")
 _JOB_MUTABLE_METADATA = {"annotations", "labels"}

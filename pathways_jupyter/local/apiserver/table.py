@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 
+from pathways_jupyter.local.apiserver.api_errors import gone
 from pathways_jupyter.local.apiserver.selectors import Test, all_of
-from pathways_jupyter.local.apiserver.status import gone
-from pathways_jupyter.local.apiserver.watch import Change, ChangeType, Record, Watch
+from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType, Record, Watch
 
 HISTORY = 20_000
 """Changes of one type that are kept for watches that resume."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pathways_jupyter.local.apiserver.api_errors import StatusError, forbidden
 from pathways_jupyter.local.apiserver.route import Route
-from pathways_jupyter.local.apiserver.status import StatusError, forbidden
 
 Rule = Mapping[str, Any]
 """As in RBAC: ``apiGroups``, ``resources``, ``verbs``, ``resourceNames``, ``nonResourceURLs``; ``namespaces`` limits it

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from aiohttp import web
 
 from pathways_jupyter.local.apiserver import bodies
+from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.bodies import Form
 from pathways_jupyter.local.apiserver.printing import as_metadata, as_table
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.route import Route, flag, number, read_revision
 from pathways_jupyter.local.apiserver.selectors import Test
-from pathways_jupyter.local.apiserver.status import StatusError
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.watch import Change, Watch
+from pathways_jupyter.local.apiserver.watch_delivery import Change, Watch
 
 _BOOKMARK_SECONDS = 30.0
 _LONGEST = 3600.0

@@ -8,7 +8,7 @@ import logging
 from pathways_jupyter.errors import ApiError
 from pathways_jupyter.local.apiserver.resources import CRDS, EVENTS, Object, ResourceType
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.watch import Change, ChangeType, Watch
+from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType, Watch
 
 _log = logging.getLogger(__name__)
 

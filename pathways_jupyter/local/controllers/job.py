@@ -15,7 +15,7 @@ from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
-from pathways_jupyter.local.apiserver.watch import Change, ChangeType
+from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType
 from pathways_jupyter.local.controllers.deadlines import expire, sooner, until
 from pathways_jupyter.local.controllers.indexes import format_indexes, parse_indexes
 from pathways_jupyter.local.controllers.reconciler import (

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from pathways_jupyter import tpu
-from pathways_jupyter.local.apiserver.discovery import VERSION
+from pathways_jupyter.local.apiserver.api_discovery import VERSION
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import NODES, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
-from pathways_jupyter.local.apiserver.watch import Change
+from pathways_jupyter.local.apiserver.watch_delivery import Change
 from pathways_jupyter.local.controllers.fitting import NOT_READY, untolerated
 from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, condition, itself, set_condition
 from pathways_jupyter.local.recorder import Recorder

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathways_jupyter.errors import ApiError
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.watch import Change, Watch
+from pathways_jupyter.local.apiserver.watch_delivery import Change, Watch
 
 _log = logging.getLogger(__name__)
 

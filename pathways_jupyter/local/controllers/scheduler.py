@@ -11,7 +11,7 @@ from pathways_jupyter.errors import ApiError
 from pathways_jupyter.local.apiserver.resources import NODES, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
-from pathways_jupyter.local.apiserver.watch import Change, ChangeType, Watch
+from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType, Watch
 from pathways_jupyter.local.controllers.fitting import Occupancy, exclusive
 from pathways_jupyter.local.controllers.reconciler import Key, controller_of, key_of, set_condition
 from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.local.newcomers import Newcomer
-from pathways_jupyter.local.pathways import addresses, links, logs
+from pathways_jupyter.local.pathways import addresses, links, log_format
 from pathways_jupyter.local.pathways.flags import Flags, instance_list
 from pathways_jupyter.local.pathways.inventory import Host, Request, Slice, Slices
 from pathways_jupyter.local.pathways.links import Link, LinkError, Message
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 def main(argv: Sequence[str]) -> int:
     """Run the program until a signal ends it; see :class:`ResourceManager`."""
-    logs.set_up("resource_manager", argv)
+    log_format.set_up("resource_manager", argv)
     try:
         port, instances = _read(argv)
     except ConfigError as error:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.local.pathways import addresses, links, logs
+from pathways_jupyter.local.pathways import addresses, links, log_format
 from pathways_jupyter.local.pathways.flags import Flags
 from pathways_jupyter.local.pathways.links import Link, LinkError
 from pathways_jupyter.service import names
@@ -26,7 +26,7 @@ _RETRY_SECONDS = 1.0
 
 def main(argv: Sequence[str]) -> int:
     """Run the program until a signal ends it."""
-    logs.set_up("worker", argv)
+    log_format.set_up("worker", argv)
     flags = Flags("worker")
     flags.add_argument("--resource_manager_address", required=True)
     try:

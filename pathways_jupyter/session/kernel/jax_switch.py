@@ -20,9 +20,9 @@ from typing import Any
 
 from pathways_jupyter.errors import SessionError
 from pathways_jupyter.session.kernel import jax_internals, lost_arrays, silenced_logs
-from pathways_jupyter.session.kernel.arrays import NamedArray, arrays_of
 from pathways_jupyter.session.kernel.initialize import InitializeGuard
 from pathways_jupyter.session.kernel.jax_internals import Internals
+from pathways_jupyter.session.kernel.user_arrays import NamedArray, arrays_of
 
 PLATFORM = "proxy"
 INSECURE_CREDENTIALS = "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"

@@ -23,9 +23,9 @@ from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.events import Event, EventKind, SessionState, Stage
 from pathways_jupyter.session import client, protocol, registry
 from pathways_jupyter.session.kernel import process, spawn
-from pathways_jupyter.session.kernel.arrays import NamedArray
 from pathways_jupyter.session.kernel.jax_switch import JaxSwitch, Switched
 from pathways_jupyter.session.kernel.link import Link
+from pathways_jupyter.session.kernel.user_arrays import NamedArray
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.wording import count

@@ -36,7 +36,7 @@ from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor import control_socket
 from pathways_jupyter.session.supervisor.control_socket import Connection
 from pathways_jupyter.session.supervisor.lifeline import Lifeline, peer_pid
-from pathways_jupyter.session.supervisor.proxy import Proxy
+from pathways_jupyter.session.supervisor.proxy_session import Proxy
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 logger = logging.getLogger(__name__)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.patch import (
     PatchKind,
     apply_patch,
@@ -17,7 +18,6 @@ from pathways_jupyter.local.apiserver.patch import (
     strategic_patch,
 )
 from pathways_jupyter.local.apiserver.selectors import label_test, matches_selector
-from pathways_jupyter.local.apiserver.status import StatusError
 
 settings.register_profile("quick", max_examples=60, deadline=None)
 settings.load_profile("quick")

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from pathways_jupyter.local.apiserver import table, watch
+from pathways_jupyter.local.apiserver import table, watch_delivery
+from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.columns import seconds_of
 from pathways_jupyter.local.apiserver.expiry import expire_events
 from pathways_jupyter.local.apiserver.patch import PatchKind
@@ -19,7 +20,6 @@ from pathways_jupyter.local.apiserver.resources import (
     PODS,
 )
 from pathways_jupyter.local.apiserver.selectors import label_test
-from pathways_jupyter.local.apiserver.status import StatusError
 from pathways_jupyter.local.apiserver.store import Store
 
 
@@ -319,7 +319,7 @@ async def test_history_that_is_gone_is_410_and_the_future_is_504(store: Store, m
 
 
 async def test_a_watcher_that_does_not_keep_up_is_cut_off(store: Store, monkeypatch) -> None:
-    monkeypatch.setattr(watch, "BACKLOG", 5)
+    monkeypatch.setattr(watch_delivery, "BACKLOG", 5)
     slow, quick = store.watch(CONFIG_MAPS), store.watch(CONFIG_MAPS)
     for number in range(7):
         store.create(CONFIG_MAPS, config_map(f"a{number}"))

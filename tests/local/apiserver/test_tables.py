@@ -5,9 +5,9 @@ from make_schemas import make
 
 from pathways_jupyter.local.apiserver.columns import duration
 from pathways_jupyter.local.apiserver.jsonpath import first_value
+from pathways_jupyter.local.apiserver.object_schema import kinds
 from pathways_jupyter.local.apiserver.podstatus import pod_ready, pod_restarts, pod_status
 from pathways_jupyter.local.apiserver.resources import BUILTIN
-from pathways_jupyter.local.apiserver.schema import kinds
 
 
 def pod(phase: str, *containers, initial=(), sidecars=(), deleted: bool = False, reason: str = ""):

@@ -198,7 +198,7 @@ class Service:
     def proxy(self, name: str, slices: int = 2, instance_type: str | None = None, more: Sequence[str] = ()) -> Program:
         wanted = ",".join([instance_type or self._instance_type] * slices)
         flags = ["--server_port=29000", "--resource_manager_address=head.service:29001", "--gcs_scratch_location="]
-        return self.start("proxy", name, [*flags, f"--virtual_slices={wanted}", *more])
+        return self.start("proxy_program", name, [*flags, f"--virtual_slices={wanted}", *more])
 
     def start(self, module: str, pod: str, flags: list[str], more: dict[str, str] | None = None) -> Program:
         sockets = self._directory / pod

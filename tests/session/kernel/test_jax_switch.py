@@ -14,8 +14,8 @@ import pytest
 
 from pathways_jupyter.errors import SessionError
 from pathways_jupyter.session.kernel import jax_internals
-from pathways_jupyter.session.kernel.arrays import arrays_of
 from pathways_jupyter.session.kernel.jax_switch import INSECURE_CREDENTIALS, JaxSwitch
+from pathways_jupyter.session.kernel.user_arrays import arrays_of
 
 DEADLINE = 60.0
 

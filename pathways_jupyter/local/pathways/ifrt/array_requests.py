@@ -12,8 +12,8 @@ from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import arrays, dtypes, promises, statuses, values
 from pathways_jupyter.local.pathways.ifrt.arrays import Array
+from pathways_jupyter.local.pathways.ifrt.client_session import Answer, Future, Handler, Session
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
-from pathways_jupyter.local.pathways.ifrt.session import Answer, Future, Handler, Session
 from pathways_jupyter.local.pathways.ifrt.values import Spec
 
 _DONATE = 3

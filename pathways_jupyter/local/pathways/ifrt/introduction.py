@@ -6,8 +6,8 @@ from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import attributes
 from pathways_jupyter.local.pathways.ifrt.attributes import Attribute
+from pathways_jupyter.local.pathways.ifrt.client_session import Answer, Handler, Session
 from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS, PLATFORM, Device
-from pathways_jupyter.local.pathways.ifrt.session import Answer, Handler, Session
 
 _PLATFORM_VERSION = "pathways_jupyter"
 _PLATFORM_ID = 0x70617468  # any number that stays the same

@@ -20,7 +20,7 @@ from pathways_jupyter.local.pathways.ifrt import (
     statuses,
     wire,
 )
-from pathways_jupyter.local.pathways.ifrt.session import Machine, Session
+from pathways_jupyter.local.pathways.ifrt.client_session import Machine, Session
 from pathways_jupyter.local.pathways.ifrt.statuses import StatusError
 from pathways_jupyter.local.pathways.ifrt.uploads import Upload, chunk_head
 from pathways_jupyter.local.pathways.ifrt.wire import Version

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt.schema import Schema
+from pathways_jupyter.local.pathways.ifrt.proto_schema import Schema
 
 SERVICE = "xla.ifrt.proxy.GrpcIfrtService"
 SESSION_METADATA_KEY = "ifrt-proxy-grpc-ifrt-session-metadata-bin"

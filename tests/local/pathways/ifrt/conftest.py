@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pathways_jupyter.local.pathways.ifrt import dtypes, uploads, wire
-from pathways_jupyter.local.pathways.ifrt.schema import Schema
+from pathways_jupyter.local.pathways.ifrt.proto_schema import Schema
 from pathways_jupyter.local.pathways.ifrt.statuses import Code
 
 _DEADLINE = 60.0

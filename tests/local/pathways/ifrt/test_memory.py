@@ -15,12 +15,12 @@ import grpc
 import pytest
 
 from pathways_jupyter.local.pathways.ifrt import promises, uploads, wire
+from pathways_jupyter.local.pathways.ifrt.client_session import Machine
 from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.inprocess import ThisProcess
 from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
 from pathways_jupyter.local.pathways.ifrt.server import Server
-from pathways_jupyter.local.pathways.ifrt.session import Machine
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
 from pathways_jupyter.tpu import parse_instance_type
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pathways_jupyter.colocated import loss, versions
+from pathways_jupyter.colocated import host_versions, loss
 from pathways_jupyter.colocated.errors import ColocatedError, LostError
 from pathways_jupyter.colocated.host import Host
 
@@ -111,11 +111,11 @@ def ask(way: Channel, head: dict[str, Any]) -> tuple[Answer, ...]:
     except LostError:
         raise
     except ColocatedError as error:
-        there = _uninterrupted(wait(way.hosts, lambda: versions.asked(way.hosts)))
-        different = versions.differences(versions.here(), there)
+        there = _uninterrupted(wait(way.hosts, lambda: host_versions.asked(way.hosts)))
+        different = host_versions.differences(host_versions.here(), there)
         severe = [each for each in different if each.severe]
         if severe:
-            raise versions.refuse(different, severe) from error
+            raise host_versions.refuse(different, severe) from error
         raise
 
 

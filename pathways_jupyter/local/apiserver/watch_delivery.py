@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 
+from pathways_jupyter.local.apiserver.api_errors import gone
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.selectors import Test
-from pathways_jupyter.local.apiserver.status import gone
 
 BACKLOG = 50_000
 """Changes that a watch may lag behind before it is ended."""

@@ -13,19 +13,19 @@ import threading
 from collections.abc import Sequence
 
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.local.pathways import addresses, logs
+from pathways_jupyter.local.pathways import addresses, log_format
 from pathways_jupyter.local.pathways.flags import Flags, instance_list
+from pathways_jupyter.local.pathways.ifrt.client_session import Machine
 from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.inprocess import ThisProcess
 from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.server import Server
-from pathways_jupyter.local.pathways.ifrt.session import Machine
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
 from pathways_jupyter.local.pathways.ifrt.sidecars import Sidecars
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
-from pathways_jupyter.local.pathways.placement import PlacedSlice, Placement
+from pathways_jupyter.local.pathways.slice_requests import PlacedSlice, Placement
 from pathways_jupyter.tpu import InstanceType
 
 _log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 def main(argv: Sequence[str]) -> int:
     """Run the program until a signal ends it, or its slices are refused."""
-    logs.set_up("proxy", argv)
+    log_format.set_up("proxy", argv)
     # If XLA crashes after all, the pod's log has the stack of Python.
     faulthandler.enable()
     flags = Flags("proxy")

@@ -9,9 +9,9 @@ from html import escape
 
 from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.render import events as timeline
-from pathways_jupyter.render import html, sessions, slicemap, text, words
+from pathways_jupyter.render import html, session_table, slicemap, text, words
 from pathways_jupyter.render.html import Tone
-from pathways_jupyter.render.sessions import TONES
+from pathways_jupyter.render.session_table import TONES
 from pathways_jupyter.render.slicemap import Box
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
@@ -68,7 +68,7 @@ def view(
     ]
     advice = ADVICE.get(record.state, "")
     title = f"Session {record.id}"
-    state, when = sessions.state(record), _when(record, events, now)
+    state, when = session_table.state(record), _when(record, events, now)
     plain = [f"{mark} {title}: {state}, {when}", text.fields(about)]
     plain += [f"  {timeline.line(event)}" for event in shown]
     rich = html.card(

@@ -11,9 +11,11 @@ from typing import Any
 
 from aiohttp import web
 
-from pathways_jupyter.local.apiserver import bodies, status
+from pathways_jupyter.local.apiserver import api_errors, bodies
+from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.apply import apply_configuration
 from pathways_jupyter.local.apiserver.bodies import Form
+from pathways_jupyter.local.apiserver.object_schema import Checked, check_object
 from pathways_jupyter.local.apiserver.patch import PatchKind, apply_patch
 from pathways_jupyter.local.apiserver.printing import as_metadata, as_table
 from pathways_jupyter.local.apiserver.resources import (
@@ -26,11 +28,9 @@ from pathways_jupyter.local.apiserver.resources import (
     ResourceType,
 )
 from pathways_jupyter.local.apiserver.route import Route, flag, number, read_revision
-from pathways_jupyter.local.apiserver.schema import Checked, check_object
 from pathways_jupyter.local.apiserver.selectors import Test, all_of, field_test, label_test
-from pathways_jupyter.local.apiserver.status import StatusError
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.watch import Record, without_kind
+from pathways_jupyter.local.apiserver.watch_delivery import Record, without_kind
 from pathways_jupyter.local.apiserver.watching import stream_changes
 
 _CREATED_BY_UPDATE = {LEASES.key, ENDPOINTS.key, EVENTS.key}
@@ -107,7 +107,7 @@ class Objects:
         query, resource = request.query, route.resource
         wanted = read_revision(query.get("resourceVersion", ""))
         if wanted is not None and wanted > self._store.revision:
-            raise status.too_large(wanted, self._store.revision)
+            raise api_errors.too_large(wanted, self._store.revision)
         records = self._store.records(resource, self._namespace(route), selection(request, resource))
         metadata: dict[str, Any] = {"resourceVersion": str(self._store.revision)}
         records = _page(records, number(query, "limit"), query.get("continue", ""), metadata)
@@ -150,7 +150,7 @@ class Objects:
         old = self._store.find(route.resource, self._namespace(route), route.name)
         if old is not None and route.resource.versioned_updates and not obj["metadata"].get("resourceVersion"):
             why = "Invalid value: 0: must be specified for an update"
-            raise status.invalid(route.resource, route.name, [("metadata.resourceVersion", why)])
+            raise api_errors.invalid(route.resource, route.name, [("metadata.resourceVersion", why)])
         _keep_managers(obj, old)
         if old is None and route.resource.key in _CREATED_BY_UPDATE and not route.subresource:
             obj, code = self._store.create(route.resource, obj, namespace=route.namespace, dry_run=dry_run), 201
@@ -162,22 +162,22 @@ class Objects:
         kind, patch = await bodies.read_patch(request)
         resource, namespace, dry_run, code = route.resource, self._namespace(route), is_dry_run(request), 200
         if kind is PatchKind.STRATEGIC and resource.custom:
-            raise status.unsupported_media(kind, [PatchKind.JSON, PatchKind.MERGE, PatchKind.APPLY])
+            raise api_errors.unsupported_media(kind, [PatchKind.JSON, PatchKind.MERGE, PatchKind.APPLY])
         old = self._store.find(resource, namespace, route.name)
         if kind is PatchKind.APPLY:
             manager = request.query.get("fieldManager", "")
             if not isinstance(patch, dict) or not manager:
-                raise status.bad_request("an apply patch must be an object and name its fieldManager")
+                raise api_errors.bad_request("an apply patch must be an object and name its fieldManager")
             given = self._checked(request, route, patch)
             new = apply_configuration(
                 resource, old, given.object, manager, force=flag(request.query, "force"), subresource=route.subresource
             )
         else:
             if old is None:
-                raise status.not_found(resource, route.name)
+                raise api_errors.not_found(resource, route.name)
             new = apply_patch(old, patch, kind)
             if not isinstance(new, dict):
-                raise status.bad_request("the patched object is not an object")
+                raise api_errors.bad_request("the patched object is not an object")
         checked = self._checked(request, route, new)
         if kind is not PatchKind.APPLY:
             _keep_managers(checked.object, old)
@@ -238,20 +238,20 @@ class Objects:
         """Validate `obj`, which a client sent: its shape, and that its name and namespace fit the path."""
         resource = route.resource
         if resource.custom and not obj.get("kind"):
-            raise status.bad_request("Object 'Kind' is missing in the body of the request")
+            raise api_errors.bad_request("Object 'Kind' is missing in the body of the request")
         for field, wanted in (("kind", resource.kind), ("apiVersion", resource.api_version)):
             if obj.setdefault(field, wanted) != wanted:
-                raise status.bad_request(
+                raise api_errors.bad_request(
                     f"the {field} in the data ({obj[field]}) does not match the expected {field} ({wanted})"
                 )
         checked = check_object(resource, obj, request.query.get("fieldValidation", "Warn"))
         metadata = checked.object.setdefault("metadata", {})
         if resource.namespaced and metadata.setdefault("namespace", route.namespace) != route.namespace:
-            raise status.bad_request(
+            raise api_errors.bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
         if route.name and metadata.setdefault("name", route.name) != route.name:
-            raise status.bad_request(
+            raise api_errors.bad_request(
                 f"the name of the object ({metadata['name']}) does not match the name on the URL ({route.name})"
             )
         return checked
@@ -275,7 +275,7 @@ def is_dry_run(request: web.BaseRequest) -> bool:
     """
     values = request.query.getall("dryRun", [])
     if any(value != "All" for value in values):
-        raise status.bad_request(f'dryRun: Unsupported value: "{values[0]}": supported values: "All"')
+        raise api_errors.bad_request(f'dryRun: Unsupported value: "{values[0]}": supported values: "All"')
     return bool(values)
 
 
@@ -289,7 +289,7 @@ async def read_deletion(request: web.BaseRequest) -> Deletion:
     for field, kind in _DELETE_OPTIONS.items():
         value = body.get(field)
         if value is not None and type(value) is not kind:
-            raise status.bad_request(f"{field} of the delete options has a value of the wrong type")
+            raise api_errors.bad_request(f"{field} of the delete options has a value of the wrong type")
     preconditions = body.get("preconditions") or {}
     grace = number(request.query, "gracePeriodSeconds")
     if grace is None:
@@ -298,7 +298,7 @@ async def read_deletion(request: web.BaseRequest) -> Deletion:
     if body.get("orphanDependents") is not None:
         propagation = "Orphan" if body["orphanDependents"] else "Background"
     if (grace is not None and grace < 0) or propagation not in _PROPAGATIONS:
-        raise status.bad_request("these delete options are not valid")
+        raise api_errors.bad_request("these delete options are not valid")
     dry_run = is_dry_run(request) or body.get("dryRun") == ["All"]
     uid, revision = (str(preconditions.get(key) or "") for key in ("uid", "resourceVersion"))
     return Deletion(grace, propagation, uid, revision, dry_run)
@@ -329,7 +329,7 @@ def _page(records: Sequence[Record], limit: int | None, token: str, metadata: di
             after = json.loads(base64.urlsafe_b64decode(token))
             metadata["resourceVersion"], place = str(int(after["rv"])), (str(after["start"][0]), str(after["start"][1]))
         except (ValueError, KeyError, TypeError, IndexError, binascii.Error) as error:
-            raise status.bad_request("continue key is not valid") from error
+            raise api_errors.bad_request("continue key is not valid") from error
         records = [record for record in records if _place(record) > place]
     if not limit or len(records) <= limit:
         return records

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from pathways_jupyter.errors import ConfigError, ServiceError
-from pathways_jupyter.service import names, proxy
+from pathways_jupyter.service import names, proxy_job
 
 REPOSITORY = "us-docker.pkg.dev/cloud-tpu-v2-images/pathways"
 
@@ -21,7 +21,7 @@ def spec(**options):
         "notebook": "work/train.ipynb",
         "host": "laptop",
     }
-    return proxy.ProxySpec(**{**given, **options})
+    return proxy_job.ProxySpec(**{**given, **options})
 
 
 def container(manifest):
@@ -29,14 +29,14 @@ def container(manifest):
 
 
 def test_a_proxy_asks_for_one_entry_per_slice():
-    arguments = container(proxy.job(spec(instances={"tpuv6e:2x2": 2, "tpuv5e:4x4": 1})))["args"]
+    arguments = container(proxy_job.job(spec(instances={"tpuv6e:2x2": 2, "tpuv5e:4x4": 1})))["args"]
     assert "--virtual_slices=tpuv6e:2x2,tpuv6e:2x2,tpuv5e:4x4" in arguments
     assert "--resource_manager_address=pathways-cluster-pathways-head-0-0.pathways-cluster:29001" in arguments
     assert "--gcs_scratch_location=gs://bucket" in arguments
 
 
 def test_a_job_says_whose_it_is():
-    manifest = proxy.job(spec())
+    manifest = proxy_job.job(spec())
     expected = {
         "app.kubernetes.io/managed-by": "pathways-jupyter",
         "pathways-jupyter/session": "a1b2c3d4",
@@ -53,15 +53,15 @@ def test_a_job_says_whose_it_is():
 
 
 def test_a_job_cannot_outlive_its_use():
-    job = proxy.job(spec(max_lifetime=3600.4))["spec"]
+    job = proxy_job.job(spec(max_lifetime=3600.4))["spec"]
     assert (job["backoffLimit"], job["activeDeadlineSeconds"]) == (0, 3601)
-    assert job["ttlSecondsAfterFinished"] == proxy.TTL_SECONDS
+    assert job["ttlSecondsAfterFinished"] == proxy_job.TTL_SECONDS
     assert job["template"]["spec"]["restartPolicy"] == "Never"
-    assert "activeDeadlineSeconds" not in proxy.job(spec(max_lifetime=math.inf))["spec"]
+    assert "activeDeadlineSeconds" not in proxy_job.job(spec(max_lifetime=math.inf))["spec"]
 
 
 def test_proxies_keep_off_the_nodes_network_and_listen_on_ports_of_their_own():
-    manifests = [proxy.job(spec(session=f"session{index}")) for index in range(20)]
+    manifests = [proxy_job.job(spec(session=f"session{index}")) for index in range(20)]
     assert all("hostNetwork" not in each["spec"]["template"]["spec"] for each in manifests)
     ports = {container(each)["ports"][0]["containerPort"] for each in manifests}
     assert len(ports) > 15
@@ -70,7 +70,7 @@ def test_proxies_keep_off_the_nodes_network_and_listen_on_ports_of_their_own():
 
 
 def test_a_proxy_has_no_rights_in_the_cluster():
-    pod = proxy.job(spec())["spec"]["template"]["spec"]
+    pod = proxy_job.job(spec())["spec"]["template"]["spec"]
     assert pod["automountServiceAccountToken"] is False
     security = pod["containers"][0]["securityContext"]
     assert (security["allowPrivilegeEscalation"], security["capabilities"]) == (False, {"drop": ["ALL"]})
@@ -90,18 +90,18 @@ def test_a_proxy_has_no_rights_in_the_cluster():
     ],
 )
 def test_the_proxys_image_is_the_same_release_beside_the_servers(server, expected):
-    assert proxy.image_for(server) == expected
+    assert proxy_job.image_for(server) == expected
 
 
 @pytest.mark.parametrize("server", ["r/server@sha256:abc", "r/worker:1", "", "r/observer:1"])
 def test_an_image_that_says_nothing_of_the_proxys_is_refused(server):
     with pytest.raises(ServiceError) as raised:
-        proxy.image_for(server)
+        proxy_job.image_for(server)
     assert "--proxy-image" in raised.value.hint
 
 
 def test_options_are_read_in_either_spelling():
-    options = proxy.parse_options(
+    options = proxy_job.parse_options(
         (
             "sidecar:true",
             "num_elastic_slices:2",
@@ -110,8 +110,8 @@ def test_options_are_read_in_either_spelling():
             "use_insecure_credentials:true",
         )
     )
-    assert options == proxy.ProxyOptions(True, 2, False, ("--xla_a=1", "--xla_b", "--xla_c=x,y"))
-    arguments = container(proxy.job(spec(options=options)))["args"]
+    assert options == proxy_job.ProxyOptions(True, 2, False, ("--xla_a=1", "--xla_b", "--xla_c=x,y"))
+    arguments = container(proxy_job.job(spec(options=options)))["args"]
     assert arguments[-5:] == [
         "--sidecar_name=external",
         "--num_elastic_slices=2",
@@ -128,11 +128,11 @@ def test_options_are_read_in_either_spelling():
 )  # fmt: skip
 def test_an_option_that_cannot_be_is_refused_by_name(option):
     with pytest.raises(ConfigError) as raised:
-        proxy.parse_options((option,))
+        proxy_job.parse_options((option,))
     assert "Proxy option" in str(raised.value)
     assert raised.value.hint
 
 
 def test_the_node_network_can_be_asked_for():
-    pod = proxy.job(spec(options=proxy.parse_options(("host_network:true",))))["spec"]["template"]["spec"]
+    pod = proxy_job.job(spec(options=proxy_job.parse_options(("host_network:true",))))["spec"]["template"]["spec"]
     assert pod["hostNetwork"] is True

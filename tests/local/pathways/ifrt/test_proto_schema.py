@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from google.protobuf import descriptor_pb2, message
 
-from pathways_jupyter.local.pathways.ifrt import schema
+from pathways_jupyter.local.pathways.ifrt import proto_schema
 
 _FILE = re.compile(rb"\n([\x05-\x7f])((?:xla|tensorflow|google)/[\w/]+\.proto)")
 _FIELD = descriptor_pb2.FieldDescriptorProto
@@ -77,7 +77,7 @@ def _collect(file, found) -> None:
 
 def _ours():
     found = {}
-    for file in schema.descriptors():
+    for file in proto_schema.descriptors():
         _collect(file, found)
     return found
 

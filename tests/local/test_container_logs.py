@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pathways_jupyter.local.logs import ContainerLog
+from pathways_jupyter.local.container_logs import ContainerLog
 
 DEADLINE = 30.0
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pathways_jupyter.local.apiserver.frames import FrameError, FrameReader, Opcode, accept_key, frame_head
 from pathways_jupyter.local.apiserver.spdy import DICTIONARY, SpdyConnection, SpdyError
+from pathways_jupyter.local.apiserver.websocket_frames import FrameError, FrameReader, Opcode, accept_key, frame_head
 
 QUICK = settings(max_examples=60, deadline=None)
 

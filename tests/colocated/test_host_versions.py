@@ -14,7 +14,7 @@ from pathways_jupyter.colocated import function, results, run
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import CheckError
 from pathways_jupyter.colocated.host import Host
-from pathways_jupyter.colocated.versions import here
+from pathways_jupyter.colocated.host_versions import here
 from pathways_jupyter.local import cluster
 
 INSTANCES = {"tpuv6e:2x2": 2}

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+from pathways_jupyter.local.apiserver.api_errors import bad_request, invalid
 from pathways_jupyter.local.apiserver.custom import check_custom
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
-from pathways_jupyter.local.apiserver.status import bad_request, invalid
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")

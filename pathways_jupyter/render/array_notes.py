@@ -10,7 +10,7 @@ from pathways_jupyter.render import html, words
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
-from pathways_jupyter.session.kernel.arrays import NamedArray
+from pathways_jupyter.session.kernel.user_arrays import NamedArray
 
 _MANY = 8
 _FEW = 2

@@ -24,7 +24,7 @@ from pathways_jupyter.kube.objects import JOBS, Object
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.portforward import Forward, PortRefused
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
-from pathways_jupyter.service import discovery, leases, names, proxy, status
+from pathways_jupyter.service import discovery, leases, names, proxy_job, status
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.session import cleanup, sweep
@@ -91,7 +91,7 @@ class Proxy:
         self._stage(Stage.CREATE, f"Creating proxy {spec.name}.", job=spec.name)
         # Shielded from cancellation: once the request is sent, the Job may exist. close() waits for this task, so that
         # remove() never lists Jobs while a create request is still in flight.
-        self._creation = asyncio.create_task(self._create(proxy.job(spec)))
+        self._creation = asyncio.create_task(self._create(proxy_job.job(spec)))
         await asyncio.shield(self._creation)
         assert self._lease is not None
         self._begin(self._lease.run())
@@ -157,16 +157,16 @@ class Proxy:
                 hint=f"Ask for up to {service.slices}.",
             )
 
-    def _spec(self, service: ServiceInfo) -> proxy.ProxySpec:
+    def _spec(self, service: ServiceInfo) -> proxy_job.ProxySpec:
         config, record = self._config, self._session_log.record
-        options = proxy.parse_options(config.proxy_options)
+        options = proxy_job.parse_options(config.proxy_options)
         if service.sidecar_image:
             options = replace(options, sidecar=True)
-        return proxy.ProxySpec(
+        return proxy_job.ProxySpec(
             session=record.id,
             service=service.name,
             address=service.address,
-            image=config.proxy_image or proxy.image_for(service.server_image),
+            image=config.proxy_image or proxy_job.image_for(service.server_image),
             instances=config.instances,
             namespace=service.namespace,
             user=record.user,

@@ -12,7 +12,7 @@ from typing import Any, cast
 from aiohttp import web
 from multidict import CIMultiDict, MultiDict
 
-from pathways_jupyter.local.apiserver import bodies, status
+from pathways_jupyter.local.apiserver import api_errors, bodies
 from pathways_jupyter.local.apiserver.columns import seconds_of
 from pathways_jupyter.local.apiserver.door import Head, UpgradedConnection, accept_upgrade
 from pathways_jupyter.local.apiserver.idling import STREAM_IDLE_SECONDS, IdleTimer
@@ -80,7 +80,7 @@ class Pods:
             return await self._bind(request, route)
         pod = self.pod(route)
         if request.headers.get("Upgrade", "").lower() != "websocket":
-            raise status.bad_request("unable to upgrade: this path needs a WebSocket or SPDY connection")
+            raise api_errors.bad_request("unable to upgrade: this path needs a WebSocket or SPDY connection")
         if route.subresource == "portforward":
             if TUNNEL_PROTOCOL in request.headers.get("Sec-WebSocket-Protocol", ""):
                 return await forward_over_websocket(request, self._runtime, pod, idle_seconds=self._idle_seconds)
@@ -134,7 +134,7 @@ class Pods:
         ]
         protocol = {"portforward": FORWARD_PROTOCOL, "exec": EXEC_PROTOCOL}.get(route.subresource, "")
         if protocol not in offered:
-            raise status.forbidden(
+            raise api_errors.forbidden(
                 f"unable to upgrade: {route.subresource} speaks {protocol or 'no SPDY'}, not {offered}"
             )
         idle = IdleTimer(transport, self._idle_seconds)
@@ -170,13 +170,13 @@ class Pods:
         wanted = query.get("container", "")
         if wanted:
             if wanted not in everything:
-                raise status.bad_request(f"container {wanted} is not valid for pod {name}")
+                raise api_errors.bad_request(f"container {wanted} is not valid for pod {name}")
             return Target(pod, wanted)
         default = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container", "")
         if default in names:
             return Target(pod, default)
         if len(names) > 1:
-            raise status.bad_request(
+            raise api_errors.bad_request(
                 f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]"
             )
         return Target(pod, names[0])
@@ -188,7 +188,7 @@ class Pods:
         previous = flag(query, "previous")
         waiting = target.state.get("state", {}).get("waiting") if target.state else {"reason": "ContainerCreating"}
         if waiting is not None and not previous and not target.state.get("restartCount"):
-            raise status.bad_request(
+            raise api_errors.bad_request(
                 f'container "{target.container}" in pod "{route.name}" is waiting to start:'
                 f" {waiting.get('reason') or 'ContainerCreating'}"
             )
@@ -217,7 +217,7 @@ class Pods:
         body = await bodies.read_object(request, optional=True)
         options = body.get("deleteOptions") or {}
         if not isinstance(options, dict):
-            raise status.bad_request("deleteOptions must be an object")
+            raise api_errors.bad_request("deleteOptions must be an object")
         grace = options.get("gracePeriodSeconds")
         self._store.delete(
             PODS,
@@ -232,9 +232,9 @@ class Pods:
         target = (await bodies.read_object(request)).get("target")
         node = target.get("name") if isinstance(target, dict) else None
         if not isinstance(node, str) or not node:
-            raise status.bad_request("a binding must name its target node")
+            raise api_errors.bad_request("a binding must name its target node")
         if self.pod(route)["spec"].get("nodeName"):
-            raise status.conflict(PODS, route.name, "the pod is already assigned to a node")
+            raise api_errors.conflict(PODS, route.name, "the pod is already assigned to a node")
         self._store.edit(
             PODS, route.namespace, route.name, lambda pod: pod["spec"].update(nodeName=node), subresource="binding"
         )
@@ -254,12 +254,12 @@ async def _begin(stream: AsyncGenerator[bytes, None], target: Target, *, wait: b
     return first
 
 
-def _no_log(target: Target, error: Exception) -> status.StatusError:
+def _no_log(target: Target, error: Exception) -> api_errors.StatusError:
     """400, with the runtime's message, which is worded as a real kubelet's."""
     if isinstance(error, LookupError) and error.args and isinstance(error.args[0], str):
-        return status.bad_request(error.args[0])
+        return api_errors.bad_request(error.args[0])
     name = target.pod["metadata"]["name"]
-    return status.bad_request(f'logs of container "{target.container}" in pod "{name}" not found: {error}')
+    return api_errors.bad_request(f'logs of container "{target.container}" in pod "{name}" not found: {error}')
 
 
 async def _next(stream: AsyncGenerator[bytes, None]) -> bytes:
@@ -289,5 +289,5 @@ def _since(request: web.BaseRequest) -> float | None:
         return time.time() - seconds
     moment = seconds_of(stamp)
     if stamp and moment is None:
-        raise status.bad_request(f'sinceTime: Invalid value: "{stamp}"')
+        raise api_errors.bad_request(f'sinceTime: Invalid value: "{stamp}"')
     return moment

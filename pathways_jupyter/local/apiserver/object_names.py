@@ -7,8 +7,8 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
+from pathways_jupyter.local.apiserver.api_errors import invalid
 from pathways_jupyter.local.apiserver.resources import NAMESPACES, SERVICES, ResourceType
-from pathways_jupyter.local.apiserver.status import invalid
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
