@@ -1,7 +1,8 @@
-"""The tunnel beside kubectl's and a direct connection: throughput each way, and round trips.
+"""The tunnel beside the `kubernetes` package's, kubectl's and a direct connection: throughput and round trips.
 
-All three lead to the same pod. Ours listens on a unix socket in a process of its own, as a session's does; kubectl on a
-TCP port; the direct connection goes to the pod's own address, which only the embedded cluster allows.
+All lead to the same pod. Ours and the package's listen on a unix socket in a process of their own, on uvloop, as a
+session's does; kubectl on a TCP port; the direct connection goes to the pod's own address, which only the embedded
+cluster allows.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _PORT = 9000
 _MEGABYTES = 256
 _ROUNDS = 3
 _TRIPS = 300
+_OURS, _LIBRARY, _KUBECTL = "ours", "kubernetes.aio", "kubectl port-forward"
 
 Dial = Callable[[], socket.socket]
 
@@ -40,9 +42,10 @@ def run(kubeconfig: str, context: str) -> list[Table]:
     with contextlib.ExitStack() as stack:
         address = stack.enter_context(_pod(kubeconfig, context))
         ways: dict[str, Dial] = {"direct loopback": lambda: socket.create_connection((address, _PORT))}
-        ways["ours"] = stack.enter_context(_ours(kubeconfig, context))
+        ways[_OURS] = stack.enter_context(_ours(kubeconfig, context))
+        ways[_LIBRARY] = stack.enter_context(_library(kubeconfig, context))
         if shutil.which("kubectl"):
-            ways["kubectl port-forward"] = stack.enter_context(_kubectl(kubeconfig, context))
+            ways[_KUBECTL] = stack.enter_context(_kubectl(kubeconfig, context))
         up = interleave({name: partial(_rate, dial, b"U") for name, dial in ways.items()}, times=_ROUNDS)
         down = interleave({name: partial(_rate, dial, b"D") for name, dial in ways.items()}, times=_ROUNDS)
         trips = interleave({name: partial(_round_trip, dial) for name, dial in ways.items()}, times=_ROUNDS)
@@ -77,7 +80,10 @@ def forward(arguments: list[str]) -> int:
             await asyncio.to_thread(sys.stdin.read)
             await listening.close()
 
-    asyncio.run(serve())
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve())
     return 0
 
 
@@ -109,11 +115,12 @@ def _round_trip(dial: Dial) -> float:
 
 
 def _ratios(measured: dict[str, dict[str, float]]) -> str:
-    peer = "kubectl port-forward"
-    return ", ".join(
-        f"{name} {ways['ours'] / ways[peer]:.2f}" if peer in ways else f"{name}: no kubectl here to compare with"
-        for name, ways in measured.items()
-    )
+    def against(peer: str) -> str:
+        if not all(peer in ways for ways in measured.values()):
+            return f"there is no {peer} here"
+        return ", ".join(f"{name} {ways[_OURS] / ways[peer]:.2f}" for name, ways in measured.items())
+
+    return f"{against(_KUBECTL)}; against {_LIBRARY}: {against(_LIBRARY)}"
 
 
 @contextlib.contextmanager
@@ -161,14 +168,25 @@ async def _address(kubeconfig: str, context: str) -> str:
 
 @contextlib.contextmanager
 def _ours(kubeconfig: str, context: str) -> Iterator[Dial]:
+    program = "import sys; from benchmarks import tunnel; sys.exit(tunnel.forward(sys.argv[1:]))"
+    with _on_socket(["-c", program, kubeconfig, context]) as dial:
+        yield dial
+
+
+@contextlib.contextmanager
+def _library(kubeconfig: str, context: str) -> Iterator[Dial]:
+    where = [kubeconfig, context, _NAMESPACE, _POD, str(_PORT)]
+    with _on_socket(["-m", "benchmarks.library_forward", *where]) as dial:
+        yield dial
+
+
+@contextlib.contextmanager
+def _on_socket(program: list[str]) -> Iterator[Dial]:
+    """Run a Python program that forwards the unix socket that is its last argument."""
     with tempfile.TemporaryDirectory(prefix="pw-") as directory:
         path = os.path.join(directory, "tunnel")
-        program = "import sys; from benchmarks import tunnel; sys.exit(tunnel.forward(sys.argv[1:]))"
         process = subprocess.Popen(
-            [sys.executable, "-c", program, kubeconfig, context, path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, *program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         with _ending(process):
             _first_line(process)
