@@ -76,6 +76,8 @@ def wait(to: Sequence[Host], work: Callable[[], T], stop: Callable[[], object] |
         # The worker thread may stay blocked in JAX for minutes: it is a daemon and is abandoned.
         finished.set()
 
+    # In a thread as well, because it is a request to the same hosts and may block in C++ too.
+    stopper = threading.Thread(target=stop, name="colocated-stop", daemon=True) if stop is not None else None
     interrupted = False
     with loss.watch_for_loss((host.slice for host in to), lost) as is_watched:
         threading.Thread(target=run, name="colocated-call", daemon=True).start()
@@ -83,10 +85,10 @@ def wait(to: Sequence[Host], work: Callable[[], T], stop: Callable[[], object] |
             finished.wait()
         except KeyboardInterrupt:
             interrupted = True
-            if stop is not None:
-                # In a thread as well, because it is a request to the same hosts and may block in C++ too.
-                threading.Thread(target=stop, name="colocated-stop", daemon=True).start()
-                with contextlib.suppress(KeyboardInterrupt):
+            # A second interrupt may come at any point from here on, also while the thread starts.
+            with contextlib.suppress(KeyboardInterrupt):
+                if stopper is not None:
+                    stopper.start()
                     finished.wait(PATIENCE_SECONDS)
         if is_watched and errors and isinstance(errors[0], LostError):
             # JAX may fail first, but only the supervisor knows the reason: give its event time to arrive.
