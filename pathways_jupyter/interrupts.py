@@ -10,9 +10,9 @@ from __future__ import annotations
 import _weakrefset
 import contextlib
 import gc
-import os
 import signal
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from types import FrameType
@@ -21,6 +21,9 @@ _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 _CALLBACK_MODULES = frozenset({weakref.__file__, _weakrefset.__file__})
 _AGAIN_SECONDS = 0.005
 """Delay before a deferred signal is sent again."""
+
+_deferred = threading.Event()
+"""Set from the moment an interrupt is deferred until it is raised."""
 
 
 @contextlib.contextmanager
@@ -39,15 +42,33 @@ def after_imports() -> Iterator[None]:
     finally:
         if signal.getsignal(signal.SIGINT) is _interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+        if _deferred.is_set():
+            _deferred.clear()
+            raise KeyboardInterrupt
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     if frame is not None and (frame.f_code.co_filename == _IMPORT_SYSTEM or _is_in_callback(frame)):
-        again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
-        again.daemon = True
-        again.start()
+        if not _deferred.is_set():
+            _deferred.set()
+            threading.Thread(target=_send_again, args=(number,), name="deferred-interrupt", daemon=True).start()
         return
+    _deferred.clear()
     raise KeyboardInterrupt
+
+
+def _send_again(number: int) -> None:
+    """Send a deferred signal until the main thread has raised it.
+
+    Once is not enough: if the signal arrives when the main thread has released the GIL but does not block yet, Python
+    notes it and blocks anyway, and handles it only when that wait ends. The next signal ends the wait.
+    """
+    main = threading.main_thread().ident
+    while True:
+        time.sleep(_AGAIN_SECONDS)
+        if main is None or not _deferred.is_set() or signal.getsignal(number) is not _interrupt:
+            return
+        signal.pthread_kill(main, number)
 
 
 def _is_in_callback(frame: FrameType | None) -> bool:

@@ -1,8 +1,10 @@
 import gc
 import os
+import random
 import signal
 import sys
 import threading
+import time
 import weakref
 
 import pytest
@@ -103,6 +105,33 @@ def test_an_interrupt_where_python_would_swallow_it_comes_afterwards(interrupted
     with pytest.raises(KeyboardInterrupt):
         run()
     assert lost == []
+
+
+def test_a_deferred_interrupt_ends_a_wait_that_begins_when_it_comes():
+    """Python may note a signal that arrives just before a wait, and wait anyway."""
+    chance = random.Random(5)
+    late = threading.Event()
+
+    def run() -> None:
+        with interrupts.after_imports():
+            in_a_destructor()
+            busy_until = time.perf_counter() + chance.uniform(0.8, 1.2) * interrupts._AGAIN_SECONDS
+            while time.perf_counter() < busy_until:
+                pass
+            threading.Event().wait(6)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for _ in range(100):
+            deadline = threading.Timer(5, late.set)
+            deadline.start()
+            with pytest.raises(KeyboardInterrupt):
+                run()
+            deadline.cancel()
+            assert not late.is_set()
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_another_handler_of_interrupts_stays():
