@@ -1,9 +1,10 @@
-"""Kubeconfig files for users and pods."""
+"""The credentials of users and of pods: tokens, and the files that carry them."""
 
 from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from pathways_jupyter.local.apiserver.app import SERVICE_ACCOUNTS, ApiServer
@@ -14,34 +15,54 @@ from pathways_jupyter.local.directory import write_private
 _DISCOVERY = {"nonResourceURLs": ["/api*", "/openapi*", "/version", "/healthz", "/livez", "/readyz"], "verbs": ["get"]}
 
 
-def write_kubeconfig(path: Path, api: ApiServer, *, user: str, token: str, namespace: str = "default") -> None:
+POD_NAME, POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
+"""Under these keys, a real cluster too says to which pod a token belongs."""
+
+
+def write_kubeconfig(path: Path, api: ApiServer, *, user: str, token: str) -> None:
     """Write a kubeconfig with one context, readable by its owner alone."""
+    _write(path, api, user=user, credentials={"token": token}, namespace="default")
+
+
+def pod_account(pod: Object, *, directory: Path, api: ApiServer) -> dict[str, str]:
+    """The variables by which a pod reaches the API as its service account; without a token when the pod opts out.
+
+    A real pod finds its token, the certificate authority and its namespace below ``/var/run/secrets``, a place that
+    all pods of one machine would share; here the same three files are in the pod's own `directory`, and a kubeconfig
+    names them. The token belongs to this pod, and has to be revoked once the pod is gone.
+    """
+    host, _, port = api.url.removeprefix("https://").partition(":")
+    variables = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+    spec, metadata = pod["spec"], pod["metadata"]
+    if spec.get("automountServiceAccountToken") is False:
+        return variables
+    namespace, account = metadata["namespace"], spec.get("serviceAccountName") or "default"
+    user = f"system:serviceaccount:{namespace}:{account}"
+    # Discovery only; everything beyond it comes from roles and their bindings.
+    token = api.add_token(
+        user,
+        [_DISCOVERY],
+        (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}"),
+        {POD_NAME: (metadata["name"],), POD_UID: (metadata["uid"],)},
+    )
+    files = directory / "serviceaccount"
+    files.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, content in (("token", token), ("ca.crt", api.ca.read_text("ascii")), ("namespace", namespace)):
+        write_private(files / name, content)
+    kubeconfig = files / "kubeconfig"
+    _write(kubeconfig, api, user=user, credentials={"tokenFile": str(files / "token")}, namespace=namespace)
+    return {**variables, "KUBECONFIG": str(kubeconfig)}
+
+
+def _write(path: Path, api: ApiServer, *, user: str, credentials: Mapping[str, str], namespace: str) -> None:
     authority = base64.b64encode(api.ca.read_bytes()).decode()
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": CONTEXT, "cluster": {"server": api.url, "certificate-authority-data": authority}}],
-        "users": [{"name": user, "user": {"token": token}}],
+        "users": [{"name": user, "user": dict(credentials)}],
         "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": user, "namespace": namespace}}],
         "current-context": CONTEXT,
     }
     # Every YAML parser reads JSON, and this project's own loader reads JSON without importing a YAML parser.
     write_private(path, json.dumps(config, indent=2) + "\n")
-
-
-def pod_kubeconfig(pod: Object, *, directory: Path, api: ApiServer) -> Path | None:
-    """Kubeconfig by which a pod reaches the API as its service account; None when the pod opts out.
-
-    A real pod finds its token below ``/var/run/secrets``, a place that all pods of one machine would share.
-    """
-    spec, namespace = pod["spec"], pod["metadata"]["namespace"]
-    if spec.get("automountServiceAccountToken") is False:
-        return None
-    account = spec.get("serviceAccountName") or "default"
-    user = f"system:serviceaccount:{namespace}:{account}"
-    # Discovery only; everything beyond it comes from roles and their bindings.
-    token = api.add_token(user, [_DISCOVERY], (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}"))
-    directory.mkdir(mode=0o700, exist_ok=True)
-    path = directory / f"{namespace}.{account}"
-    write_kubeconfig(path, api, user=user, token=token, namespace=namespace)
-    return path

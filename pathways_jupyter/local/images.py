@@ -38,6 +38,7 @@ _WORKER = Program("pathways_jupyter.local.pathways.worker:main")
 _PROXY = Program("pathways_jupyter.local.pathways.proxy_program:main", warm=True)
 _SIDECAR = Program("pathways_jupyter.local.pathways.sidecar.server:main", warm=True)
 _OPERATOR = Program("pathways_jupyter.service.operator:main")
+_LAB = Program("pathways_jupyter.local.jupyterlab:main")
 _COMMAND = Program()
 
 COLD_MODULES = ("pathways_jupyter.local.pathways.resource_manager", "pathways_jupyter.local.pathways.worker")
@@ -52,6 +53,7 @@ WARM_MODULES = (
 """Modules that the fork server of JAX programs imports beforehand."""
 
 OPERATOR_IMAGE = "operator"
+LAB_IMAGE = "lab"
 _SIDECAR_IMAGE = "sidecar"
 
 _PROGRAMS: Mapping[str, Program] = {
@@ -59,6 +61,7 @@ _PROGRAMS: Mapping[str, Program] = {
     names.PROXY_IMAGE: _PROXY,
     _SIDECAR_IMAGE: _SIDECAR,
     OPERATOR_IMAGE: _OPERATOR,
+    LAB_IMAGE: _LAB,
 }
 
 

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 from pathways_jupyter.errors import ApiError
-from pathways_jupyter.local import environment, pid_one
+from pathways_jupyter.local import environment, pid_one, volumes
 from pathways_jupyter.local.apiserver.resources import PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
@@ -30,6 +30,7 @@ from pathways_jupyter.local.network import Network
 from pathways_jupyter.local.pod import Pod
 from pathways_jupyter.local.recorder import Recorder
 from pathways_jupyter.local.spawner import Spawner
+from pathways_jupyter.service import names
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +59,8 @@ class Kubelet:
       warm: Starts programs that need JAX.
       secret: Shared by the cluster's Pathways programs, which use it to authenticate each other.
       restarts: Wait before a container that ended is restarted.
-      kubeconfig: Returns the kubeconfig for a pod, or None for a pod without one.
+      account: Returns the variables by which a pod reaches the API.
+      forget: Called with the uid of a pod whose object is gone.
     """
 
     def __init__(
@@ -70,7 +72,8 @@ class Kubelet:
         warm: Spawner,
         secret: str,
         restarts: BackOff = KUBERNETES.containers,
-        kubeconfig: Callable[[Object], Path | None] = lambda _pod: None,
+        account: Callable[[Object], Mapping[str, str]] = lambda _pod: {},
+        forget: Callable[[str], None] = lambda _uid: None,
     ) -> None:
         self.directory = directory
         self.programs = directory / "bin"
@@ -79,7 +82,8 @@ class Kubelet:
         self._cold = cold
         self._warm = warm
         self._secret = secret
-        self._kubeconfig = kubeconfig
+        self._account = account
+        self._on_forget = forget
         self._nodes: dict[str, str] = {}
         self._pods: dict[str, Pod] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -179,9 +183,7 @@ class Kubelet:
             "PATHWAYS_LOCAL_SECRET": self._secret,
             "PATHWAYS_LOCAL_SOCKETS": str(self.network.sockets(pod.uid)),
         }
-        if (kubeconfig := self._kubeconfig(pod.object)) is not None:
-            variables["KUBECONFIG"] = str(kubeconfig)
-        return variables
+        return {**variables, **self._account(pod.object)}
 
     def container_environment(self, spec: Object, pod: Object, base: Mapping[str, str]) -> dict[str, str]:
         """All variables of a container.
@@ -189,7 +191,8 @@ class Kubelet:
         Raises:
           SpecError: It names something that does not exist.
         """
-        return environment.container_environment(spec, pod, base=base, store=self._store)
+        variables = environment.container_environment(spec, pod, base=base, store=self._store)
+        return volumes.mount(spec, pod, variables, directory=self.directory, store=self._store)
 
     def publish(self, pod: Pod) -> None:
         """Write the pod's status to the API."""
@@ -231,6 +234,7 @@ class Kubelet:
             self._end_unstarted(obj)
         elif obj.get("status", {}).get("phase") not in _TERMINAL:
             pod = self._pods[uid] = Pod(obj, self)
+            self._announce_sockets(pod)
             self._running[uid] = asyncio.create_task(self._run(pod))
 
     async def _run(self, pod: Pod) -> None:
@@ -248,8 +252,19 @@ class Kubelet:
         if "deletionTimestamp" in pod.object["metadata"]:
             self._delete(pod.object)
 
+    def _announce_sockets(self, pod: Pod) -> None:
+        """Write into the pod's annotations where its ports are, for clients in other pods."""
+        metadata, sockets = pod.object["metadata"], str(self.network.sockets(pod.uid))
+
+        def annotate(copy: Object) -> None:
+            copy["metadata"].setdefault("annotations", {})[names.SOCKETS_ANNOTATION] = sockets
+
+        with contextlib.suppress(ApiError):
+            self._store.edit(PODS, metadata["namespace"], metadata["name"], annotate)
+
     def _forget(self, uid: str) -> None:
         """End a pod whose object is gone."""
+        self._on_forget(uid)
         pod = self._pods.pop(uid, None)
         if pod is None:
             return

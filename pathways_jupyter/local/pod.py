@@ -18,8 +18,8 @@ from pathways_jupyter.local.spawner import Spawner
 
 # Sidecars end after the others; they get at least this long of the grace period.
 _SIDECAR_GRACE = 2.0
-# Volumes for which the pod's own directory is a good enough substitute.
-_SCRATCH = frozenset({"emptyDir", "hostPath"})
+# Volumes for which the pod's own directory is a good enough substitute, and those that are mounted (see `volumes`).
+_PRESENT = frozenset({"emptyDir", "hostPath", "persistentVolumeClaim"})
 
 
 class Host(Protocol):
@@ -94,8 +94,8 @@ class Pod:
             names = pod_names(self.name, metadata["namespace"], spec.get("hostname", ""), spec.get("subdomain", ""))
             self._host.network.publish(self.uid, self.address, names)
         self._host.network.sockets(self.uid)
-        if absent := [each["name"] for each in spec.get("volumes") or () if not _SCRATCH.intersection(each)]:
-            message = f"A local cluster mounts no volumes; the pod starts without {', '.join(absent)}"
+        if absent := [each["name"] for each in spec.get("volumes") or () if not _PRESENT.intersection(each)]:
+            message = f"A local cluster mounts claims only; the pod starts without {', '.join(absent)}"
             self.record("FailedMount", message, warning=True)
         self.changed()
         running: dict[Container, asyncio.Task[None]] = {}

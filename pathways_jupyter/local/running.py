@@ -10,7 +10,7 @@ import secrets
 from pathlib import Path
 from typing import Protocol
 
-from pathways_jupyter.local.accounts import pod_kubeconfig, write_kubeconfig
+from pathways_jupyter.local.accounts import POD_UID, pod_account, write_kubeconfig
 from pathways_jupyter.local.apiserver.app import ADMIN, ApiServer
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
@@ -27,6 +27,7 @@ from pathways_jupyter.local.recorder import Recorder
 from pathways_jupyter.local.shape import Shape
 from pathways_jupyter.local.shipped import ship
 from pathways_jupyter.local.spawner import Spawner
+from pathways_jupyter.local.volumes import VolumeCleaner
 from pathways_jupyter.service import names
 
 _log = logging.getLogger(__name__)
@@ -64,7 +65,8 @@ class RunningCluster:
             warm=self._warm,
             secret=secrets.token_urlsafe(32),
             restarts=self._healing.containers,
-            kubeconfig=self._pod_kubeconfig,
+            account=self._pod_account,
+            forget=lambda uid: self.api.revoke_tokens(POD_UID, uid),
         )
         self.api = self._api_server(shape.port)
         self._controllers: list[_Controller] = []
@@ -174,6 +176,7 @@ class RunningCluster:
             JobSetController(self._store, recorder),
             JobController(self._store, recorder, backoff=self._healing.jobs),
             GarbageCollector(self._store),
+            VolumeCleaner(self._store, self._directory),
         ]
         self._kubelet.attach(self._store, recorder)
         for controller in self._controllers:
@@ -183,8 +186,8 @@ class RunningCluster:
         await asyncio.gather(*(each.close() for each in self._controllers))
         self._controllers.clear()
 
-    def _pod_kubeconfig(self, pod: Object) -> Path | None:
-        return pod_kubeconfig(pod, directory=self._directory / "accounts", api=self.api)
+    def _pod_account(self, pod: Object) -> dict[str, str]:
+        return pod_account(pod, directory=self._directory / "pods" / pod["metadata"]["uid"], api=self.api)
 
     async def _until_settled(self, service: str) -> None:
         # Whichever comes first: a service that has failed for good never becomes ready.

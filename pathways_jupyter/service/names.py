@@ -17,6 +17,9 @@ HOST_ANNOTATION = "pathways-jupyter/host"
 EMBEDDED_LABEL = "pathways-jupyter/embedded"
 """On a service of an embedded cluster: the cluster's name, because such a service is repaired in another way."""
 
+SOCKETS_ANNOTATION = "pathways-jupyter/sockets"
+"""On a pod of an embedded cluster: the directory of the unix sockets that stand for its ports."""
+
 # Ports of the Pathways programs.
 PROXY_PORT = 29000
 RESOURCE_MANAGER_PORT = 29001

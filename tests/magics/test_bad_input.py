@@ -41,8 +41,8 @@ def kubeconfigs(cluster, machine):
     content["clusters"][0]["cluster"]["server"] = true_server
     content["users"][0]["user"] = {"token": "not-a-token"}
     forged.write_text(json.dumps(content))
-    ask(cluster, make_reader)
-    forbidden = cluster.parent / "accounts" / "default.reader"
+    uid = ask(cluster, make_reader)
+    forbidden = cluster.parent / "pods" / uid / "serviceaccount" / "kubeconfig"
     yield {"good": good, "unreachable": str(unreachable), "forged": str(forged), "forbidden": str(forbidden)}
     ask(cluster, lambda client: objects.delete(client, objects.PODS, "reader", namespace="default", grace_seconds=0))
 
@@ -79,7 +79,7 @@ async def make_reader(client):
     async with contextlib.aclosing(watch(client, objects.PODS, namespace="default", name="reader")) as changes:
         async for change in changes:
             if change.object and change.object.get("status", {}).get("phase") == "Running":
-                return
+                return change.object["metadata"]["uid"]
 
 
 TPU = "--tpu tpuv6e:2x2=1"

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from aiohttp import web
@@ -100,14 +100,25 @@ class ApiServer:
         """The number of connected clients."""
         return 0 if self._connections is None else len(self._connections.connections)
 
-    def add_token(self, name: str, rules: Sequence[Rule] | None = None, groups: Sequence[str] = ()) -> str:
-        """Return a token for a user called `name`; the same one each time for the same name and rules.
+    def add_token(
+        self,
+        name: str,
+        rules: Sequence[Rule] | None = None,
+        groups: Sequence[str] = (),
+        extra: Mapping[str, Sequence[str]] | None = None,
+    ) -> str:
+        """Return a token for a user called `name`; the same one each time for the same arguments.
 
         Args:
           rules: What its bearer may do, in RBAC's terms; None for everything.
           groups: What groups its bearer is in.
+          extra: What else is known of its bearer.
         """
-        return self._users.add(name, rules, groups)
+        return self._users.add(name, rules, groups, extra)
+
+    def revoke_tokens(self, key: str, value: str) -> None:
+        """Revoke every token whose `extra` has `value` under `key`."""
+        self._users.revoke(key, value)
 
     async def start(self) -> None:
         """Start to listen.

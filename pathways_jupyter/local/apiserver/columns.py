@@ -13,6 +13,12 @@ from pathways_jupyter.local.apiserver.resources import Column, Object
 Cells = Callable[[Object], list[Any]]
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_ACCESS_MODES = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
 
 
 def seconds_of(stamp: Any) -> float | None:
@@ -248,6 +254,18 @@ COLUMNS: Mapping[str, tuple[Sequence[Column], Cells]] = {
     "secrets": (
         _columns("Name", "Type", "Data", "Age"),
         lambda obj: [_name(obj), obj.get("type", ""), len(obj.get("data") or ()), _age(obj)],
+    ),
+    "persistentvolumeclaims": (
+        _columns("Name", "Status", "Volume", "Capacity", "Access Modes", "StorageClass", "Age"),
+        lambda obj: [
+            _name(obj),
+            _status(obj).get("phase", ""),
+            _spec(obj).get("volumeName", ""),
+            (_status(obj).get("capacity") or {}).get("storage", ""),
+            ",".join(_ACCESS_MODES.get(each, each) for each in _spec(obj).get("accessModes") or ()),
+            _spec(obj).get("storageClassName", ""),
+            _age(obj),
+        ],
     ),
     "serviceaccounts": (
         _columns("Name", "Secrets", "Age"),

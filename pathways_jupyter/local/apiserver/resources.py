@@ -86,6 +86,9 @@ ENDPOINTS = ResourceType("", "v1", "Endpoints", "endpoints", short_names=("ep",)
 EVENTS = ResourceType("", "v1", "Event", "events", short_names=("ev",))
 CONFIG_MAPS = ResourceType("", "v1", "ConfigMap", "configmaps", short_names=("cm",))
 SECRETS = ResourceType("", "v1", "Secret", "secrets")
+PERSISTENT_VOLUME_CLAIMS = ResourceType(
+    "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", short_names=("pvc",), has_status=True
+)
 SERVICE_ACCOUNTS = ResourceType("", "v1", "ServiceAccount", "serviceaccounts", short_names=("sa",))
 JOBS = ResourceType(
     "batch",
@@ -130,6 +133,7 @@ BUILTIN: tuple[ResourceType, ...] = (
     EVENTS,
     CONFIG_MAPS,
     SECRETS,
+    PERSISTENT_VOLUME_CLAIMS,
     SERVICE_ACCOUNTS,
     JOBS,
     LEASES,

@@ -281,6 +281,30 @@ def _secret(secret: Object) -> None:
         secret.setdefault("data", {})[key] = base64.b64encode(str(value).encode()).decode()
 
 
+def _claim(claim: Object) -> None:
+    """Bind a claim at once: its volume is a directory, which is made when a pod mounts it."""
+    spec = claim.setdefault("spec", {})
+    spec.setdefault("volumeMode", "Filesystem")
+    wanted = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    causes = [
+        (f"spec.{field}", "Required value")
+        for field, value in (("accessModes", spec.get("accessModes")), ("resources[storage]", wanted))
+        if not value
+    ]
+    if causes:
+        raise invalid(kinds.PERSISTENT_VOLUME_CLAIMS, claim["metadata"]["name"], causes)
+    spec.setdefault("volumeName", f"pvc-{claim['metadata']['uid']}")
+    claim["status"] = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": {"storage": wanted}}
+
+
+def _claim_update(claim: Object, old: Object) -> None:
+    fixed = ("accessModes", "storageClassName", "volumeMode", "volumeName")
+    new, before = claim.setdefault("spec", {}), old["spec"]
+    if any(new.get(key) != before.get(key) for key in fixed):
+        why = "Forbidden: spec is immutable after creation except resources.requests"
+        raise invalid(kinds.PERSISTENT_VOLUME_CLAIMS, claim["metadata"]["name"], [("spec", why)])
+
+
 def _definition(definition: Object) -> None:
     name, spec = definition["metadata"]["name"], definition.setdefault("spec", {})
     names, versions = spec.get("names") or {}, spec.get("versions") or []
@@ -359,6 +383,7 @@ _CREATE: Mapping[str, Callable[[Object], None]] = {
     "namespaces": _namespace,
     "services": _service,
     "secrets": _secret,
+    "persistentvolumeclaims": _claim,
     "events": _event,
     "leases.coordination.k8s.io": _lease,
     "customresourcedefinitions.apiextensions.k8s.io": _definition,
@@ -367,5 +392,6 @@ _UPDATE: Mapping[str, Callable[[Object, Object], None]] = {
     "pods": _pod_update,
     "jobs.batch": _job_update,
     "leases.coordination.k8s.io": lambda lease, old: _lease(lease),
+    "persistentvolumeclaims": _claim_update,
     "customresourcedefinitions.apiextensions.k8s.io": _definition_update,
 }

@@ -66,24 +66,48 @@ class Users:
             self._tokens = json.loads(path.read_text(encoding="utf-8"))
         self._users = {_digest(token): _user(entry) for token, entry in self._tokens.items()}
 
-    def add(self, name: str, rules: Sequence[Rule] | None = None, groups: Sequence[str] = ()) -> str:
-        """Create a token for `name`, or return the existing one for that name and rules.
+    def add(
+        self,
+        name: str,
+        rules: Sequence[Rule] | None = None,
+        groups: Sequence[str] = (),
+        extra: Mapping[str, Sequence[str]] | None = None,
+    ) -> str:
+        """Create a token for `name`, or return the existing one for the same arguments.
 
         Args:
           rules: What its bearer may do; None for everything.
+          extra: What else is known of its bearer, e.g. the pod that the token belongs to.
         """
-        entry = {"name": name, "rules": list(EVERYTHING if rules is None else rules), "groups": list(groups)}
+        entry = {
+            "name": name,
+            "rules": list(EVERYTHING if rules is None else rules),
+            "groups": list(groups),
+            "extra": {key: list(values) for key, values in (extra or {}).items()},
+        }
         for token, known in self._tokens.items():
             if known == entry:
                 return token
         token = secrets.token_urlsafe(32)
         self._tokens[token] = entry
         self._users[_digest(token)] = _user(entry)
+        self._write()
+        return token
+
+    def revoke(self, key: str, value: str) -> None:
+        """Revoke every token whose `extra` has `value` under `key`."""
+        found = [token for token, entry in self._tokens.items() if value in entry.get("extra", {}).get(key, ())]
+        for token in found:
+            del self._tokens[token]
+            del self._users[_digest(token)]
+        if found:
+            self._write()
+
+    def _write(self) -> None:
         draft = self._path.with_suffix(".draft")
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             json.dump(self._tokens, file)
         os.replace(draft, self._path)
-        return token
 
     def who(self, authorization: str) -> User | None:
         """The user behind an ``Authorization`` header, or None."""
@@ -140,7 +164,12 @@ def _covers(pattern: str, path: str) -> bool:
 
 
 def _user(entry: Mapping[str, Any]) -> User:
-    return User(entry["name"], tuple(entry["rules"]), (*entry["groups"], "system:authenticated"))
+    return User(
+        entry["name"],
+        tuple(entry["rules"]),
+        (*entry["groups"], "system:authenticated"),
+        extra={key: tuple(values) for key, values in entry.get("extra", {}).items()},
+    )
 
 
 def _digest(token: str) -> bytes:
