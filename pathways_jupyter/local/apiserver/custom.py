@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pathways_jupyter.local.apiserver import cel
 from pathways_jupyter.local.apiserver.api_errors import invalid
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
@@ -29,7 +30,7 @@ _SCHEMA_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "required": list,
     "minimum": (int, float),
     "maximum": (int, float),
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), int),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), int),
     "x-kubernetes-list-map-keys": list,
     "x-kubernetes-validations": list,
 }
@@ -68,6 +69,8 @@ def schema_causes(schema: Any, path: str) -> list[tuple[str, str]]:
         re.compile(schema.get("pattern", ""))
     except re.error as error:
         causes.append((f"{path}.pattern", f"Invalid value: {error}"))
+    for index, rule in enumerate(schema.get("x-kubernetes-validations", ())):
+        causes += _rule_causes(rule, f"{path}.x-kubernetes-validations[{index}]")
     for key, inner in schema.get("properties", {}).items():
         causes += schema_causes(inner, f"{path}.properties[{key}]")
     if "items" in schema:
@@ -75,6 +78,18 @@ def schema_causes(schema: Any, path: str) -> list[tuple[str, str]]:
     if not isinstance(schema.get("additionalProperties", False), bool):
         causes += schema_causes(schema["additionalProperties"], f"{path}.additionalProperties")
     return causes
+
+
+def _rule_causes(rule: Any, path: str) -> list[tuple[str, str]]:
+    if not isinstance(rule, dict) or not isinstance(rule.get("rule"), str):
+        return [(f"{path}.rule", "Required value")]
+    if not isinstance(rule.get("fieldPath", ""), str):
+        return [(f"{path}.fieldPath", "Invalid value: must be of type string")]
+    return [
+        (f"{path}.{key}", f"Invalid value: {why}")
+        for key in ("rule", "messageExpression")
+        if key in rule and (why := cel.syntax_error(rule[key]))
+    ]
 
 
 def fill_defaults(schema: Schema, value: Any) -> Any:
@@ -93,23 +108,6 @@ def fill_defaults(schema: Schema, value: Any) -> Any:
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
         return [fill_defaults(schema["items"], each) for each in value]
     return value
-
-
-def immutable_causes(schema: Schema, new: Any, old: Any, path: str = "") -> list[tuple[str, str]]:
-    """Fields that the schema declares immutable (the rule ``self == oldSelf``) and that differ."""
-    if new is None or old is None:
-        return []
-    for rule in schema.get("x-kubernetes-validations") or ():
-        if rule.get("rule", "").replace(" ", "") == "self==oldSelf" and new != old:
-            return [(path.lstrip("."), f"Invalid value: {rule.get('message') or 'field is immutable'}")]
-    causes: list[tuple[str, str]] = []
-    if isinstance(new, dict) and isinstance(old, dict):
-        for key, inner in (schema.get("properties") or {}).items():
-            causes += immutable_causes(inner, new.get(key), old.get(key), f"{path}.{key}")
-    if isinstance(new, list) and isinstance(old, list) and isinstance(schema.get("items"), dict):
-        for index, (left, right) in enumerate(zip(new, old, strict=False)):
-            causes += immutable_causes(schema["items"], left, right, f"{path}[{index}]")
-    return causes
 
 
 def _check(
@@ -182,6 +180,8 @@ def _limits(value: Any, schema: Schema) -> list[str]:
         why += _size(len(value), schema.get("minLength"), schema.get("maxLength"), "characters")
     elif isinstance(value, list):
         why += _size(len(value), schema.get("minItems"), schema.get("maxItems"), "items")
+    elif isinstance(value, dict):
+        why += _size(len(value), schema.get("minProperties"), schema.get("maxProperties"), "properties")
     elif isinstance(value, int | float) and not isinstance(value, bool):
         low, high = schema.get("minimum"), schema.get("maximum")
         if low is not None and value < low:

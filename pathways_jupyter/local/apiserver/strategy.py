@@ -9,7 +9,8 @@ from typing import Any
 
 from pathways_jupyter.local.apiserver import resources as kinds
 from pathways_jupyter.local.apiserver.api_errors import invalid
-from pathways_jupyter.local.apiserver.custom import fill_defaults, immutable_causes, schema_causes
+from pathways_jupyter.local.apiserver.cel import rule_causes
+from pathways_jupyter.local.apiserver.custom import fill_defaults, schema_causes
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.rules import (
     event_causes,
@@ -39,8 +40,9 @@ def prepare_create(resource: ResourceType, obj: Object) -> None:
     if resource.has_status:
         obj.pop("status", None)
     if resource.schema:
-        state = {key: value for key, value in obj.items() if key not in _BESIDE_SCHEMA}
-        obj.update(fill_defaults(resource.schema, state))
+        _default_custom(resource, obj)
+        if causes := list(rule_causes(resource.schema, obj)):
+            raise invalid(resource, obj["metadata"].get("name", ""), causes)
     prepare = _CREATE.get(resource.qualified)
     if prepare is not None:
         prepare(obj)
@@ -58,9 +60,14 @@ def prepare_update(resource: ResourceType, obj: Object, old: Object) -> None:
     if check is not None:
         check(obj, old)
     if resource.schema:
-        causes = immutable_causes(resource.schema, obj, old)
-        if causes:
+        _default_custom(resource, obj)
+        if causes := list(rule_causes(resource.schema, obj, old)):
             raise invalid(resource, obj["metadata"]["name"], causes)
+
+
+def _default_custom(resource: ResourceType, obj: Object) -> None:
+    state = {key: value for key, value in obj.items() if key not in _BESIDE_SCHEMA}
+    obj.update(fill_defaults(resource.schema, state))
 
 
 def _pod(pod: Object) -> None:

@@ -1,0 +1,93 @@
+"""The status of a PathwaysJob, as it follows from the status of its JobSet.
+
+A pure function of both objects, so that a controller that was restarted, or that missed changes, arrives at the same
+status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+PENDING, RUNNING, SUSPENDED, COMPLETED, FAILED = CONDITIONS = (
+    "Pending",
+    "Running",
+    "Suspended",
+    "Completed",
+    "Failed",
+)
+_SOURCES = (
+    # The first one that holds is the job's state; a JobSet keeps its earlier conditions.
+    (FAILED, "Failed"),
+    (COMPLETED, "Completed"),
+    (SUSPENDED, "Suspended"),
+    (RUNNING, "StartupPolicyCompleted"),
+)
+
+
+def derive(job: Mapping[str, Any], jobset: Mapping[str, Any], *, now: str) -> dict[str, Any]:
+    """Return the status of `job` while its JobSet is `jobset`.
+
+    Args:
+      now: The time of a transition, where the JobSet does not give one.
+    """
+    before = job.get("status") or {}
+    if before.get("terminalState"):
+        # Final: a JobSet that is deleted or damaged later does not change what became of the job.
+        return dict(before)
+    theirs = jobset.get("status") or {}
+    state, source = _state(theirs)
+    status = {**before, "conditions": _conditions(before, state, source, now), "restarts": theirs.get("restarts", 0)}
+    if state in {COMPLETED, FAILED}:
+        status["terminalState"] = state
+    return status
+
+
+def failed(job: Mapping[str, Any], reason: str, message: str, *, now: str) -> dict[str, Any]:
+    """Return the status of a job that cannot have a JobSet."""
+    before = job.get("status") or {}
+    source = {"reason": reason, "message": message, "lastTransitionTime": now}
+    return {**before, "conditions": _conditions(before, FAILED, source, now), "terminalState": FAILED}
+
+
+def current(job: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return the state of a job and its condition; ``Pending`` for a job without a status."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    for kind in reversed(CONDITIONS):
+        for each in conditions:
+            if each["type"] == kind and each["status"] == "True":
+                return kind, each
+    return PENDING, {}
+
+
+def _state(status: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    held = {each["type"]: each for each in status.get("conditions") or () if each["status"] == "True"}
+    for kind, source in _SOURCES:
+        if source in held:
+            return kind, held[source]
+    return PENDING, held.get("StartupPolicyInProgress", {})
+
+
+def _conditions(before: Mapping[str, Any], state: str, source: Mapping[str, Any], now: str) -> list[dict[str, Any]]:
+    """The conditions of a job in `state`: that one is True, those that held earlier are False, others are absent."""
+    known = {each["type"]: each for each in before.get("conditions") or ()}
+    found = []
+    for kind in CONDITIONS:
+        holds = kind == state
+        if not holds and kind not in known:
+            continue
+        old = known.get(kind, {})
+        changed = old.get("status") != str(holds)
+        reason = source.get("reason") or kind if holds else old.get("reason") or kind
+        message = str(source.get("message") or "") if holds else f"the job is {state.lower()}"
+        time = (source.get("lastTransitionTime") or now) if holds else now
+        found.append(
+            {
+                "type": kind,
+                "status": str(holds),
+                "reason": reason,
+                "message": message,
+                "lastTransitionTime": time if changed else old.get("lastTransitionTime", time),
+            }
+        )
+    return found

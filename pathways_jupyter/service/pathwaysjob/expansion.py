@@ -1,0 +1,194 @@
+"""PathwaysJob -> JobSet: the head with Pathways' programs and the user's containers, and one worker Job per slice.
+
+A pure function, so that the controller and a client that expands a job itself create the same JobSet. The workers, the
+network and the startup policy are those of a service (:mod:`pathways_jupyter.service.jobset`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from pathways_jupyter.service import jobset, names
+from pathways_jupyter.service.pathwaysjob import fields
+from pathways_jupyter.service.pathwaysjob.fields import Component, Job, Manifest
+
+JOB_LABEL = "pathways-jupyter/pathwaysjob"
+"""On the JobSet: the name of its PathwaysJob."""
+
+RIGID_RESTARTS = 4
+"""How often each worker of a job that is not elastic may be restarted."""
+
+_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+_METRICS = "--enable_metrics_collection=true"
+_COORDINATOR = {"fieldRef": {"fieldPath": f"metadata.labels['{names.COORDINATOR_LABEL}']"}}
+
+
+def expand(manifest: Mapping[str, Any]) -> Manifest:
+    """Return the JobSet of a PathwaysJob that fits its schema.
+
+    Raises:
+      ConfigError: The job cannot be run: a TPU type that does not exist, or a name too long for its pods' names.
+    """
+    job = fields.read(manifest)
+    elastic = job.elastic_slices > 0
+    made = jobset.manifest(
+        jobset.ServiceSpec(
+            job.instance_type,
+            job.slices,
+            f"{names.IMAGE_REPOSITORY}/{names.SERVER_IMAGE}:{job.version}",
+            name=job.name,
+            namespace=job.namespace,
+            gcs_scratch_location=job.directory,
+            sidecar_image=_component(job, fields.SIDECAR).image,
+            max_restarts=job.max_restarts,
+            max_slice_restarts=job.max_slice_restarts if elastic else RIGID_RESTARTS,
+            labels={**job.labels, JOB_LABEL: job.name},
+        )
+    )
+    if not job.namespace:
+        del made["metadata"]["namespace"]
+    head, workers = made["spec"]["replicatedJobs"]
+    _finish_workers(workers, job)
+    _finish_head(head, job)
+    if not job.headless:
+        # Workers never end by themselves: the job is complete when the user's containers are.
+        made["spec"]["successPolicy"] = {"operator": "All", "targetReplicatedJobs": [names.HEAD_JOB]}
+    if job.suspended:
+        made["spec"]["suspend"] = True
+    return made
+
+
+def _finish_workers(workers: Manifest, job: Job) -> None:
+    pod = workers["template"]["spec"]["template"]["spec"]
+    (worker,) = pod["containers"]
+    if job.metrics:
+        worker["args"].append(_METRICS)
+    _customize(worker, _component(job, fields.WORKER))
+    for sidecar in pod.get("initContainers") or ():
+        _customize(sidecar, _component(job, fields.SIDECAR))
+    # The job's own selectors come last: other nodes cannot run its slices.
+    pod["nodeSelector"] = {**job.node_selector, **pod["nodeSelector"]}
+    if job.grace_seconds is not None:
+        pod["terminationGracePeriodSeconds"] = job.grace_seconds
+    if job.priority_class:
+        pod["priorityClassName"] = job.priority_class
+
+
+def _finish_head(head: Manifest, job: Job) -> None:
+    template = head["template"]["spec"]["template"]
+    (manager,) = template["spec"]["containers"]
+    programs = [manager, _proxy(job)]
+    for program, kind in zip(programs, (fields.SERVER, fields.PROXY), strict=True):
+        if job.metrics:
+            program["args"].append(_METRICS)
+        _customize(program, _component(job, kind))
+    if job.template is not None:
+        pod = _user_pod(job, programs)
+        own = job.template.get("metadata") or {}
+        template["metadata"] = {
+            **template["metadata"],
+            "annotations": {**(own.get("annotations") or {}), **template["metadata"]["annotations"]},
+            **({"labels": dict(own["labels"])} if own.get("labels") else {}),
+        }
+    else:
+        pod = {"restartPolicy": "Never", "containers": programs}
+    if job.mode == fields.COLOCATE_MODE:
+        # Its place is beside its own workers, so it must not have a host to itself.
+        for metadata in (head["template"]["metadata"], template["metadata"]):
+            metadata["annotations"].pop(_EXCLUSIVE)
+        _colocate(pod, job)
+    template["spec"] = pod
+
+
+def _user_pod(job: Job, programs: list[Manifest]) -> Manifest:
+    """The user's pod with Pathways' programs as sidecars, which start before the user's containers and end after."""
+    assert job.template is not None
+    pod: Manifest = copy.deepcopy(job.template.get("spec") or {})
+    pod.setdefault("restartPolicy", "Never")
+    sidecars = [{**program, "restartPolicy": "Always"} for program in programs]
+    pod["initContainers"] = [*sidecars, *(pod.get("initContainers") or ())]
+    for container in pod.get("containers") or ():
+        if container["name"] == job.main_container:
+            _set_environment(container)
+    return pod
+
+
+def _set_environment(container: Manifest) -> None:
+    """Point the JAX of the user's main container at the proxy; what the user sets takes precedence."""
+    given = container.get("env") or []
+    named = {each["name"] for each in given}
+    ours: list[Manifest] = [
+        {"name": "PATHWAYS_HEAD", "valueFrom": copy.deepcopy(_COORDINATOR)},
+        {"name": "JAX_PLATFORMS", "value": "proxy"},
+        {"name": "XCLOUD_ENVIRONMENT", "value": "GCP"},
+        {"name": "JAX_BACKEND_TARGET", "value": f"grpc://$(PATHWAYS_HEAD):{names.PROXY_PORT}"},
+    ]
+    # First, because a variable can refer only to those before it.
+    container["env"] = [*(each for each in ours if each["name"] not in named), *given]
+
+
+def _proxy(job: Job) -> Manifest:
+    arguments = [
+        f"--server_port={names.PROXY_PORT}",
+        f"--resource_manager_address=$(PATHWAYS_HEAD):{names.RESOURCE_MANAGER_PORT}",
+        f"--gcs_scratch_location={job.directory}",
+    ]
+    if _component(job, fields.SIDECAR).image:
+        arguments.append("--sidecar_name=external")
+    if job.elastic_slices:
+        arguments.append(f"--num_elastic_slices={job.elastic_slices}")
+    return {
+        "name": names.PROXY_CONTAINER,
+        "image": f"{names.IMAGE_REPOSITORY}/{names.PROXY_IMAGE}:{job.version}",
+        "imagePullPolicy": "Always",
+        "args": arguments,
+        "env": [
+            {"name": "PATHWAYS_HEAD", "valueFrom": copy.deepcopy(_COORDINATOR)},
+            {"name": "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "value": "true"},
+        ],
+        "ports": [{"containerPort": names.PROXY_PORT, "protocol": "TCP"}],
+        "resources": {"limits": {"cpu": "16", "memory": "100G"}},
+    }
+
+
+def _colocate(pod: Manifest, job: Job) -> None:
+    """Put the head on the nodes of its own workers, and of no other job's."""
+    own = {"key": names.JOBSET_NAME_LABEL, "operator": "In", "values": [job.name]}
+    other = {"key": names.JOBSET_NAME_LABEL, "operator": "NotIn", "values": [job.name]}
+    any_job = {"key": "job-name", "operator": "Exists"}
+    pod["nodeSelector"] = {
+        **(pod.get("nodeSelector") or {}),
+        names.ACCELERATOR_LABEL: job.instance_type.machine.accelerator,
+        names.TOPOLOGY_LABEL: job.instance_type.topology,
+    }
+    pod["tolerations"] = [
+        *(pod.get("tolerations") or ()),
+        {"key": names.TPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"},
+    ]
+    pod["affinity"] = {
+        **(pod.get("affinity") or {}),
+        "podAffinity": _required(own),
+        "podAntiAffinity": _required(other, any_job),
+    }
+
+
+def _required(*expressions: Manifest) -> Manifest:
+    term = {"labelSelector": {"matchExpressions": list(expressions)}, "topologyKey": names.NODEPOOL_LABEL}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+
+
+def _customize(container: Manifest, component: Component) -> None:
+    if component.image:
+        container["image"] = component.image
+    container["args"] = [*(container.get("args") or ()), *component.flags]
+    if not container["args"]:
+        del container["args"]
+    named = {each["name"] for each in component.env}
+    kept = [each for each in container.get("env") or () if each["name"] not in named]
+    container["env"] = [*kept, *(dict(each) for each in component.env)]
+
+
+def _component(job: Job, kind: str) -> Component:
+    return job.components.get(kind, Component())
