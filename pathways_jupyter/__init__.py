@@ -59,6 +59,8 @@ def connect(
     max_lifetime: float | None = None,
     lease_seconds: float | None = None,
     timeout: float | None = None,
+    tunnel: bool | None = None,
+    plaintext: bool | None = None,
     proxy_image: str | None = None,
     proxy_options: Sequence[str] | None = None,
     progress: bool | None = None,
@@ -96,6 +98,8 @@ def connect(
       max_lifetime: Seconds after which the cluster ends the proxy, even if it is in use. Default: 86400 (24 h).
       lease_seconds: Seconds the proxy stays when this machine is unreachable; at least 10. Default: 60.
       timeout: Seconds for the proxy's pod to start. Default: 300.
+      tunnel: In a pod of the cluster: use a tunnel through the API server instead of connecting directly.
+      plaintext: In a pod of the cluster: connect directly without encryption, where ALTS does not work.
       proxy_image: Image of the proxy. Default: the one of the service's version.
       proxy_options: Additional flags for the proxy.
       progress: Show each stage and its duration. Default: in a notebook, and in a script whose standard error is a

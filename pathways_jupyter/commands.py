@@ -182,6 +182,18 @@ CONNECT = Command(
             default="300",
         ),
         Option(
+            "--tunnel",
+            "tunnel",
+            "in a pod of the cluster: go through the API server instead of connecting directly",
+            kind=Kind.FLAG,
+        ),
+        Option(
+            "--plaintext",
+            "plaintext",
+            "in a pod of the cluster: connect directly without encryption, where ALTS does not work",
+            kind=Kind.FLAG,
+        ),
+        Option(
             "--proxy-image",
             "proxy_image",
             "image of the proxy",

@@ -65,6 +65,8 @@ class ConnectConfig:
       lease_seconds: Seconds the proxy stays when its Lease is not renewed.
       timeout: Seconds for the proxy's pod to start.
       local: Use the embedded cluster.
+      tunnel: In a pod of the cluster: use a tunnel through the API server nevertheless.
+      plaintext: In a pod of the cluster: connect to the proxy directly, without encryption.
     """
 
     instances: Mapping[str, int] = field(default_factory=dict)
@@ -85,6 +87,8 @@ class ConnectConfig:
     lease_seconds: float = 60.0
     timeout: float = 300.0
     local: bool = False
+    tunnel: bool = False
+    plaintext: bool = False
 
 
 SETTINGS = ("tpu", *(each.name for each in fields(ConnectConfig) if each.name != "instances"))
@@ -183,7 +187,7 @@ _FLAGS: Mapping[str, bool] = {
 _EXAMPLES: Mapping[str, tuple[str, str]] = {
     "tpu": ("tpuv6e:2x2=2", '{ "tpuv6e:2x2" = 2 }'),
     "proxy_options": ("sidecar:true", '["sidecar:true"]'),
-    "local": ("", "true"),
+    **dict.fromkeys(("local", "tunnel", "plaintext"), ("", "true")),
     **dict.fromkeys(("wait", "linger", "lease_seconds", "timeout"), ("60", "60")),
     "max_lifetime": ("86400", "86400"),
     **dict.fromkeys(_TEXTS, ("NAME", '"NAME"')),
@@ -253,7 +257,7 @@ def _check(setting: str, value: Any, label: str) -> Any:
     """
     if setting == "tpu":
         return _check_tpu(value, label)
-    if setting == "local":
+    if setting in {"local", "tunnel", "plaintext"}:
         return _check_flag(value, label)
     if setting == "proxy_options":
         return _check_list(value, label)

@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import copy
+import dataclasses
 import os
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import kubeconfigs
 import pytest
@@ -18,9 +21,11 @@ from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.events import EventKind
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS
+from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS, PODS
 from pathways_jupyter.kube.problems import ConnectionLost
+from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.local import images
+from pathways_jupyter.local.accounts import POD_NAME, POD_UID
 from pathways_jupyter.local.running import RunningCluster
 from pathways_jupyter.local.shape import Shape
 from pathways_jupyter.local.spawner import Spawner
@@ -73,9 +78,17 @@ class Watched:
         self._loop.call_soon_threadsafe(self._ending.set)
         self._thread.join(DEADLINE)
 
-    def kubeconfig(self, name: str, rules: list[dict] | None) -> str:
-        """A kubeconfig of a new user."""
+    @property
+    def url(self) -> str:
+        return self._cluster.api.url
+
+    def kubeconfig(self, name: str, rules: list[dict] | None, pod: dict | None = None) -> str:
+        """A kubeconfig of a new user, or of a service account whose token belongs to a pod."""
         token = self._cluster.api.add_token(name, rules)
+        if pod is not None:
+            extra = {POD_NAME: [pod["metadata"]["name"]], POD_UID: [pod["metadata"]["uid"]]}
+            account = f"system:serviceaccount:{names.DEFAULT_NAMESPACE}:{name}"
+            name, token = f"{name}-in-pod", self._cluster.api.add_token(account, rules, extra=extra)
         entry = {"server": self._cluster.api.url, "certificate-authority": str(self._cluster.api.ca)}
         return kubeconfigs.write(self.directory / f"kubeconfig-{name}", entry, {"token": token}, name=name)
 
@@ -84,7 +97,7 @@ class Watched:
         cold.start()
         warm.start()
         self._cluster = RunningCluster(self.directory, Shape({TYPE: 2}), cold=cold, warm=warm)
-        self._cluster.api.audit = lambda user, question: self.asked.setdefault(user.name, set()).add(
+        self._cluster.api.audit = lambda user, question: self.asked.setdefault(user.name.rpartition(":")[2], set()).add(
             (question.group, question.resource, question.verb)
         )
         await self._cluster.start()
@@ -106,6 +119,7 @@ class Person:
     def __init__(self, cluster: Watched, name: str, rules: list[dict] | None) -> None:
         self.cluster = cluster
         self.name = name
+        self.rules = rules
         self.kubeconfig = cluster.kubeconfig(name, rules)
         self.config = ConnectConfig(instances={TYPE: 1}, kubeconfig=self.kubeconfig)
 
@@ -132,6 +146,22 @@ class Person:
         finally:
             link.close(patience=DEADLINE)
             asyncio.run(self._forget(link.session))
+
+    async def connect_in_pod(self) -> list[str]:
+        """Connect from a pod, whose token this person has, directly."""
+        async with self.admin() as admin:
+            made = await started(admin, await objects.create(admin, PODS, notebook_pod(self.name)))
+            url = urlsplit(self.cluster.url)
+            try:
+                kubeconfig = self.cluster.kubeconfig(self.name, self.rules, made)
+                inside = copy.copy(self)
+                inside.config = dataclasses.replace(self.config, kubeconfig=kubeconfig)
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setenv("KUBERNETES_SERVICE_HOST", url.hostname)
+                    patch.setenv("KUBERNETES_SERVICE_PORT", str(url.port))
+                    return await inside.connect()
+            finally:
+                await objects.delete(admin, PODS, made["metadata"]["name"], namespace=names.DEFAULT_NAMESPACE)
 
     async def _forget(self, session: str) -> None:
         """Remove what a person without the permission to remove it has left."""
@@ -246,6 +276,24 @@ def abandoned(name: str) -> dict:
     }
 
 
+async def started(client: Client, pod: dict) -> dict:
+    """Wait until the kubelet has written into a pod where its ports are."""
+    metadata = pod["metadata"]
+    changes = watch(client, PODS, namespace=metadata["namespace"], name=metadata["name"])
+    async with contextlib.aclosing(changes):
+        async for change in changes:
+            if change.object and names.SOCKETS_ANNOTATION in (change.object["metadata"].get("annotations") or {}):
+                return change.object
+    raise AssertionError("the pod was never started")
+
+
+def notebook_pod(name: str) -> dict:
+    metadata = {"name": f"notebook-{name}", "namespace": names.DEFAULT_NAMESPACE, "labels": {"notebook": name}}
+    container = {"name": "main", "image": "python:3", "command": ["sleep", "600"]}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
 def pathways_job(name: str) -> dict:
     metadata = {"name": name, "namespace": names.DEFAULT_NAMESPACE}
     return {"apiVersion": PATHWAYS_JOBS.api_version, "kind": PATHWAYS_JOBS.kind, "metadata": metadata, "spec": {}}
@@ -276,6 +324,7 @@ WITHOUT = {
     (PATHWAYS_JOBS.group, "pathwaysjobs", "list"): Person.doctor,
     (PATHWAYS_JOBS.group, "pathwaysjobs", "watch"): Person.doctor,
     (NETWORK_POLICIES.group, "networkpolicies", "list"): Person.doctor,
+    (NETWORK_POLICIES.group, "networkpolicies", "create"): Person.connect_in_pod,
 }
 """The actions of a user who lacks a permission; each must report that."""
 

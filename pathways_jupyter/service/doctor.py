@@ -82,6 +82,7 @@ NEEDS: tuple[Need, ...] = (
     Need(JOBSETS, ("get", "list", "watch"), purpose="find the service, and draw it as it changes"),
     Need(PATHWAYS_JOBS, ("list", "watch"), level=Level.WARN, purpose="list PathwaysJobs in the sidebar"),
     Need(NETWORK_POLICIES, ("list",), level=Level.WARN, purpose="see whether other pods can reach the proxies"),
+    Need(NETWORK_POLICIES, ("create",), level=Level.WARN, purpose="let a notebook in the cluster connect directly"),
 )
 
 

@@ -1,8 +1,9 @@
 """NetworkPolicies that close the ports of proxies and resource managers to the rest of the cluster.
 
 A proxy does not authenticate its clients, and runs what they send, including pickled functions: any pod that reaches
-its port can read the session's arrays and run code on the TPU hosts. The session itself needs no open port, because a
-port-forward comes from the node's kubelet into the pod's network namespace, where no policy applies.
+its port can read the session's arrays and run code on the TPU hosts. A tunnel needs no open port, because a
+port-forward comes from the node's kubelet into the pod's network namespace, where no policy applies. A notebook in the
+cluster connects directly; its session has a policy of its own, which lets in the notebook's pod.
 
 Policies have two limits. They do not apply to pods on the host network (workers, and proxies with
 ``host_network:true``): for those, use firewall rules. And the cluster's network must enforce policies, as GKE does with
@@ -29,6 +30,34 @@ def for_proxies(namespace: str = "") -> Manifest:
         "matchExpressions": [{"key": names.SESSION_LABEL, "operator": "Exists"}],
     }
     return _policy(PROXIES, namespace, selector, [])
+
+
+def for_session(job: Mapping[str, Any], notebook: Mapping[str, Any], port: int) -> Manifest:
+    """Return the policy that allows only the pod of a notebook into the proxy of its session.
+
+    Args:
+      job: The proxy's Job as the API server created it; the policy is deleted with it.
+      notebook: The notebook's pod. Policies select by labels: a pod with all the same labels may connect as well.
+    """
+    metadata, pod = job["metadata"], notebook["metadata"]
+    source: Manifest = {"podSelector": {"matchLabels": dict(pod["labels"])}}
+    if pod["namespace"] != metadata["namespace"]:
+        source["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": pod["namespace"]}}
+    selector = {"matchLabels": {names.SESSION_LABEL: metadata["labels"][names.SESSION_LABEL]}}
+    ingress = [{"from": [source], "ports": [{"protocol": "TCP", "port": port}]}]
+    manifest = _policy(metadata["name"], metadata["namespace"], selector, ingress)
+    manifest["metadata"]["labels"] = dict(metadata["labels"])
+    manifest["metadata"]["ownerReferences"] = [
+        {
+            "apiVersion": job["apiVersion"],
+            "kind": job["kind"],
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "controller": False,
+            "blockOwnerDeletion": False,
+        }
+    ]
+    return manifest
 
 
 def for_resource_manager(service: str, nodes: Sequence[str], namespace: str = "") -> Manifest:

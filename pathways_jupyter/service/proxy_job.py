@@ -59,6 +59,8 @@ class ProxySpec:
       kernel: The kernel's id.
       notebook: The notebook's path.
       host: The machine that the kernel runs on.
+      insecure: Whether its clients connect without ALTS.
+      owner: Reference to the pod of the notebook, with which the cluster deletes the Job; empty outside of the cluster.
     """
 
     session: str
@@ -73,6 +75,8 @@ class ProxySpec:
     kernel: str = ""
     notebook: str = ""
     host: str = ""
+    insecure: bool = True
+    owner: Mapping[str, Any] = field(default_factory=dict)
     options: ProxyOptions = field(default_factory=ProxyOptions)
 
     @property
@@ -109,6 +113,8 @@ def job(spec: ProxySpec) -> Manifest:
             },
         },
     }
+    if spec.owner:
+        manifest["metadata"]["ownerReferences"] = [dict(spec.owner)]
     if math.isfinite(spec.max_lifetime):
         manifest["spec"]["activeDeadlineSeconds"] = max(1, math.ceil(spec.max_lifetime))
     return manifest
@@ -191,7 +197,7 @@ def _pod(spec: ProxySpec) -> Manifest:
                 "name": names.PROXY_CONTAINER,
                 "image": spec.image,
                 "args": _arguments(spec),
-                "env": [{"name": "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "value": "true"}],
+                "env": [{"name": "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "value": "true"}] if spec.insecure else [],
                 "ports": [{"containerPort": spec.port, "protocol": "TCP"}],
                 "resources": {"limits": {"cpu": "16", "memory": "100G"}},
                 "securityContext": {

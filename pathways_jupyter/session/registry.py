@@ -37,6 +37,10 @@ _RECORD_BYTES = 1 << 20
 """An upper bound on the size of a record."""
 
 
+INSECURE, ALTS = "insecure", "alts"
+"""Credentials of the channel between JAX and the proxy: none, or those of Google Cloud's machines."""
+
+
 @dataclass(frozen=True)
 class SessionRecord:
     """What is known about one session without asking its supervisor.
@@ -52,7 +56,9 @@ class SessionRecord:
       job: Name of the proxy Job, and of its Lease; empty before it exists.
       generation: Counts the proxies of this session: 1, then one more with every reconnect.
       socket: The control socket.
-      tunnel: The socket that JAX connects to.
+      tunnel: The socket that JAX connects to, unless it connects to the proxy directly.
+      direct: The proxy's address where JAX needs no tunnel: ``HOST:PORT``, or ``unix:PATH``; empty with a tunnel.
+      credentials: Those of JAX's channel to the proxy.
       log: The supervisor's log.
       created: Seconds since the epoch.
       config: The :class:`~pathways_jupyter.config.ConnectConfig` as JSON values.
@@ -86,6 +92,8 @@ class SessionRecord:
     state_since: float = 0.0
     slices: tuple[SessionSlice, ...] = ()
     host: str = ""
+    direct: str = ""
+    credentials: str = INSECURE
 
     def __str__(self) -> str:
         since = self.state_since or self.created
@@ -96,6 +104,7 @@ class SessionRecord:
             "cluster": self.context,
             "namespace": self.namespace,
             "notebook": self.notebook,
+            "data path": self.data_path if self.direct else "",
         }
         head = f"Session {self.id}: {self.state} since {time.strftime('%H:%M:%S', time.localtime(since))}"
         return "\n".join([head, *(f"  {name:<10} {value}" for name, value in rows.items() if value)])
@@ -115,7 +124,17 @@ class SessionRecord:
     @property
     def target(self) -> str:
         """The address for JAX's ``proxy`` client."""
-        return f"grpc://unix:{self.tunnel}"
+        return f"grpc://{self.direct or f'unix:{self.tunnel}'}"
+
+    @property
+    def data_path(self) -> str:
+        """What carries the bytes between JAX and the proxy, in a few words."""
+        if not self.direct:
+            return "a tunnel through the API server"
+        if self.direct.startswith("unix:"):
+            return "direct, through a unix socket"
+        how = "encrypted with ALTS" if self.credentials == ALTS else "unencrypted"
+        return f"direct to {self.direct}, {how}"
 
     def to_json(self) -> dict[str, Any]:
         """Return this record as JSON values."""

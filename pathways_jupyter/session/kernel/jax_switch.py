@@ -96,11 +96,20 @@ class JaxSwitch:
             by_slice.setdefault(getattr(device, "slice_index", 0), []).append(device)
         return {index: tuple(by_slice[index]) for index in sorted(by_slice)}
 
-    def activate(self, target: str, *, timeout: float = 60.0, namespace: Mapping[str, Any] | None = None) -> Switched:
+    def activate(
+        self,
+        target: str,
+        *,
+        secure: bool = False,
+        timeout: float = 60.0,
+        namespace: Mapping[str, Any] | None = None,
+    ) -> Switched:
         """Make the proxy at `target` JAX's default, in place of the previous one if there is one.
 
         Args:
-          target: ``grpc://unix:PATH`` of a socket that only this user can open.
+          target: ``grpc://unix:PATH`` of a socket that only this user can open, or ``grpc://HOST:PORT`` in the cluster
+            that this process runs in.
+          secure: Use JAX's default credentials, which are ALTS; otherwise the channel is plaintext.
           timeout: Seconds to wait for the proxy's first answer.
           namespace: The user's variables, to report the affected arrays.
 
@@ -113,7 +122,7 @@ class JaxSwitch:
         try:
             self._outcome = queue.SimpleQueue()
             try:
-                client = _make_client(target, timeout, self._outcome)
+                client = _make_client(target, timeout, self._outcome, secure=secure)
             finally:
                 self._outcome = None
             found = self._found or _look(internals)
@@ -127,7 +136,7 @@ class JaxSwitch:
                 # Set these before JAX is touched: wherever this is interrupted from here on, deactivate() can undo it.
                 self._client, self._found, self._silenced = client, found, silence
                 _clear(internals)
-                _point(internals, client, found, target, timeout)
+                _point(internals, client, found, target, timeout, secure=secure)
             except BaseException:
                 self._client = self._silenced = None
                 _restore(internals, found)
@@ -215,14 +224,14 @@ def _look(internals: Internals) -> _Found:
         )
 
 
-def _point(internals: Internals, client: Any, found: _Found, target: str, timeout: float) -> None:
+def _point(internals: Internals, client: Any, found: _Found, target: str, timeout: float, *, secure: bool) -> None:
     import jax
 
     bridge, first = internals.bridge, [client]
 
     def factory() -> Any:
         # JAX calls this again after a clear_backends() by the user, and then needs a new client of the same proxy.
-        return first.pop() if first else _make_client(target, timeout, queue.SimpleQueue())
+        return first.pop() if first else _make_client(target, timeout, queue.SimpleQueue(), secure=secure)
 
     found.guard.engage()
     jax.config.update("jax_platforms", ",".join([PLATFORM, *(found.clients or ("cpu",))]))
@@ -262,7 +271,7 @@ def _clear(internals: Internals) -> None:
         internals.backend.clear_backends()
 
 
-def _make_client(target: str, timeout: float, outcome: _Outcome) -> Any:
+def _make_client(target: str, timeout: float, outcome: _Outcome, *, secure: bool) -> Any:
     """Return a client of the proxy at `target`, made on another thread: an Interrupt cannot reach code inside C++."""
     ifrt_proxy = jax_internals.load().backend.ifrt_proxy
     options = ifrt_proxy.ClientConnectionOptions()
@@ -276,25 +285,32 @@ def _make_client(target: str, timeout: float, outcome: _Outcome) -> Any:
             except Exception as error:
                 outcome.put((None, str(error).strip().partition("\n")[0]))
 
-    with _insecure_credentials(), silenced_logs.silenced():
+    with _credentials(secure=secure), silenced_logs.silenced():
         threading.Thread(target=make, name="pathways-jax-client", daemon=True).start()
         try:
             client, problem = outcome.get(timeout=timeout)
         except queue.Empty:
             client, problem = None, f"no answer within {timeout:.0f} s"
     if client is None:
+        log = "%pathways logs proxy shows the proxy's log"
         raise SessionError(
-            f"JAX could not connect to the proxy: {problem}",
-            hint="%pathways logs proxy shows the proxy's log; %pathways reconnect makes a new proxy.",
+            f"JAX could not connect to the proxy{' with ALTS' if secure else ''}: {problem}",
+            hint=f"Connect with --tunnel, or unencrypted with --plaintext; {log}."
+            if secure
+            else f"{log}; %pathways reconnect makes a new proxy.",
         )
     return client
 
 
 @contextlib.contextmanager
-def _insecure_credentials() -> Iterator[None]:
-    """Allow plaintext channels inside the block only: the bytes stay on a private unix socket."""
-    before = os.environ.get(INSECURE_CREDENTIALS)
-    os.environ[INSECURE_CREDENTIALS] = "true"
+def _credentials(*, secure: bool) -> Iterator[None]:
+    """Allow plaintext channels inside the block only, and there only where they are wanted.
+
+    That is where the bytes stay on a private unix socket, or where the user has asked for them in a pod of the cluster.
+    """
+    before = os.environ.pop(INSECURE_CREDENTIALS, None)
+    if not secure:
+        os.environ[INSECURE_CREDENTIALS] = "true"
     try:
         yield
     finally:

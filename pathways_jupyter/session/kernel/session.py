@@ -234,7 +234,9 @@ class Session:
         if not link.state.is_connected:
             raise SessionError("The proxy was lost before JAX had connected to it.", hint="Try again.")
         switched = self._switch.activate(
-            record.target, namespace=process.variables() if variables is None else variables
+            record.target,
+            secure=record.credentials == registry.ALTS,
+            namespace=process.variables() if variables is None else variables,
         )
         self._generation = record.generation
         return switched

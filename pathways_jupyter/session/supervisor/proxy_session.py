@@ -20,15 +20,18 @@ from pathways_jupyter.errors import ApiError, CapacityError, ClusterError, Servi
 from pathways_jupyter.events import EventKind, SessionSlice, Stage
 from pathways_jupyter.kube import objects, portforward
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, Object
+from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, Object
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.portforward import Forward, PortRefused
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
-from pathways_jupyter.service import discovery, leases, names, proxy_job, status
+from pathways_jupyter.service import discovery, leases, names, networkpolicy, proxy_job, status
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.session import cleanup, sweep
 from pathways_jupyter.session.reach import Embedded
+from pathways_jupyter.session.registry import ALTS, INSECURE
+from pathways_jupyter.session.supervisor import direct
+from pathways_jupyter.session.supervisor.direct import Route
 from pathways_jupyter.session.supervisor.lease_keeper import LeaseKeeper
 from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch
 from pathways_jupyter.session.supervisor.session_log import SessionLog
@@ -71,27 +74,32 @@ class Proxy:
         self._creation: asyncio.Task[None] | None = None
         self._lease: LeaseKeeper | None = None
         self._watch: PodWatch | None = None
+        self._own_pod: Object | None = None
+        self._route = Route()
         self._tunnel: Forward | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Create the proxy, and return when JAX can connect to the tunnel.
+        """Create the proxy, and return when JAX can connect to it.
 
         Raises:
           CapacityError: The slices are taken, and `config.wait` is over.
           PathwaysError: Any other failure. Objects that were created stay until :meth:`remove`.
         """
         self._stage(Stage.DISCOVER, "Looking for the service.")
+        self._own_pod = await direct.own_pod(self._client)
+        self._route = direct.choose(self._config, self._own_pod)
         wanted = self._config.service
         service = await discovery.find(self._client, self._session_log.record.namespace, wanted)
         self._check(service)
         spec = self._spec(service)
         # The record before the Job: if this process dies in between, a sweep knows what to look for.
-        self._session_log.publish(service=service.address, namespace=service.namespace, job=spec.name)
+        about = {"service": service.address, "namespace": service.namespace, "job": spec.name}
+        self._session_log.publish(**about, direct="", credentials=self._route.credentials or INSECURE)
         self._stage(Stage.CREATE, f"Creating proxy {spec.name}.", job=spec.name)
         # Shielded from cancellation: once the request is sent, the Job may exist. close() waits for this task, so that
         # remove() never lists Jobs while a create request is still in flight.
-        self._creation = asyncio.create_task(self._create(proxy_job.job(spec)))
+        self._creation = asyncio.create_task(self._create(proxy_job.job(spec), spec.port))
         await asyncio.shield(self._creation)
         assert self._lease is not None
         self._begin(self._lease.run())
@@ -100,8 +108,11 @@ class Proxy:
         self._session_log.update(pod=name)
         self._stage(Stage.START, f"Pod {name} is ready.", pod=name, done=True)
         self._begin(self._read_log(name, service.namespace))
-        target = portforward.Target(self._client, service.namespace, name, spec.port)
-        await _both(self._open_tunnel(target), self._placed(service))
+        if self._route.is_direct:
+            opening = self._connect_directly(direct.address(pod, spec.port))
+        else:
+            opening = self._open_tunnel(portforward.Target(self._client, service.namespace, name, spec.port))
+        await _both(opening, self._placed(service))
 
     async def lost(self) -> str:
         """Wait until the proxy is unusable, and return the reason."""
@@ -158,7 +169,9 @@ class Proxy:
             )
 
     def _spec(self, service: ServiceInfo) -> proxy_job.ProxySpec:
-        config, record = self._config, self._session_log.record
+        config, record, pod = self._config, self._session_log.record, self._own_pod
+        # An owner in another namespace does not exist for the cluster, which would delete the Job at once.
+        owned = pod is not None and pod["metadata"]["namespace"] == service.namespace
         options = proxy_job.parse_options(config.proxy_options)
         if service.sidecar_image:
             options = replace(options, sidecar=True)
@@ -175,10 +188,12 @@ class Proxy:
             kernel=record.kernel_id,
             notebook=record.notebook,
             host=platform.node(),
+            insecure=self._route.credentials != ALTS,
+            owner=objects.owner(pod) if pod is not None and owned else {},
             options=options,
         )
 
-    async def _create(self, manifest: Mapping[str, Any]) -> None:
+    async def _create(self, manifest: Mapping[str, Any], port: int) -> None:
         try:
             job = await objects.create(self._client, JOBS, dict(manifest))
         except ApiError as error:
@@ -195,6 +210,10 @@ class Proxy:
             progress=lambda words: self._stage(Stage.START, words),
         )
         await leases.create(self._client, job, seconds=self._config.lease_seconds, holder=self._session_log.record.id)
+        if self._route.is_direct and self._own_pod is not None:
+            # Before the pod listens: starting it takes longer than this request.
+            policy = networkpolicy.for_session(job, self._own_pod, port)
+            await objects.create(self._client, NETWORK_POLICIES, policy)
         self._lease = LeaseKeeper(self._client, self._session_log, metadata["name"], self._is_lost)
         await self._lease.check()
 
@@ -244,7 +263,27 @@ class Proxy:
                         return f"{reason} {each.get('reason')}: {each.get('message')}".rstrip(".") + "."
         return self._lease.explain(reason, removed=removed) if self._lease is not None else reason
 
-    # The tunnel.
+    # The data path.
+
+    async def _connect_directly(self, where: str) -> None:
+        """Return when the proxy takes connections at its own address."""
+        assert self._watch is not None
+        opening = asyncio.create_task(direct.until_open(where, seconds=self._config.timeout))
+        try:
+            either: set[asyncio.Future[Any]] = {opening, self._watch.lost}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if self._watch.lost.done():
+                raise await self._ended()
+            opening.result()
+        except ConnectionRefusedError as error:
+            raise ServiceError(
+                f"The proxy does not listen: {error}.", hint="See its log: %pathways logs proxy."
+            ) from error
+        finally:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+        self._session_log.update(direct=where)
+        self._stage(Stage.TUNNEL, f"No tunnel: {self._session_log.record.data_path}.", done=True)
 
     async def _open_tunnel(self, target: portforward.Target) -> None:
         """Open the tunnel, and return when the proxy takes connections."""
@@ -263,7 +302,7 @@ class Proxy:
                     raise
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        self._stage(Stage.TUNNEL, "The tunnel is open.", done=True)
+        self._stage(Stage.TUNNEL, f"The tunnel is open. {self._route.reason}".rstrip(), done=True)
 
     def _tunnel_broke(self, error: ClusterError) -> None:
         logger.warning("tunnel: %s", error)

@@ -1,0 +1,211 @@
+"""The data path of a notebook that runs in the cluster: straight to the proxy's pod, without a tunnel.
+
+The tunnel's bytes are inside the API server's TLS. On the pod network they are as safe as the channel that carries
+them, and the proxy runs whatever code its clients send. So a direct path is taken by itself only where the channel
+protects it: with ALTS, which works between machines of Google Cloud, and through the private unix sockets of an
+embedded cluster. Plaintext has to be asked for. In each case a NetworkPolicy of the session lets in this pod alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.errors import ApiError, ConfigError, SessionError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import PODS, Object
+from pathways_jupyter.service import names, proxy_job
+from pathways_jupyter.session.registry import ALTS, INSECURE
+
+PRODUCT_NAME = Path("/sys/class/dmi/id/product_name")
+"""gRPC takes a machine for one of Google Cloud, and so for one with ALTS, by the content of this file."""
+
+_GOOGLE = ("Google", "Google Compute Engine")
+_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+_POD_NAME, _POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
+_ATTEMPT_SECONDS = 5.0
+_SILENT_ATTEMPTS = 3
+"""After so many attempts without any answer, the port counts as blocked; one that is refused may still open."""
+_FIRST_PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Route:
+    """How JAX reaches the proxy.
+
+    Attributes:
+      credentials: Those of a direct connection; empty for the tunnel.
+      reason: Why it is the tunnel although this process runs in the cluster, as a sentence; may be empty.
+    """
+
+    credentials: str = ""
+    reason: str = ""
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether JAX connects to the proxy's pod itself."""
+        return bool(self.credentials)
+
+
+async def own_pod(client: Client, environ: Mapping[str, str] | None = None) -> Object | None:
+    """Return the pod that this process runs in, if it is one of the cluster of `client`.
+
+    A pod's token says which pod it belongs to (Kubernetes 1.28 and later answer that question).
+
+    Raises:
+      ApiError: Reading the pod is forbidden.
+      ClusterError: The server could not be reached.
+    """
+    environ = os.environ if environ is None else environ
+    here, server = _address(environ), urlsplit(client.cluster.server)
+    if here is None or (server.hostname, server.port or 443) != here:
+        return None
+    try:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        answer = await client.request("POST", _REVIEWS, body=review, repeat=True)
+    except ApiError:
+        return None
+    info = (answer.get("status") or {}).get("userInfo") or {}
+    extra = info.get("extra") or {}
+    (name, *_), (uid, *_) = extra.get(_POD_NAME) or [""], extra.get(_POD_UID) or [""]
+    account = str(info.get("username") or "").split(":")
+    if not name or account[:2] != ["system", "serviceaccount"]:
+        return None
+    pod = await objects.find(client, PODS, name, namespace=account[2])
+    return pod if pod is not None and pod["metadata"]["uid"] == uid else None
+
+
+def choose(config: ConnectConfig, pod: Object | None, *, product_name: Path = PRODUCT_NAME) -> Route:
+    """Choose the data path of a session.
+
+    Args:
+      pod: The pod that this process runs in; None outside of the cluster.
+
+    Raises:
+      ConfigError: Plaintext was asked for where it cannot be had, or where nothing would keep other pods out.
+    """
+    if config.plaintext:
+        _check_plaintext(config, pod)
+        return Route(INSECURE)
+    if config.tunnel or pod is None:
+        return Route()
+    if not pod["metadata"].get("labels"):
+        return Route(reason="This notebook's pod has no labels, so no NetworkPolicy can let in this pod alone.")
+    if sockets_of(pod) is not None:
+        return Route(INSECURE)
+    try:
+        product = product_name.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        product = ""
+    if product in _GOOGLE:
+        return Route(ALTS)
+    return Route(reason="A direct connection would not be encrypted here, because ALTS needs Google Cloud.")
+
+
+def address(pod: Object, port: int) -> str:
+    """Return the address of a port of a proxy's pod, as a target of gRPC without its scheme.
+
+    Raises:
+      SessionError: The pod has no address, or its sockets are not private.
+    """
+    if (sockets := sockets_of(pod)) is not None:
+        return f"unix:{_private(sockets) / str(port)}"
+    ip = str((pod.get("status") or {}).get("podIP") or "")
+    if not ip:
+        raise SessionError(f"Pod {pod['metadata']['name']} has no address.", hint="Connect again, or with --tunnel.")
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+
+
+def sockets_of(pod: Object) -> Path | None:
+    """Return the directory of a pod's sockets; None except on an embedded cluster."""
+    path = (pod["metadata"].get("annotations") or {}).get(names.SOCKETS_ANNOTATION)
+    return Path(path) if path else None
+
+
+async def until_open(where: str, *, seconds: float) -> None:
+    """Return when the proxy at `where` (see :func:`address`) takes connections.
+
+    Raises:
+      ConnectionRefusedError: It still refuses them after `seconds`.
+      SessionError: It cannot be reached.
+    """
+    pause, deadline, silent = _FIRST_PAUSE_SECONDS, time.monotonic() + seconds, 0
+    while True:
+        try:
+            async with asyncio.timeout(_ATTEMPT_SECONDS):
+                _, writer = await _connect(where)
+            writer.close()
+            return
+        except TimeoutError:
+            silent += 1
+            if silent >= _SILENT_ATTEMPTS:
+                raise SessionError(
+                    f"The proxy at {where} does not answer on the pod network.",
+                    hint="A NetworkPolicy or a firewall may be in the way; --tunnel goes through the API server.",
+                ) from None
+        except (ConnectionRefusedError, FileNotFoundError) as error:
+            # A pod without a readiness probe is ready before its program listens.
+            if time.monotonic() > deadline:
+                raise ConnectionRefusedError(f"{where} refuses connections") from error
+        except OSError as error:
+            raise SessionError(
+                f"The proxy at {where} cannot be reached on the pod network: {error.strerror or error}.",
+                hint="--tunnel goes through the API server instead.",
+            ) from error
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+def _address(environ: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return where the cluster that this process runs in has its API server; None outside of a pod."""
+    host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
+    return (host.lower(), int(port)) if host and port.isdecimal() else None
+
+
+def _check_plaintext(config: ConnectConfig, pod: Object | None) -> None:
+    if config.tunnel:
+        raise ConfigError("plaintext and tunnel exclude each other.", hint="Leave out --plaintext or --tunnel.")
+    if pod is None:
+        raise ConfigError(
+            "plaintext is for notebooks in a pod of the cluster, and this process is not in one.",
+            hint="Leave out --plaintext: the tunnel goes through the API server's TLS.",
+        )
+    if not pod["metadata"].get("labels"):
+        raise ConfigError(
+            "plaintext is not safe here: this notebook's pod has no labels, so no NetworkPolicy can let it in alone.",
+            hint="Give the pod a label of its own, or leave out --plaintext.",
+        )
+    if proxy_job.parse_options(config.proxy_options).host_network:
+        raise ConfigError(
+            "plaintext is not safe for a proxy on the host network, where no NetworkPolicy applies.",
+            hint="Leave out --plaintext, or the proxy option host_network.",
+        )
+
+
+def _private(directory: Path) -> Path:
+    """Return `directory` if only this user can reach the sockets in it: the proxy runs what its clients send."""
+    try:
+        found = directory.stat()
+    except OSError:
+        found = None
+    if found is None or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise SessionError(
+            f"The proxy's sockets in {directory} are not private to this user.", hint="Connect with --tunnel."
+        )
+    return directory
+
+
+async def _connect(where: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if where.startswith("unix:"):
+        return await asyncio.open_unix_connection(where.removeprefix("unix:"))
+    host, _, port = where.rpartition(":")
+    return await asyncio.open_connection(host.strip("[]"), int(port))

@@ -1,0 +1,113 @@
+"""A notebook that runs in a pod of the cluster reaches its proxy without a tunnel, as its service account."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+from kinds import ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
+from permissions import documented_rules
+
+from pathways_jupyter.kube import auth, objects, pods
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, PODS
+from pathways_jupyter.kube.watch import watch
+from pathways_jupyter.service import names
+
+DEADLINE = 100.0
+SCRIPT = """
+import json, sys, time
+import jax, jax.numpy as jnp
+import pathways_jupyter
+
+options = json.loads(sys.argv[1])
+session = pathways_jupyter.connect(tpu="tpuv6e:2x2=1", progress=False, wait=90, **options)
+total = float(jax.jit(jnp.sum)(jnp.arange(10.0)))
+told = {"total": total, "platform": jax.devices()[0].platform, "path": session.record.data_path}
+print(json.dumps(told | {"session": session.id}), flush=True)
+if not options:
+    time.sleep(600)
+session.disconnect()
+"""
+
+
+async def remove(client, name):
+    for kind in (PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS):
+        await objects.delete(client, kind, name, namespace="default", grace_seconds=0)
+
+
+@pytest.fixture
+async def admin(cluster):
+    async with Client(auth.load(str(cluster))) as client:
+        yield client
+
+
+@pytest.fixture
+async def notebook_pod(admin):
+    """Start pods that run the script with connect's options, as an account with the documented Role and no more."""
+    made = []
+
+    async def start(name, **options):
+        made.append(name)
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
+        container = {"name": "main", "image": "python:3", "command": ["python", "-c", SCRIPT, json.dumps(options)]}
+        spec = {"serviceAccountName": name, "restartPolicy": "Never", "containers": [container]}
+        for kind, body in (
+            (SERVICE_ACCOUNTS, {}),
+            (ROLES, {"rules": documented_rules()}),
+            (
+                ROLE_BINDINGS,
+                {"roleRef": {"apiGroup": ROLES.group, "kind": "Role", "name": name}, "subjects": [subject]},
+            ),
+            (PODS, {"spec": spec}),
+        ):
+            metadata = {"name": name, "labels": {"notebook": name}}
+            about = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+            await objects.create(admin, kind, about | body, namespace="default")
+        return await first_line(admin, name)
+
+    yield start
+    for name in made:
+        await remove(admin, name)
+
+
+async def first_line(client, name):
+    """What the script prints once it is connected; its whole output when that is not JSON."""
+    async with contextlib.aclosing(watch(client, PODS, namespace="default", name=name)) as changes:
+        async for change in changes:
+            phase = ((change.object or {}).get("status") or {}).get("phase")
+            if phase in {"Running", "Succeeded", "Failed"}:
+                break
+    lines = pods.logs(client, name, namespace="default", container="main", follow=True)
+    said = []
+    async with asyncio.timeout(DEADLINE), contextlib.aclosing(lines):
+        async for line in lines:
+            said.append(line)
+            if line.startswith("{"):
+                return json.loads(line)
+    raise AssertionError("\n".join(said))
+
+
+async def until_none(client, kind, labels):
+    async with asyncio.timeout(DEADLINE):
+        while (await objects.list_(client, kind, namespace="default", labels=labels)).items:
+            pass
+
+
+async def test_a_pod_connects_directly_and_its_proxy_ends_with_it(admin, notebook_pod):
+    said = await notebook_pod("direct")
+    assert (said["total"], said["platform"]) == (45.0, "tpu")
+    assert said["path"] == "direct, through a unix socket"
+    labels = f"{names.SESSION_LABEL}={said['session']}"
+    (policy,) = (await objects.list_(admin, NETWORK_POLICIES, namespace="default", labels=labels)).items
+    (rule,) = policy["spec"]["ingress"]
+    assert rule["from"] == [{"podSelector": {"matchLabels": {"notebook": "direct"}}}]
+    # Not even its supervisor can clean up.
+    await objects.delete(admin, PODS, "direct", namespace="default", grace_seconds=0)
+    for kind in (JOBS, PODS, NETWORK_POLICIES, objects.LEASES):
+        await until_none(admin, kind, labels)
+
+
+async def test_the_tunnel_can_be_asked_for(admin, notebook_pod):
+    said = await notebook_pod("tunnelled", tunnel=True)
+    assert (said["total"], said["path"]) == (45.0, "a tunnel through the API server")
