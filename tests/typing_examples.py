@@ -9,8 +9,8 @@ from typing import assert_type
 import pathways_jupyter
 from pathways_jupyter import Session, colocated
 from pathways_jupyter.events import Event, SessionState
+from pathways_jupyter.session.kernel.attachment import Ended
 from pathways_jupyter.session.kernel.jax_switch import Switched
-from pathways_jupyter.session.kernel.session import Ended
 from pathways_jupyter.session.kernel.user_arrays import NamedArray
 from pathways_jupyter.session.registry import SessionRecord
 

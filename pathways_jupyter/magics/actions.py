@@ -24,9 +24,11 @@ from pathways_jupyter.render import profiles as profiles_picture
 from pathways_jupyter.render import session_card as card
 from pathways_jupyter.render import session_table as sessions_picture
 from pathways_jupyter.render.view import View
-from pathways_jupyter.service.naming import current_user
+from pathways_jupyter.service.derived_names import current_user
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel import session
+from pathways_jupyter.session.kernel.attempt import ConnectionAttempt
+from pathways_jupyter.session.kernel.session import Session
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.widgets.place import Place
 
@@ -58,7 +60,7 @@ def reconnect(connection: Connection, values: Values, place: Place | None = None
     """Replace the proxy of this notebook's session; arguments as for :func:`connect`."""
     current = connection.need()
 
-    def begin() -> session.ConnectionAttempt:
+    def begin() -> ConnectionAttempt[Session]:
         if current.config.local and current.state is SessionState.LOST:
             waiting.embedded()
         return session.restart(current, connection.variables)
@@ -191,7 +193,7 @@ def profiles(connection: Connection, values: Values) -> View:
     return profiles_picture.view(settings.profiles(), settings.profiles_path())
 
 
-def _bring_up(connection: Connection, begin: Callable[[], session.ConnectionAttempt], waiting: Waiting) -> None:
+def _bring_up(connection: Connection, begin: Callable[[], ConnectionAttempt[Session]], waiting: Waiting) -> None:
     try:
         connecting = waiting.through(begin)
     except KeyboardInterrupt:

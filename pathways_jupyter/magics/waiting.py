@@ -19,7 +19,8 @@ from pathways_jupyter.render.view import View
 from pathways_jupyter.widgets.place import Place
 
 if TYPE_CHECKING:
-    from pathways_jupyter.session.kernel.session import ConnectionAttempt
+    from pathways_jupyter.session.kernel.attempt import ConnectionAttempt
+    from pathways_jupyter.session.kernel.session import Session
 
 _BLINK = 0.4
 _AGAIN = 0.5
@@ -52,7 +53,7 @@ class Waiting:
         with self._lock:
             self._progress.enter("start the embedded cluster")
 
-    def through(self, begin: Callable[[], ConnectionAttempt]) -> ConnectionAttempt:
+    def through(self, begin: Callable[[], ConnectionAttempt[Session]]) -> ConnectionAttempt[Session]:
         """Connect with `begin`, show the progress, and return when it is connected.
 
         Raises:

@@ -238,7 +238,8 @@ def sigterm_to_the_supervisor(kernel: Kernel, cluster: Cluster) -> float:
 def sigkill_to_the_supervisor(kernel: Kernel, cluster: Cluster) -> float:
     os.kill(registry.read(kernel.session).pid, signal.SIGKILL)
     moment = time.monotonic()
-    kernel.ok(f"kinds = [event.kind for event in s.follow()]\nprint(kinds)\nassert s._link.close(patience={DEADLINE})")
+    closed = f"assert s._attachment.link.close(patience={DEADLINE})"
+    kernel.ok(f"kinds = [event.kind for event in s.follow()]\nprint(kinds)\n{closed}")
     assert "supervisor-lost" in kernel.text
     return moment
 

@@ -16,33 +16,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.errors import ApiError, CapacityError, ClusterError, ServiceError
-from pathways_jupyter.events import EventKind, SessionSlice, Stage
+from pathways_jupyter.errors import ApiError, ClusterError, ServiceError
+from pathways_jupyter.events import Stage
 from pathways_jupyter.kube import objects, portforward
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, Object
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.portforward import Forward, PortRefused
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
-from pathways_jupyter.service import discovery, leases, names, networkpolicy, proxy_job, status
+from pathways_jupyter.service import discovery, leases, names, networkpolicy, proxy_job
 from pathways_jupyter.service.discovery import ServiceInfo
-from pathways_jupyter.service.placement import Placement
-from pathways_jupyter.session import cleanup, sweep
+from pathways_jupyter.session import cleanup
 from pathways_jupyter.session.reach import Embedded
 from pathways_jupyter.session.registry import ALTS, INSECURE
 from pathways_jupyter.session.supervisor import direct
 from pathways_jupyter.session.supervisor.direct import Route
 from pathways_jupyter.session.supervisor.lease_keeper import LeaseKeeper
 from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch
+from pathways_jupyter.session.supervisor.proxy_slices import ProxySlices
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 logger = logging.getLogger(__name__)
 
-CAPACITY_CHECK_SECONDS = 1.0
-"""Free slices are placed faster than this; only after it is the cluster queried for who holds them."""
-CAPACITY_REFRESH_SECONDS = 5.0
-SILENT_PLACEMENT_SECONDS = 20.0
-"""A proxy whose log does not report the placement, though slices are free, is used anyway after this time."""
 _REFUSALS = frozenset({400, 401, 403, 404, 422})
 _DETAIL_SECONDS = 1.0
 """Longest time spent on finding the cause of a failure that is already known."""
@@ -65,11 +60,7 @@ class Proxy:
         self._session_log = session_log
         self._config = session_log.config
         self._began = time.monotonic()
-        self._wanted = sum(self._config.instances.values())
-        self._placement = Placement()
-        self._down: set[int] = set()
-        self._all_placed = asyncio.Event()
-        self._log_unreadable = asyncio.Event()
+        self._slices = ProxySlices(client, session_log, self._stage)
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._creation: asyncio.Task[None] | None = None
         self._lease: LeaseKeeper | None = None
@@ -91,7 +82,7 @@ class Proxy:
         self._route = direct.choose(self._config, self._own_pod)
         wanted = self._config.service
         service = await discovery.find(self._client, self._session_log.record.namespace, wanted)
-        self._check(service)
+        self._slices.check(service)
         spec = self._spec(service)
         # The record before the Job: if this process dies in between, a sweep knows what to look for.
         about = {"service": service.address, "namespace": service.namespace, "job": spec.name}
@@ -107,12 +98,13 @@ class Proxy:
         name = pod["metadata"]["name"]
         self._session_log.update(pod=name)
         self._stage(Stage.START, f"Pod {name} is ready.", pod=name, done=True)
-        self._begin(self._read_log(name, service.namespace))
+        self._begin(self._slices.follow(name, service.namespace))
         if self._route.is_direct:
             opening = self._connect_directly(direct.address(pod, spec.port))
         else:
             opening = self._open_tunnel(portforward.Target(self._client, service.namespace, name, spec.port))
-        await _both(opening, self._placed(service))
+        assert self._watch is not None
+        await _both(opening, self._slices.wait(service, self._watch.lost, self._ended))
 
     async def lost(self) -> str:
         """Wait until the proxy is unusable, and return the reason."""
@@ -148,25 +140,6 @@ class Proxy:
         record = self._session_log.record
         waiting = self._session_log.cleanup_waits
         await cleanup.remove(self._client, record.namespace, record.id, waiting=waiting, embedded=self._embedded)
-
-    # Before there is one.
-
-    def _check(self, service: ServiceInfo) -> None:
-        """Raise if `service` can never provide the slices, however long one waits."""
-        if service.ended:
-            raise discovery.has_ended(service)
-        offered = service.instance_type
-        other = [each for each in self._config.instances if offered and each != offered]
-        if other:
-            raise ServiceError(
-                f"Service {service.name} has slices of {offered}, not {', '.join(other)}.",
-                hint=f"Ask for --tpu {offered}=N, with N up to {service.slices}, or for another service.",
-            )
-        if self._wanted > service.slices:
-            raise CapacityError(
-                f"Service {service.name} has {service.slices} slices in all, but {self._wanted} were requested.",
-                hint=f"Ask for up to {service.slices}.",
-            )
 
     def _spec(self, service: ServiceInfo) -> proxy_job.ProxySpec:
         config, record, pod = self._config, self._session_log.record, self._own_pod
@@ -307,110 +280,6 @@ class Proxy:
     def _tunnel_broke(self, error: ClusterError) -> None:
         logger.warning("tunnel: %s", error)
         self._is_lost(f"The tunnel failed: {error}")
-
-    # Slices.
-
-    async def _placed(self, service: ServiceInfo) -> None:
-        """Wait until all slices are placed.
-
-        Raises:
-          CapacityError: They are taken, and `config.wait` is over.
-        """
-        if await self._placed_within(CAPACITY_CHECK_SECONDS):
-            return
-        began, reported = time.monotonic(), ""
-        while True:
-            # Check the service again on each round: it may end for good in the meantime.
-            self._check(await discovery.find(self._client, service.namespace, service.name))
-            picture = (await status.fetch(self._client, service.namespace, service.name))[0]
-            if self._all_placed.is_set():
-                # Placed while the two requests above were under way; `picture` may be older than that.
-                return
-            waited = time.monotonic() - began
-            seconds = CAPACITY_CHECK_SECONDS
-            if picture.available_to(self._session_log.record.job) < self._wanted:
-                if not await self._sweep(service.namespace):
-                    if waited >= self._config.wait:
-                        # Without --wait, report no waiting time: it would be the duration of the query above.
-                        waited = waited if self._config.wait else 0.0
-                        raise status.capacity_error(picture, self._config.instances, waited=waited)
-                    if (message := str(status.capacity_error(picture, self._config.instances))) != reported:
-                        reported = message
-                        self._session_log.waits(message)
-                    seconds = min(CAPACITY_REFRESH_SECONDS, max(0.0, self._config.wait - waited))
-            elif self._log_unreadable.is_set():
-                message = "Whether the slices are placed is not known, because the proxy's log cannot be read."
-                self._stage(Stage.PLACE, f"{message} They are free; using the proxy.", done=True)
-                return
-            elif waited > SILENT_PLACEMENT_SECONDS:
-                message = "The proxy has not said that its slices are placed, though they are free; using it anyway."
-                self._session_log.report(EventKind.WARNING, message)
-                return
-            if await self._placed_within(seconds):
-                return
-
-    async def _sweep(self, namespace: str) -> bool:
-        """Remove proxies of dead sessions, which may hold slices; return whether there were any."""
-        here = await sweep.sweep_dead()
-        return bool(await leases.sweep(self._client, namespace)) or bool(here)
-
-    async def _placed_within(self, seconds: float) -> bool:
-        """Wait up to `seconds` for all slices to be placed, less when the log turns out to be unreadable.
-
-        Raises:
-          ServiceError: The proxy ended.
-        """
-        assert self._watch is not None
-        waiting = [asyncio.create_task(self._all_placed.wait())]
-        if not self._log_unreadable.is_set():
-            waiting.append(asyncio.create_task(self._log_unreadable.wait()))
-        try:
-            either: set[asyncio.Future[Any]] = {*waiting, self._watch.lost}
-            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
-        if self._watch.lost.done():
-            raise await self._ended()
-        return self._all_placed.is_set()
-
-    async def _read_log(self, pod: str, namespace: str) -> None:
-        """Follow the proxy's log as long as it lives: the only place where slices are reported up or down."""
-        try:
-            lines = logs(self._client, pod, namespace=namespace, container=names.PROXY_CONTAINER, follow=True)
-            async with contextlib.aclosing(lines):
-                async for line in lines:
-                    self._transition(line)
-        except ClusterError as error:
-            self._log_unreadable.set()
-            message = "The proxy's log cannot be read, so a slice that goes down will not be reported"
-            self._session_log.report(EventKind.WARNING, f"{message}: {error} {error.hint}".strip())
-
-    def _transition(self, line: str) -> None:
-        change = self._placement.feed(line)
-        if change is None:
-            return
-        known = {each.index: each.number for each in self._session_log.record.slices}
-        # The log line of a slice that goes down may lack its worker Job, hence its number.
-        number = change.number if change.number is not None else known.get(change.slice)
-        name = str(SessionSlice(number, change.slice, change.placed))
-        name = name[0].upper() + name[1:]
-        about = {"slice": change.slice, "number": number, "worker_job": change.worker_job}
-        if change.placed:
-            healed = change.slice in self._down
-            self._down.discard(change.slice)
-            kind = EventKind.SLICE_HEALED if healed else EventKind.SLICE_PLACED
-            where = f" on {change.worker_job}" if change.worker_job else ""
-            self._session_log.report(kind, f"{name} is placed{where}{' again' if healed else ''}.", **about)
-            if self._placement.placed >= self._wanted:
-                if not self._all_placed.is_set():
-                    self._stage(
-                        Stage.PLACE, "All slices are placed." if self._wanted > 1 else "The slice is placed.", done=True
-                    )
-                self._all_placed.set()
-        elif change.slice not in self._down and self._all_placed.is_set():
-            self._down.add(change.slice)
-            self._session_log.report(EventKind.SLICE_DOWN, f"{name} is down.", **about)
 
     def _is_lost(self, reason: str) -> None:
         if not self._lost.done():

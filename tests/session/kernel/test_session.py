@@ -254,7 +254,7 @@ def test_what_the_sidebar_reconnects_is_taken_between_cells(connected):
 
     client.request(connected.record, Method.RECONNECT, patience=DEADLINE)
     variables = {"x": jax.device_put(1.0, jax.devices("cpu")[0])}
-    while connected._link.generation < 2:
+    while connected._attachment.link.generation < 2:
         next(connected.follow(connected.event_count))
     assert connected.settle(variables).unusable == ()
     assert jax.numpy.ones(4).sum() == 4
@@ -344,7 +344,7 @@ def test_a_child_of_the_kernel_does_not_keep_its_session_alive(config, gone):
     child = context.Process(target=release.wait)
     child.start()
     try:
-        made._link.close(patience=DEADLINE)
+        made._attachment.link.close(patience=DEADLINE)
         gone(made.id)
     finally:
         release.set()
@@ -356,9 +356,9 @@ def test_a_session_that_lingers_is_taken_over_by_the_kernel_that_follows(config,
     monkeypatch.setenv("JPY_SESSION_NAME", "work/lingering.ipynb")
     settings = config(1, linger=DEADLINE)
     first = session.connect(settings)
-    first._switch.deactivate()
+    first._attachment.switch.deactivate()
     # What a kernel's end looks like to its supervisor.
-    first._link.close()
+    first._attachment.link.close()
     asyncio.run(event_with(first.record, "lingers"))
     session._current = None
     second = session.connect(settings)

@@ -1,0 +1,221 @@
+"""One proxy of a session after the other: a new one for each reconnect, and none while the last one is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from pathways_jupyter.errors import PathwaysError, SessionError
+from pathways_jupyter.events import EventKind, SessionState
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.service import leases
+from pathways_jupyter.session import cleanup, reach, sweep
+from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.supervisor.proxy_session import Proxy
+from pathways_jupyter.session.supervisor.session_log import SessionLog
+
+logger = logging.getLogger(__name__)
+
+_OLD_PROXY_GRACE_SECONDS = 1.0
+"""Longest wait for the previous proxy's removal once another proxy is requested."""
+
+
+class ProxyCycle:
+    """The proxies of one session, of which there is at most one at a time.
+
+    Args:
+      session_log: Receives all events.
+      listen: Opens the session's socket; called once, before the record is published.
+    """
+
+    def __init__(self, session_log: SessionLog, listen: Callable[[], Awaitable[None]]) -> None:
+        self._session_log = session_log
+        self._listen = listen
+        self._client: Client | None = None
+        self._embedded: reach.Embedded | None = None
+        self._proxy: Proxy | None = None
+        # The outcome of the current attempt to connect; start and reconnect requests wait for it.
+        self._attempt: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        # Set by a reconnect request; cleared when the next attempt begins.
+        self._wanted = asyncio.Event()
+
+    async def run(self, ending: asyncio.Event) -> None:
+        """Bring up one proxy after the other, a new one for each reconnect; return when the first one failed.
+
+        Never ends by itself otherwise: the caller cancels it once `ending` is set.
+        """
+        while not ending.is_set():
+            try:
+                proxy = await self._bring_up()
+            except PathwaysError as error:
+                if not self._failed(error):
+                    return
+            else:
+                # The state before the answer: a client that has its answer must not see an older state.
+                self._session_log.connected(generation=self._record.generation)
+                if not self._attempt.done():
+                    self._attempt.set_result(self._record.to_json())
+                await self._keep(proxy)
+            # Remove the old proxy before the next one is made: both have the same name in the cluster.
+            await self._discard()
+            # Cleared here only, so that a reconnect during _keep() or _discard() is remembered. No request is lost
+            # between the two lines, because there is no await between them.
+            await self._wanted.wait()
+            self._wanted.clear()
+
+    async def outcome(self) -> Mapping[str, Any]:
+        """Wait for the current attempt; return the session's record."""
+        # Shielded: a client that goes away must not cancel the future that other clients wait for.
+        return await asyncio.shield(self._attempt)
+
+    def reconnect(self) -> None:
+        """Request another proxy; while an attempt is under way, a second request shares its outcome."""
+        if self._attempt.done():
+            self._attempt = asyncio.get_running_loop().create_future()
+            self._wanted.set()
+
+    def refuse(self, error: PathwaysError) -> None:
+        """Fail the pending start or reconnect request, if there is one."""
+        if not self._attempt.done():
+            self._attempt.set_exception(error)
+            # Mark it as retrieved: there may be no waiter, and asyncio would log that on garbage collection.
+            self._attempt.exception()
+
+    async def end(self) -> str:
+        """Remove the session's objects from the cluster; return what is left and why, or an empty string."""
+        left = await self._remove_all()
+        if self._client is not None:
+            self._client.close()
+        return left
+
+    @property
+    def _record(self) -> SessionRecord:
+        return self._session_log.record
+
+    async def _bring_up(self) -> Proxy:
+        if self._record.generation:
+            self._session_log.enter(SessionState.STARTING, "Connecting again.")
+        self._session_log.update(generation=self._record.generation + 1)
+        client = await self._reach()
+        if self._proxy is not None:
+            # _discard() could not remove the old proxy. The new one would collide with it, because its Job has the
+            # same name.
+            try:
+                await cleanup.remove(client, self._record.namespace, self._record.id, patience=0)
+            except SessionError as error:
+                # Report the cause only: the user asked to reconnect, not to remove anything.
+                raise error.__cause__ if isinstance(error.__cause__, PathwaysError) else error from None
+        self._proxy = Proxy(client, self._session_log, self._embedded)
+        await self._proxy.start()
+        return self._proxy
+
+    async def _reach(self) -> Client:
+        """Resolve the cluster and open a client; before every proxy, since address or credentials may have changed."""
+        config = self._session_log.config
+        self._embedded = reach.Embedded.of(config)
+        if self._client is not None:
+            cluster = await reach.again(self._record)
+            self._client.close()
+            self._client = Client(cluster)
+            return self._client
+        cluster = await reach.cluster(config)
+        self._client = Client(cluster)
+        # Listen before the record is published: a record whose socket refuses connections counts as a dead session,
+        # and would be swept.
+        await self._listen()
+        namespace = config.namespace or cluster.namespace
+        self._session_log.publish(namespace=namespace, context=cluster.name, instances=dict(config.instances))
+        return self._client
+
+    def _failed(self, error: PathwaysError) -> bool:
+        """Report that the proxy did not come up; return whether the session continues without one."""
+        again = self._record.generation > 1
+        state = SessionState.LOST if again else SessionState.FAILED
+        self._session_log.enter(state, str(error), hint=error.hint)
+        self.refuse(error)
+        return again
+
+    async def _keep(self, proxy: Proxy) -> None:
+        """Wait until the proxy is lost or a reconnect is requested."""
+        # Sweeping other sessions starts only now, so that it does not delay connecting.
+        tidying = asyncio.create_task(self._tidy())
+        lost = asyncio.ensure_future(proxy.lost())
+        wanted = asyncio.create_task(self._wanted.wait())
+        try:
+            await asyncio.wait({lost, wanted}, return_when=asyncio.FIRST_COMPLETED)
+            if lost.done():
+                reason = lost.result()
+                # This event carries the state as well: a cell that starts between this event and the next one must
+                # already see that the proxy is lost.
+                about = {"pod": self._record.pod, "state": SessionState.LOST}
+                self._session_log.report(EventKind.PROXY_LOST, reason, **about)
+                self._session_log.enter(SessionState.LOST, f"{reason} Its arrays are lost.")
+        finally:
+            # All three, also when the cycle is cancelled: otherwise they would outlive the proxy.
+            lost.cancel()
+            wanted.cancel()
+            tidying.cancel()
+
+    async def _tidy(self) -> None:
+        assert self._client is not None
+        try:
+            for session in await sweep.sweep_dead():
+                logger.info("swept session %s, whose supervisor had died", session)
+            for gone in await leases.sweep(self._client, self._record.namespace):
+                logger.info("swept proxy %s: %s %s", gone.job, gone.reason, gone.error)
+        except PathwaysError as error:
+            logger.info("could not sweep: %s", error)
+
+    async def _discard(self) -> None:
+        """Remove the lost or replaced proxy, if there is one.
+
+        Stops waiting for the removal shortly after a reconnect was requested, because the API server may be unreachable
+        for minutes; :meth:`_bring_up` then tries again, and reports the failure to the user who is waiting.
+        """
+        if self._proxy is None:
+            return
+        removing = asyncio.create_task(self._proxy.remove())
+        grace_over = asyncio.create_task(self._grace_over())
+        try:
+            await asyncio.wait({removing, grace_over}, return_when=asyncio.FIRST_COMPLETED)
+            if removing.done():
+                removing.result()
+                # Only after a successful removal: a proxy that is still set makes _bring_up() try again.
+                self._proxy = None
+        except PathwaysError as error:
+            self._session_log.report(EventKind.WARNING, f"{error} {error.hint}".strip())
+        finally:
+            for task in (removing, grace_over):
+                task.cancel()
+            # Wait for the cancelled removal, so that it deletes nothing of the next proxy, which has the same labels.
+            await asyncio.gather(removing, grace_over, return_exceptions=True)
+
+    async def _grace_over(self) -> None:
+        """Return when another proxy has been requested for a second."""
+        await self._wanted.wait()
+        await asyncio.sleep(_OLD_PROXY_GRACE_SECONDS)
+
+    async def _remove_all(self) -> str:
+        if self._proxy is not None:
+            try:
+                await self._proxy.close()
+            except Exception:
+                # The local end is closed with this process anyway; the objects in the cluster must still be removed.
+                logger.exception("the tunnel and its watches could not be closed")
+        if self._client is None or not self._record.job:
+            return ""
+        try:
+            await cleanup.remove(
+                self._client,
+                self._record.namespace,
+                self._record.id,
+                waiting=self._session_log.cleanup_waits,
+                embedded=self._embedded,
+            )
+        except PathwaysError as error:
+            left = f"{error} {error.hint}".strip()
+            self._session_log.report(EventKind.WARNING, left)
+            return left
+        return ""

@@ -1,0 +1,177 @@
+"""The slices of one proxy: wait until it has them all, and report each that goes down or comes back.
+
+Kubernetes does not know which slices a proxy has; its log is the only place that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pathways_jupyter.errors import CapacityError, ClusterError, ServiceError
+from pathways_jupyter.events import EventKind, SessionSlice, Stage
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.pods import logs
+from pathways_jupyter.service import discovery, leases, names, status
+from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.placement import Placement
+from pathways_jupyter.session import sweep
+from pathways_jupyter.session.supervisor.session_log import SessionLog
+
+CAPACITY_CHECK_SECONDS = 1.0
+"""Free slices are placed faster than this; only after it is the cluster queried for who holds them."""
+CAPACITY_REFRESH_SECONDS = 5.0
+SILENT_PLACEMENT_SECONDS = 20.0
+"""A proxy whose log does not report the placement, though slices are free, is used anyway after this time."""
+
+
+class ProxySlices:
+    """The slices that one proxy requested.
+
+    Args:
+      client: The cluster's client; the caller closes it.
+      session_log: Receives all events.
+      stage: Reports the progress of connecting.
+    """
+
+    def __init__(self, client: Client, session_log: SessionLog, stage: Callable[..., None]) -> None:
+        self._client = client
+        self._session_log = session_log
+        self._stage = stage
+        self._config = session_log.config
+        self._wanted = sum(self._config.instances.values())
+        self._placement = Placement()
+        self._down: set[int] = set()
+        self._all_placed = asyncio.Event()
+        self._log_unreadable = asyncio.Event()
+
+    def check(self, service: ServiceInfo) -> None:
+        """Raise if `service` can never provide the slices, however long one waits.
+
+        Raises:
+          ServiceError: It has ended, or has slices of another type.
+          CapacityError: It has fewer.
+        """
+        if service.ended:
+            raise discovery.has_ended(service)
+        offered = service.instance_type
+        other = [each for each in self._config.instances if offered and each != offered]
+        if other:
+            raise ServiceError(
+                f"Service {service.name} has slices of {offered}, not {', '.join(other)}.",
+                hint=f"Ask for --tpu {offered}=N, with N up to {service.slices}, or for another service.",
+            )
+        if self._wanted > service.slices:
+            raise CapacityError(
+                f"Service {service.name} has {service.slices} slices in all, but {self._wanted} were requested.",
+                hint=f"Ask for up to {service.slices}.",
+            )
+
+    async def wait(
+        self, service: ServiceInfo, lost: asyncio.Future[str], ended: Callable[[], Awaitable[ServiceError]]
+    ) -> None:
+        """Wait until all slices are placed.
+
+        Args:
+          lost: Done when the proxy has ended.
+          ended: Makes the error for a proxy that has.
+
+        Raises:
+          CapacityError: They are taken, and `config.wait` is over.
+          ServiceError: The proxy or the service ended.
+        """
+        if await self._placed_within(CAPACITY_CHECK_SECONDS, lost, ended):
+            return
+        began, reported = time.monotonic(), ""
+        while True:
+            # Check the service again on each round: it may end for good in the meantime.
+            self.check(await discovery.find(self._client, service.namespace, service.name))
+            picture = (await status.fetch(self._client, service.namespace, service.name))[0]
+            if self._all_placed.is_set():
+                # Placed while the two requests above were under way; `picture` may be older than that.
+                return
+            waited = time.monotonic() - began
+            seconds = CAPACITY_CHECK_SECONDS
+            if picture.available_to(self._session_log.record.job) < self._wanted:
+                if not await self._sweep(service.namespace):
+                    if waited >= self._config.wait:
+                        # Without --wait, report no waiting time: it would be the duration of the query above.
+                        waited = waited if self._config.wait else 0.0
+                        raise status.capacity_error(picture, self._config.instances, waited=waited)
+                    if (message := str(status.capacity_error(picture, self._config.instances))) != reported:
+                        reported = message
+                        self._session_log.waits(message)
+                    seconds = min(CAPACITY_REFRESH_SECONDS, max(0.0, self._config.wait - waited))
+            elif self._log_unreadable.is_set():
+                message = "Whether the slices are placed is not known, because the proxy's log cannot be read."
+                self._stage(Stage.PLACE, f"{message} They are free; using the proxy.", done=True)
+                return
+            elif waited > SILENT_PLACEMENT_SECONDS:
+                message = "The proxy has not said that its slices are placed, though they are free; using it anyway."
+                self._session_log.report(EventKind.WARNING, message)
+                return
+            if await self._placed_within(seconds, lost, ended):
+                return
+
+    async def follow(self, pod: str, namespace: str) -> None:
+        """Follow the proxy's log as long as it lives, and report what it says about slices."""
+        try:
+            lines = logs(self._client, pod, namespace=namespace, container=names.PROXY_CONTAINER, follow=True)
+            async with contextlib.aclosing(lines):
+                async for line in lines:
+                    self._transition(line)
+        except ClusterError as error:
+            self._log_unreadable.set()
+            message = "The proxy's log cannot be read, so a slice that goes down will not be reported"
+            self._session_log.report(EventKind.WARNING, f"{message}: {error} {error.hint}".strip())
+
+    async def _sweep(self, namespace: str) -> bool:
+        """Remove proxies of dead sessions, which may hold slices; return whether there were any."""
+        here = await sweep.sweep_dead()
+        return bool(await leases.sweep(self._client, namespace)) or bool(here)
+
+    async def _placed_within(
+        self, seconds: float, lost: asyncio.Future[str], ended: Callable[[], Awaitable[ServiceError]]
+    ) -> bool:
+        """Wait up to `seconds` for all slices to be placed, less when the log turns out to be unreadable."""
+        waiting = [asyncio.create_task(self._all_placed.wait())]
+        if not self._log_unreadable.is_set():
+            waiting.append(asyncio.create_task(self._log_unreadable.wait()))
+        try:
+            either: set[asyncio.Future[Any]] = {*waiting, lost}
+            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+        if lost.done():
+            raise await ended()
+        return self._all_placed.is_set()
+
+    def _transition(self, line: str) -> None:
+        change = self._placement.feed(line)
+        if change is None:
+            return
+        known = {each.index: each.number for each in self._session_log.record.slices}
+        # The log line of a slice that goes down may lack its worker Job, hence its number.
+        number = change.number if change.number is not None else known.get(change.slice)
+        name = str(SessionSlice(number, change.slice, change.placed))
+        name = name[0].upper() + name[1:]
+        about = {"slice": change.slice, "number": number, "worker_job": change.worker_job}
+        if change.placed:
+            healed = change.slice in self._down
+            self._down.discard(change.slice)
+            kind = EventKind.SLICE_HEALED if healed else EventKind.SLICE_PLACED
+            where = f" on {change.worker_job}" if change.worker_job else ""
+            self._session_log.report(kind, f"{name} is placed{where}{' again' if healed else ''}.", **about)
+            if self._placement.placed >= self._wanted:
+                if not self._all_placed.is_set():
+                    self._stage(
+                        Stage.PLACE, "All slices are placed." if self._wanted > 1 else "The slice is placed.", done=True
+                    )
+                self._all_placed.set()
+        elif change.slice not in self._down and self._all_placed.is_set():
+            self._down.add(change.slice)
+            self._session_log.report(EventKind.SLICE_DOWN, f"{name} is down.", **about)

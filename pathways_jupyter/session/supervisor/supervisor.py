@@ -1,0 +1,162 @@
+"""One session, from its first request to its end: who owns it, what clients ask of it, and when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.errors import PathwaysError, SessionError
+from pathways_jupyter.events import Event, EventKind, SessionState
+from pathways_jupyter.session import registry
+from pathways_jupyter.session.protocol import Method, Request
+from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.supervisor import control_socket
+from pathways_jupyter.session.supervisor.control_socket import Connection
+from pathways_jupyter.session.supervisor.lifeline import Lifeline, peer_pid
+from pathways_jupyter.session.supervisor.proxy_cycle import ProxyCycle
+from pathways_jupyter.session.supervisor.session_log import SessionLog
+
+logger = logging.getLogger(__name__)
+
+_BUG_HINT = "This is a bug in pathways_jupyter; see the supervisor's log: %pathways logs supervisor."
+
+
+class Supervisor:
+    """One session.
+
+    Args:
+      record: The initial record.
+      owner: The kernel's connection.
+    """
+
+    def __init__(self, record: SessionRecord, config: ConnectConfig, owner: Connection) -> None:
+        self._session_log = SessionLog(record, config)
+        self._proxies = ProxyCycle(self._session_log, self._listen)
+        self._server: asyncio.Server | None = None
+        self._ending = asyncio.Event()
+        self._over = False
+        self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._owner: Connection | None = owner
+        self._lifeline = Lifeline(record.kernel_pid, self._owner_gone)
+        self._lingering: asyncio.TimerHandle | None = None
+        self._session_log.history.listen(owner.writer, owner=True)
+
+    async def run(self) -> None:
+        """Connect, keep the session alive, and return when it is cleaned up."""
+        life = asyncio.create_task(self._proxies.run(self._ending))
+        ending = asyncio.create_task(self._ending.wait())
+        await asyncio.wait({life, ending}, return_when=asyncio.FIRST_COMPLETED)
+        ending.cancel()
+        life.cancel()
+        # Wait for the cancelled task: cleaning up must not run beside a task that may still create objects.
+        outcome, _ = await asyncio.gather(life, ending, return_exceptions=True)
+        if isinstance(outcome, Exception):
+            logger.error("the session failed", exc_info=outcome)
+            failure = f"The supervisor failed: {type(outcome).__name__}: {outcome}"
+            self._proxies.refuse(SessionError(failure, hint=_BUG_HINT))
+        # From here on handle() refuses to reconnect: no attempt would ever answer the request.
+        self._over = True
+        self._proxies.refuse(SessionError("The session ended before it was connected.", hint="Connect again."))
+        await self._clean_up()
+
+    async def handle(self, request: Request, connection: Connection) -> Any:
+        """Answer one request; see :class:`~pathways_jupyter.session.protocol.Method`."""
+        if request.method is Method.PING:
+            return self._record.pid
+        if request.method is Method.STATUS:
+            return self._record.to_json()
+        if request.method is Method.EVENTS:
+            self._session_log.history.listen(connection.writer)
+            return None
+        if request.method is Method.ATTACH:
+            return self._attach(connection)
+        if request.method is Method.DISCONNECT:
+            self.end("asked to disconnect")
+            # Shielded: a client that goes away must not cancel the future that other clients wait for.
+            left = await asyncio.shield(self._ended)
+            return {"left": left}
+        if request.method is Method.RECONNECT:
+            if self._over:
+                raise SessionError(f"Session {self._record.id} is ending.", hint="Connect again once it has ended.")
+            self._proxies.reconnect()
+        return await self._proxies.outcome()
+
+    def end(self, reason: str) -> None:
+        """End the session."""
+        if not self._ending.is_set():
+            logger.info("ending: %s", reason)
+            self._ending.set()
+
+    def left(self, connection: Connection) -> None:
+        """Handle the end of a connection; the end of the owner's ends the session or starts its linger time."""
+        self._session_log.history.leave(connection.writer)
+        if connection is self._owner:
+            self._owner_gone()
+
+    @property
+    def _record(self) -> SessionRecord:
+        return self._session_log.record
+
+    async def _listen(self) -> None:
+        try:
+            self._server = await control_socket.listen(Path(self._record.socket), self.handle, self.left)
+        except OSError as error:
+            raise SessionError(
+                f"The session's socket {self._record.socket} cannot be made: {error.strerror or error}.",
+                hint="Free some space there, or set JUPYTER_RUNTIME_DIR to another directory, and connect again.",
+            ) from error
+
+    def _attach(self, connection: Connection) -> dict[str, Any]:
+        """Make `connection` the owner's, of a kernel that takes over a lingering session."""
+        if self._owner is not None:
+            raise SessionError(
+                f"Session {self._record.id} belongs to a running kernel (process {self._record.kernel_pid}).",
+                hint="Disconnect it there, or start a session of your own here.",
+            )
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
+        pid = peer_pid(connection.writer.get_extra_info("socket"))
+        self._owner = connection
+        connection.owner = True
+        self._lifeline = Lifeline(pid, self._owner_gone)
+        self._session_log.update(kernel_pid=pid)
+        self._session_log.history.listen(connection.writer, owner=True)
+        return self._record.to_json()
+
+    def _owner_gone(self) -> None:
+        """End the session or start its linger time; called when the owner's connection or process ends."""
+        self._owner = None
+        self._lifeline.close()
+        if self._lingering is not None or self._ending.is_set():
+            return
+        if not self._session_log.config.linger or not self._record.state.is_connected:
+            self.end("the kernel has ended")
+            return
+        message = f"The kernel has ended; its proxy lingers for {self._session_log.config.linger:.0f} s."
+        self._session_log.report(EventKind.WARNING, message, linger=self._session_log.config.linger)
+        loop = asyncio.get_running_loop()
+        self._lingering = loop.call_later(self._session_log.config.linger, self.end, "the linger time is over")
+
+    async def _clean_up(self) -> None:
+        """Remove everything of the session, in the cluster first; a step that fails does not stop the next one."""
+        self._lifeline.close()
+        self._session_log.enter(SessionState.CLOSING, "Removing the proxy.")
+        left = await self._proxies.end()
+        if self._server is not None:
+            self._server.close()
+        if not left:
+            try:
+                registry.remove(self._record)
+            except PathwaysError as error:
+                left = f"{error} {error.hint}"
+                logger.warning("%s", left)
+        # The last event says that nothing is left, so a kernel that sees this process exit need not clean up.
+        logger.info("closed")
+        state = {} if left else {"state": SessionState.CLOSED}
+        self._session_log.history.add(Event(EventKind.STATE, left or "Disconnected.", time.time(), state))
+        self._ended.set_result(left)
