@@ -20,7 +20,7 @@ from pathways_jupyter.server.cluster_view import ClusterView
 from pathways_jupyter.server.handlers import RESOURCE
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.scope import Scope
-from pathways_jupyter.service.naming import current_user
+from pathways_jupyter.service.derived_names import current_user
 
 
 class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHandler, JupyterHandler):  # type: ignore[misc]

@@ -23,10 +23,11 @@ from pathways_jupyter.kube.cluster import Cluster
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.watch import ChangeType, watch
-from pathways_jupyter.service import discovery, names, status
+from pathways_jupyter.service import discovery, names
+from pathways_jupyter.service.derived_names import current_user, label_value
 from pathways_jupyter.service.listeners import Listener, Listeners
-from pathways_jupyter.service.naming import current_user, label_value
-from pathways_jupyter.service.outline import outline
+from pathways_jupyter.service.model import Service
+from pathways_jupyter.service.picture import Drawn, outline, picture
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podstate import State, pod_state
 from pathways_jupyter.service.tables import EMPTY, Tables, difference, tables
@@ -66,7 +67,7 @@ class ClusterWatch:
         self._identity = identity(cluster)
         # When the tables were last known to be right; only used while the watch is not live.
         self._as_of = 0.0
-        self.pictures: tuple[status.Service, ...] = ()
+        self.pictures: tuple[Service, ...] = ()
         self._me = label_value(current_user())
         self._listeners = Listeners()
         # What the watches know, by kind and name, and the kinds of which everything is known.
@@ -74,7 +75,7 @@ class ClusterWatch:
         self._synced: set[Resource] = set()
         self._placements: dict[str, Placement] = {}
         self._following: dict[str, asyncio.Task[None]] = {}
-        self._drawn: status.Drawn = {}
+        self._drawn: Drawn = {}
         self._tables: Tables = EMPTY
         self._state: dict[str, Any] = {}
         self._publish_state("loading", None)
@@ -215,7 +216,7 @@ class ClusterWatch:
         jobsets = list(self._objects[JOBSETS].values())
         infos = discovery.of_jobsets(jobsets)
         drawn = [
-            (info, status.picture(info, pods=pods, jobs=jobs, placements=self._placements, drawn=self._drawn))
+            (info, picture(info, pods=pods, jobs=jobs, placements=self._placements, drawn=self._drawn))
             for info in infos
         ]
         self.pictures = tuple(service for _, service in drawn)
@@ -225,7 +226,7 @@ class ClusterWatch:
         shown += [job for job in jobs if job["metadata"]["name"] in proxies]
         return tables(drawn, heads=_heads(pods), me=self._me, jobs=shown)
 
-    def _follow_proxies(self, client: Client, services: Sequence[status.Service]) -> None:
+    def _follow_proxies(self, client: Client, services: Sequence[Service]) -> None:
         """Start and stop followers of logs, so that there is one for each proxy whose pod is ready."""
         wanted = {holder.pod: holder.job for service in services for holder in service.holders if holder.pod}
         for pod in [pod for pod in self._following if pod not in wanted]:

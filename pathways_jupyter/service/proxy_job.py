@@ -16,7 +16,7 @@ from typing import Any
 
 from pathways_jupyter.errors import ConfigError, ServiceError
 from pathways_jupyter.service import names
-from pathways_jupyter.service.naming import job_name, label_value
+from pathways_jupyter.service.derived_names import job_name, label_value
 
 Manifest = dict[str, Any]
 

@@ -14,8 +14,8 @@ from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import Object
 from pathways_jupyter.service import names
 from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.model import Holder, Service, Slice
 from pathways_jupyter.service.podstate import State
-from pathways_jupyter.service.status import Holder, Service, Slice
 
 Row = dict[str, Any]
 Tables = dict[str, dict[str, Row]]

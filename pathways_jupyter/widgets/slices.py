@@ -13,7 +13,7 @@ from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.events import SessionState
 from pathways_jupyter.render import slices as still
 from pathways_jupyter.service.clusterwatch import ClusterWatch
-from pathways_jupyter.service.status import Service
+from pathways_jupyter.service.model import Service
 from pathways_jupyter.session import reach
 from pathways_jupyter.session.kernel.session import Session
 from pathways_jupyter.widgets.live import Live

@@ -19,8 +19,8 @@ from pathways_jupyter.render import (
     words,
 )
 from pathways_jupyter.service.doctor import Finding, Level
+from pathways_jupyter.service.model import Holder, Host, Service, Slice
 from pathways_jupyter.service.podstate import State
-from pathways_jupyter.service.status import Holder, Host, Service, Slice
 from pathways_jupyter.session.kernel.user_arrays import NamedArray
 from pathways_jupyter.session.registry import SessionRecord
 

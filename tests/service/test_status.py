@@ -5,6 +5,7 @@ import pytest
 
 from pathways_jupyter import tpu
 from pathways_jupyter.service import discovery, jobset, names, proxy_job, status
+from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podstate import State, pod_state
 
@@ -72,7 +73,7 @@ def proxy_pod(job):
 
 
 def draw(pods, jobs=(), placements=None, service=None):
-    return status.picture(service or made(), pods=pods, jobs=jobs, placements=placements)
+    return picture(service or made(), pods=pods, jobs=jobs, placements=placements)
 
 
 def test_a_service_whose_pods_are_ready_is_ready():
@@ -222,9 +223,9 @@ def test_a_pod_that_waits_for_its_container_is_starting():
 
 def test_only_a_slice_that_changed_is_worked_out_again():
     drawn, pods = {}, cluster_pods()
-    before = status.picture(made(), pods=pods, jobs=(), drawn=drawn)
+    before = picture(made(), pods=pods, jobs=(), drawn=drawn)
     pods = [*pods[:2], pod("worker", 1, ready=False)]
-    now = status.picture(made(), pods=pods, jobs=(), drawn=drawn)
+    now = picture(made(), pods=pods, jobs=(), drawn=drawn)
     assert now.slices[0] is before.slices[0]
     assert now.slices[1].state is State.STARTING
-    assert now == status.picture(made(), pods=pods, jobs=())
+    assert now == picture(made(), pods=pods, jobs=())

@@ -2,8 +2,8 @@
 
 from pathways_jupyter.service import tables
 from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.model import Holder, Host, Service, Slice
 from pathways_jupyter.service.podstate import State
-from pathways_jupyter.service.status import Holder, Host, Service, Slice
 
 INFO = ServiceInfo("svc", "ns", "svc:29001", "tpuv6e:4x4", 2, 4, "r/server:jax-1", started=True)
 

@@ -8,11 +8,11 @@ import stat
 import time
 
 import pytest
-from pathways_jupyter.service.derived_names import current_user
 
 from pathways_jupyter.config import runtime_dir
 from pathways_jupyter.errors import SessionError
 from pathways_jupyter.events import SessionState
+from pathways_jupyter.service.derived_names import current_user
 from pathways_jupyter.session import client, registry, sweep
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord

@@ -1,0 +1,123 @@
+"""What a service consists of: slices with their hosts, and the proxies that hold them.
+
+Nothing is guessed: a proxy whose log does not name its slices counts as the holder of a number of slices, but no slice
+is shown as held by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pathways_jupyter.service.derived_names import short_path
+from pathways_jupyter.service.podstate import State
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A proxy (and so a session) that holds slices or waits for them.
+
+    Attributes:
+      session: Empty for proxies that this package did not make.
+      user: Its user label; empty without one.
+      notebook: Path of the notebook, or empty.
+      since: When its Job was created, in seconds since the epoch.
+      instances: Number of slices that it requested, per instance type.
+      waiting: Whether it still waits for some of them; None when its log could not be read.
+      placed: Number of slices that it has; None when its log could not be read.
+      job: Name of its Job.
+      pod: Name of its pod; empty before there is one.
+    """
+
+    session: str
+    user: str
+    notebook: str
+    since: float
+    instances: Mapping[str, int]
+    waiting: bool | None
+    placed: int | None
+    job: str
+    pod: str = ""
+
+    def __str__(self) -> str:
+        where = short_path(self.notebook) or (self.session and f"session {self.session}")
+        return f"{self.user or self.job}{f' ({where})' if where else ''}"
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host of a slice.
+
+    Attributes:
+      index: Its index in the slice.
+      pod: Its worker pod; empty while there is none.
+      node: The node that the pod runs on.
+      reason: Kubernetes' reason why it is not ready.
+      restarts: How often its worker has been restarted.
+    """
+
+    index: int
+    state: State
+    pod: str = ""
+    node: str = ""
+    reason: str = ""
+    restarts: int = 0
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A slice.
+
+    Attributes:
+      worker_job: The Job of its workers.
+      held_by: Its holder; None when it is free, or when the holder is unknown (see :attr:`Service.certain`).
+    """
+
+    index: int
+    state: State
+    hosts: tuple[Host, ...]
+    worker_job: str
+    held_by: Holder | None = None
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service.
+
+    Attributes:
+      ready: Whether its resource manager runs.
+      holders: All proxies that hold slices or wait for them, oldest first.
+      certain: Whether the holder of every slice is known.
+      reason: Kubernetes' reason why the resource manager is not ready.
+    """
+
+    name: str
+    namespace: str
+    address: str
+    instance_type: str
+    ready: bool
+    slices: tuple[Slice, ...]
+    holders: tuple[Holder, ...]
+    certain: bool
+    reason: str = ""
+
+    @property
+    def free(self) -> int:
+        """Number of slices that are ready and, as far as is known, not held."""
+        if self.certain:
+            return sum(1 for each in self.slices if each.state is State.READY and each.held_by is None)
+        usable = sum(1 for each in self.slices if each.state is State.READY)
+        held = sum(_holding(each, self.instance_type) for each in self.holders)
+        return max(0, usable - held)
+
+    def available_to(self, job: str) -> int:
+        """Return the number of slices that are ready and, as far as is known, free or held by the proxy `job`."""
+        ready = [each for each in self.slices if each.state is State.READY]
+        if self.certain:
+            return sum(1 for each in ready if each.held_by is None or each.held_by.job == job)
+        others = sum(_holding(each, self.instance_type) for each in self.holders if each.job != job)
+        return max(0, len(ready) - others)
+
+
+def _holding(holder: Holder, instance_type: str) -> int:
+    return holder.instances.get(instance_type, 0) if holder.placed is None else holder.placed
