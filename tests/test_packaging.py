@@ -90,6 +90,7 @@ def _check_wheel(wheel, directory):
         assert len(entries) == 1, entries
         assert "/share/jupyter/labextensions/pathways-jupyter/" in entries[0]
         assert any(name.endswith("etc/jupyter/jupyter_server_config.d/pathways_jupyter.json") for name in names)
+        assert "jax_plugins/pathways_proxy.py" in names
         for name in names:
             assert directory.encode() not in archive.read(name), name
 
