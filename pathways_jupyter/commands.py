@@ -215,6 +215,26 @@ CONNECT = Command(
         "connect --service pathways-cluster-pathways-head-0-0.pathways-cluster:29001 --tpu tpuv5e:4x4=1": "by address",
     },
 )
+RUN = Command(
+    "run",
+    "Run any JAX program on TPUs of its own, and remove its proxy when it ends.",
+    options=(
+        *(option for option in CONNECT.options if option.name != "linger"),
+        Option(
+            "--tcp",
+            "tcp",
+            "give the program a loopback port, which other users of this machine can reach too, instead of a unix "
+            "socket in a private directory",
+            kind=Kind.FLAG,
+        ),
+        Option("--quiet", "quiet", "report only what goes wrong", kind=Kind.FLAG, short="-q"),
+    ),
+    examples={
+        "run --local --tpu tpuv6e:2x2=2 -- python train.py": "on the embedded cluster",
+        "run --context my-gke --tpu tpuv6e:2x2=2 -- python train.py --steps 100": "with the program's own options",
+        "run --profile team --wait -- torchrun train.py": "settings from pathways.toml; wait until slices are free",
+    },
+)
 DISCONNECT = Command(
     "disconnect",
     "Remove the proxy and restore JAX.",

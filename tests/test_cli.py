@@ -15,7 +15,7 @@ import yaml
 
 from pathways_jupyter.cli import main
 
-COMMANDS = ["demo", "local", "sessions", "slices", "logs", "doctor", "clean", "network-policy"]
+COMMANDS = ["demo", "run", "local", "sessions", "slices", "logs", "doctor", "clean", "network-policy"]
 
 
 def test_help_names_every_command(machine):

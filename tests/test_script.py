@@ -33,7 +33,7 @@ import pathways_jupyter
 
 def interrupt(main=threading.get_ident()):
     # When the main thread waits for the supervisor, which does not answer.
-    while not any(code == "_finish" for code in stack(sys._current_frames()[main])):
+    while not any(code == "finish" for code in stack(sys._current_frames()[main])):
         pass
     os.kill(os.getpid(), signal.SIGINT)
 

@@ -19,6 +19,7 @@ from pathways_jupyter.wording import Face
 
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("demo:demo", "Connect to two slices of the embedded cluster, break one, recover, clean up."),
+    "run": ("run:run", "Run any JAX program on TPUs of its own; python train.py, unchanged."),
     "local": ("local:local", "The embedded cluster on this machine: up, down, status, kubeconfig."),
     "sessions": ("sessions:sessions", "Sessions on this machine; end one from here."),
     "slices": ("service:slices", "The service's slices, and who holds which since when."),
@@ -99,7 +100,7 @@ def main(context: click.Context, debug: bool) -> None:
     """Remote TPUs for notebooks: manage sessions, services and the embedded cluster.
 
     Connecting switches the JAX of a running process, so it is done in notebooks (%pathways connect) and scripts
-    (pathways_jupyter.connect()).
+    (pathways_jupyter.connect()); a whole program gets TPUs from here, with run.
 
     Exit codes: 0 success, 1 failure (the reason is on stderr), 2 invalid command line; other codes are listed in the
     help of their command.

@@ -67,7 +67,7 @@ def _process(record: SessionRecord) -> str:
 
 
 def _row(record: SessionRecord, mine: str, now: float) -> tuple[str, ...]:
-    owner = PurePath(record.notebook).name or _process(record)
+    owner = PurePath(record.notebook).name or record.program or _process(record)
     if not record.is_here:
         owner += f" on {record.host}"
     return (

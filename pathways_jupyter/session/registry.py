@@ -67,6 +67,8 @@ class SessionRecord:
       state_since: When the present state began, in seconds since the epoch.
       slices: The slices that it holds, by JAX's index.
       host: Name of the machine that its supervisor runs on; empty in a record of an older version.
+      program: The command line of the program that the session was made for; empty for notebooks and scripts.
+      tcp_port: The loopback port that JAX connects to instead of the socket; 0 for the socket.
     """
 
     id: str
@@ -94,6 +96,8 @@ class SessionRecord:
     host: str = ""
     direct: str = ""
     credentials: str = INSECURE
+    program: str = ""
+    tcp_port: int = 0
 
     def __str__(self) -> str:
         since = self.state_since or self.created
@@ -105,6 +109,7 @@ class SessionRecord:
             "namespace": self.namespace,
             "notebook": self.notebook,
             "data path": self.data_path if self.direct else "",
+            "program": self.program,
         }
         head = f"Session {self.id}: {self.state} since {time.strftime('%H:%M:%S', time.localtime(since))}"
         return "\n".join([head, *(f"  {name:<10} {value}" for name, value in rows.items() if value)])
@@ -124,7 +129,8 @@ class SessionRecord:
     @property
     def target(self) -> str:
         """The address for JAX's ``proxy`` client."""
-        return f"grpc://{self.direct or f'unix:{self.tunnel}'}"
+        local = f"127.0.0.1:{self.tcp_port}" if self.tcp_port else f"unix:{self.tunnel}"
+        return f"grpc://{self.direct or local}"
 
     @property
     def data_path(self) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 from pathways_jupyter.session.kernel import jax_internals
 from pathways_jupyter.session.kernel.initialize import InitializeGuard
+from pathways_jupyter.session.kernel.jax_switch import PLATFORM
 from pathways_jupyter.session.kernel.silenced_logs import SilencedLogs, silenced
-from pathways_jupyter.session.program.variables import PLATFORM
 
 _CONNECT_SECONDS = 60
 _TIMEOUT_VARIABLE = "PATHWAYS_PROXY_CONNECTION_TIMEOUT_SECS"

@@ -260,8 +260,9 @@ class Proxy:
 
     async def _open_tunnel(self, target: portforward.Target) -> None:
         """Open the tunnel, and return when the proxy takes connections."""
-        path = Path(self._session_log.record.tunnel)
-        self._tunnel = await portforward.listen(target, path=path, on_failure=self._tunnel_broke)
+        record = self._session_log.record
+        path = None if record.tcp_port else Path(record.tunnel)
+        self._tunnel = await portforward.listen(target, path=path, port=record.tcp_port, on_failure=self._tunnel_broke)
         pause, deadline = _FIRST_PAUSE_SECONDS, time.monotonic() + self._config.timeout
         while True:
             try:

@@ -1,0 +1,143 @@
+"""One program as a child process: started, signalled, stopped and continued as a shell would, and ended with its group.
+
+Used on the main thread, because only that one can have signal handlers. The other threads of the process must block
+SIGTSTP (see :func:`without_stop_signal`): then stopping oneself takes effect before the next statement.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pathways_jupyter.errors import SessionError
+from pathways_jupyter.session.program import gate, watchdog
+from pathways_jupyter.session.program.terminal import Terminal
+
+_RETRY_SECONDS = 0.2
+_BARE_PYTHON = ("-I", "-S")
+"""Neither site-packages nor variables: such an interpreter starts in some 10 ms."""
+
+
+@contextlib.contextmanager
+def without_stop_signal() -> Iterator[None]:
+    """Block SIGTSTP in the threads that are started inside."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class Child:
+    """A program in a process group of its own, watched so that it does not outlive this process.
+
+    Args:
+      command: The program and its arguments.
+      environ: Its environment.
+
+    Raises:
+      SessionError: It could not be started.
+    """
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._terminal = Terminal()
+        gate_in, gate_out = os.pipe()
+        try:
+            self._watchdog = subprocess.Popen(
+                [sys.executable, *_BARE_PYTHON, str(Path(watchdog.__file__))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            self._process = subprocess.Popen(
+                [sys.executable, *_BARE_PYTHON, str(Path(gate.__file__)), str(gate_in), *command],
+                env=dict(environ),
+                pass_fds=(gate_in,),
+                process_group=0,
+            )
+            self.group = self._process.pid
+            # A pipe keeps what was written even if this process is killed in the next moment.
+            self._tell_watchdog(f"{self.group}\n".encode())
+            self._terminal.give(self.group)
+            os.write(gate_out, b"\n")
+        except OSError as error:
+            raise SessionError(
+                f"{command[0]} could not be started: {error.strerror or error}.",
+                hint="Check the machine's limits on processes, memory and open files.",
+            ) from error
+        finally:
+            os.close(gate_in)
+            os.close(gate_out)
+
+    def wait(self) -> int:
+        """Wait until the program has ended; return its exit code, or minus the signal that ended it.
+
+        While it is stopped, so is this process. What it leaves behind in its process group is ended.
+        """
+        before = {number: signal.getsignal(number) for number in (signal.SIGTSTP, signal.SIGCONT)}
+        try:
+            signal.signal(signal.SIGTSTP, lambda number, frame: self.send(number))
+            signal.signal(signal.SIGCONT, lambda number, frame: self._continue())
+            while True:
+                _, status = os.waitpid(self.group, os.WUNTRACED)
+                if not os.WIFSTOPPED(status):
+                    break
+                self._stopped(os.WSTOPSIG(status))
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self._end()
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        return self._process.returncode
+
+    def send(self, number: int) -> None:
+        """Send a signal to the program and its children, as a terminal does."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.group, number)
+
+    def _end(self) -> None:
+        self._terminal.take(self.group)
+        self._terminal.close()
+        watchdog.end_group(self.group)
+        self._tell_watchdog(watchdog.DONE)
+        assert self._watchdog.stdin is not None
+        with contextlib.suppress(OSError):
+            self._watchdog.stdin.close()
+        self._watchdog.wait()
+
+    def _stopped(self, number: int) -> None:
+        """Stop this process as well; return when both continue."""
+        if number in {signal.SIGTTIN, signal.SIGTTOU}:
+            if self._terminal.is_ours():
+                # It used the terminal before it got it.
+                self._terminal.give(self.group)
+                self.send(signal.SIGCONT)
+                return
+            # Where no shell continues anything, the program would stop again and again; not in a tight loop.
+            time.sleep(_RETRY_SECONDS)
+        self._terminal.take(self.group)
+        before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        # The whole group, which may be a pipeline: a shell takes a job for stopped when all of it is. The kernel
+        # discards the signal where no shell could continue the group.
+        os.killpg(os.getpgrp(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, before)
+        self._continue()
+
+    def _continue(self) -> None:
+        """Continue the program; in the foreground if this process is there."""
+        self._terminal.give(self.group)
+        self.send(signal.SIGCONT)
+
+    def _tell_watchdog(self, words: bytes) -> None:
+        assert self._watchdog.stdin is not None
+        # OSError: somebody has killed it.
+        with contextlib.suppress(OSError):
+            self._watchdog.stdin.write(words)
+            self._watchdog.stdin.flush()

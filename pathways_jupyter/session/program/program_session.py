@@ -1,0 +1,207 @@
+"""A session for one program: connect, run the program with the proxy in its environment, and remove the proxy.
+
+This process owns the session as a kernel would, but imports no JAX. One handler receives all signals from the beginning
+to the end: before the program runs they cancel the connection, then they are passed on to the program.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.errors import ConfigError, SessionError
+from pathways_jupyter.events import Event, EventKind, SessionState
+from pathways_jupyter.session import protocol
+from pathways_jupyter.session.kernel import spawn
+from pathways_jupyter.session.kernel.attachment import finish
+from pathways_jupyter.session.kernel.link import Link
+from pathways_jupyter.session.program.child import Child, without_stop_signal
+from pathways_jupyter.session.program.variables import variables
+from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.session.registry import SessionRecord
+
+FORWARDED = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
+    *(signal.SIGUSR1, signal.SIGUSR2),
+)
+"""The signals that are passed on to the program; those for job control are handled in :mod:`.child`."""
+SIGNALLED = 128
+"""A shell's exit code for a program that a signal ended, less the signal's number."""
+_COMMAND_CHARACTERS = 200
+_NEWS = frozenset({EventKind.SLICE_DOWN, EventKind.SLICE_HEALED, EventKind.WARNING})
+_LOSSES = frozenset({EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST})
+
+
+class Cancelled(SessionError):
+    """A signal came before the program was started.
+
+    Args:
+      number: The signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"{signal.Signals(number).name} came before the program was started; it was not run.")
+        self.number = number
+
+
+class ProgramSession:
+    """The session of one program, from entering the context to leaving it.
+
+    Use it on the main thread: iterate over :meth:`events`, then call :meth:`run` once.
+
+    Args:
+      config: What to connect to. A local cluster must run already, and be named by its kubeconfig.
+      command: The program and its arguments.
+      tcp: Give the program a port on the loopback interface, which other users of this machine can reach too, instead
+        of a unix socket in a private directory.
+
+    Attributes:
+      left: What could not be removed from the cluster; empty when nothing is left. Known after leaving the context.
+
+    Raises:
+      ConfigError: No slices are requested, or there is no such program.
+      SessionError: The supervisor could not be started.
+    """
+
+    def __init__(self, config: ConnectConfig, command: Sequence[str], *, tcp: bool = False) -> None:
+        if not config.instances:
+            raise ConfigError("No TPU slices were requested.", hint="For example: --tpu tpuv6e:2x2=2.")
+        if shutil.which(command[0]) is None:
+            raise ConfigError(
+                f"There is no program {command[0]!r}.", hint="Check its name and the PATH, or give its full path."
+            )
+        self.left = ""
+        self._command = tuple(command)
+        # Nothing can take over the session of a program, so it must not outlive this process.
+        self._config = replace(config, linger=0.0)
+        self._port = _loopback_port() if tcp else 0
+        self._link: Link | None = None
+        self._request = 0
+        self._record: SessionRecord | None = None
+        self._child: Child | None = None
+        self._signal = 0
+        self._over = threading.Event()
+        self._handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in FORWARDED:
+            # An ignored signal stays ignored, here and in the program: that is how nohup works.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._handlers[number] = signal.signal(number, self._received)
+        try:
+            with without_stop_signal():
+                self._link = spawn.supervisor()
+            self._request = self._link.ask(
+                Method.START,
+                config=protocol.config_to_json(self._config),
+                kernel_pid=os.getpid(),
+                program=shlex.join(self._command)[:_COMMAND_CHARACTERS],
+                tcp_port=self._port,
+            )
+            if self._signal:
+                self._link.close()
+        except BaseException:
+            self._restore_handlers()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._over.set()
+        # From here on a signal ends this process only: the supervisor removes the proxy, whoever waits for it.
+        self._restore_handlers()
+        if self._link is not None:
+            self.left = finish(self._link)
+
+    def events(self) -> Iterator[Event]:
+        """Yield the progress of connecting, until the program can be run.
+
+        Raises:
+          Cancelled: A signal came.
+          CapacityError: The slices are taken, and the connection's ``wait`` is over.
+          PathwaysError: Any other failure.
+        """
+        assert self._link is not None
+        try:
+            yield from self._link.watch(until=self._request)
+            self._record = SessionRecord.from_json(self._link.answer(self._request))
+        except SessionError:
+            if self._signal:
+                raise Cancelled(self._signal) from None
+            raise
+
+    @property
+    def record(self) -> SessionRecord:
+        """The session's record as of its connection."""
+        assert self._record is not None
+        return self._record
+
+    def run(self, note: Callable[[str], None], *, environ: Mapping[str, str] | None = None) -> int:
+        """Run the program to its end.
+
+        Args:
+          note: Called with each sentence about the session that its user should read, on another thread.
+          environ: The environment to which the session's variables are added; this process's when left out.
+
+        Returns:
+          Its exit code; 128 plus the signal's number when a signal ended it.
+
+        Raises:
+          Cancelled: A signal came before it was started.
+          SessionError: It could not be started.
+        """
+        assert self._link is not None
+        if self._signal:
+            raise Cancelled(self._signal)
+        given = os.environ if environ is None else environ
+        with without_stop_signal():
+            threading.Thread(target=self._announce, args=(self._link, note), name="pathways-news", daemon=True).start()
+        child = Child(self._command, {**given, **variables(self.record, environ=given)})
+        self._child = child
+        if self._signal:
+            # It came while the program was being started, when there was nothing yet to pass it on to.
+            child.send(self._signal)
+        code = child.wait()
+        self._over.set()
+        return code if code >= 0 else SIGNALLED - code
+
+    def _received(self, number: int, frame: FrameType | None) -> None:
+        if self._child is not None:
+            self._child.send(number)
+            return
+        self._signal = self._signal or number
+        if self._link is not None:
+            # The supervisor takes this for the end of its owner: whatever this process waits for fails.
+            self._link.close()
+
+    def _restore_handlers(self) -> None:
+        while self._handlers:
+            signal.signal(*self._handlers.popitem())
+
+    def _announce(self, link: Link, note: Callable[[str], None]) -> None:
+        """Report what happens to the session while the program runs; on a thread of its own."""
+        for event in link.watch(link.count):
+            if self._over.is_set():
+                return
+            if event.kind in _LOSSES:
+                note(f"The session is lost: {event.message} The program's next use of a TPU fails.")
+            elif event.kind in _NEWS:
+                note(event.message)
+            elif event.data.get("state") == SessionState.CLOSING:
+                note("The session is being ended from outside. The program's next use of a TPU fails.")
+
+
+def _loopback_port() -> int:
+    import portpicker
+
+    port: int = portpicker.pick_unused_port()
+    return port

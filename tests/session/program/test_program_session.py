@@ -1,0 +1,377 @@
+"""``pathways-jupyter run``: an unmodified program has TPUs of its own, and nothing is left however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import random
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pathways_jupyter import entry
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.kube import objects
+from pathways_jupyter.session import registry
+
+pytestmark = pytest.mark.timeout(300)
+
+DEADLINE = 90.0
+LEAK_SECONDS = 6.0
+"""A killed parent's program has three seconds for itself, and two are for what is slow."""
+LONGEST_LIFE_SECONDS = 4.0
+
+PLAIN = """
+import jax, jax.numpy as jnp, sys
+print(jax.devices()[0].platform, len(jax.devices()), float(jnp.arange(8.0).sum()), sys.argv[1:])
+sys.exit(7)
+"""
+INITIALIZED = """
+import pathwaysutils
+pathwaysutils.initialize()
+import jax, jax.numpy as jnp
+print(jax.devices()[0].platform, float(jnp.arange(8.0).sum()))
+"""
+INITIALIZED_LATE = """
+import jax, jax.numpy as jnp
+x = jnp.arange(8.0)
+import pathwaysutils
+pathwaysutils.initialize()
+print(jax.devices()[0].platform, float(x.sum()))
+"""
+TRAINING = """
+import jax, jax.numpy as jnp, numpy as np, optax
+from flax import linen as nn
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+class Model(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(1)(nn.relu(nn.Dense(16)(x)))
+
+mesh = Mesh(np.array(jax.devices()), ("data",))
+model, optimizer = Model(), optax.adam(0.03)
+x = np.linspace(-1, 1, 64, dtype=np.float32).reshape(-1, 1)
+batch = jax.device_put((x, x * x), NamedSharding(mesh, PartitionSpec("data")))
+params = jax.device_put(model.init(jax.random.key(0), x[:1]), NamedSharding(mesh, PartitionSpec()))
+state = optimizer.init(params)
+
+@jax.jit
+def step(params, state, batch):
+    loss, gradient = jax.value_and_grad(lambda p: jnp.mean((model.apply(p, batch[0]) - batch[1]) ** 2))(params)
+    updates, state = optimizer.update(gradient, state)
+    return optax.apply_updates(params, updates), state, loss
+
+losses = []
+for _ in range(60):
+    params, state, loss = step(params, state, batch)
+    losses.append(float(loss))
+print("devices", len(loss.devices()), "learned", losses[-1] < losses[0] / 5)
+"""
+FORKING = """
+import os, sys
+
+def work(rank):
+    import jax, jax.numpy as jnp
+    return int(jnp.full(4, rank + 1).sum()) if jax.devices()[0].platform == "tpu" else 0
+
+children = []
+for rank in range(2):
+    pid = os.fork()
+    if not pid:
+        os._exit(work(rank))
+    children.append(pid)
+print(sorted(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children))
+"""
+SAVES_ON_SIGTERM = """
+import signal, sys, time
+import jax, jax.numpy as jnp
+x = jnp.arange(8.0)
+
+def save(number, frame):
+    print("saved", float(x.sum()), flush=True)
+    sys.exit(3)
+
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+while True:
+    time.sleep(0.05)
+"""
+COMPUTES = """
+import jax, jax.numpy as jnp
+x = jnp.arange(8.0)
+print("ready", float(x.sum()), flush=True)
+while True:
+    x = (x + 1).block_until_ready()
+"""
+
+
+class Run:
+    """``pathways-jupyter run`` as a process, its program and what both have said."""
+
+    def __init__(self, cluster: Path, script: Path, *options: str, words: tuple[str, ...] = ()) -> None:
+        self.script = script
+        arguments = ["run", "--kubeconfig", str(cluster), "--tpu", "tpuv6e:2x2=2", *options, "--"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pathways_jupyter", *arguments, sys.executable, str(script), *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=script.parent,
+        )
+        self.out, self.errors = "", ""
+
+    def end(self) -> int:
+        """Wait for its end; its exit code."""
+        out, errors = self.process.communicate(timeout=DEADLINE)
+        self.out, self.errors = self.out + out, self.errors + errors
+        return self.process.returncode
+
+    def until(self, text: str) -> None:
+        """Read its standard output until it says `text`."""
+        while text not in self.out:
+            line = self.process.stdout.readline()
+            assert line, self.errors + self.process.stderr.read()
+            self.out += line
+
+    @property
+    def session(self) -> str:
+        """The session's id, once it is over."""
+        return re.search(r"session (\w+)\.", self.errors)[1]
+
+    def processes(self) -> list[psutil.Process]:
+        """The processes of its program, and those that are about to become it."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                named = str(self.script) in process.cmdline() and process.pid != self.process.pid
+                if named and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+
+@pytest.fixture
+def run(cluster, tmp_path) -> Iterator[Callable[..., Run]]:
+    """Run a script; what still runs at the test's end is killed."""
+    runs: list[Run] = []
+
+    def start(code: str, *options: str, words: tuple[str, ...] = ()) -> Run:
+        script = tmp_path / f"train-{uuid.uuid4().hex[:8]}.py"
+        script.write_text(textwrap.dedent(code))
+        runs.append(Run(cluster.kubeconfig, script, *options, words=words))
+        return runs[-1]
+
+    yield start
+    for each in runs:
+        for process in [*each.processes(), each.process]:
+            with contextlib.suppress(psutil.Error, ProcessLookupError):
+                process.kill()
+        each.process.communicate()
+
+
+def test_a_program_that_knows_nothing_of_pathways_runs_on_tpus(run, gone):
+    program = run(PLAIN, words=("--steps", "3"))
+    assert program.end() == 7, program.errors
+    assert program.out == "tpu 8 28.0 ['--steps', '3']\n"
+    assert "connected to 2 slices of tpuv6e:2x2 (8 chips)" in program.errors
+    assert all(line.startswith("pathways-jupyter: ") for line in program.errors.splitlines()), program.errors
+    gone(program.session)
+
+
+@pytest.mark.parametrize("code", [INITIALIZED, INITIALIZED_LATE], ids=["first", "after jax was used"])
+def test_a_program_may_initialize_pathwaysutils(run, code):
+    program = run(code, "-q")
+    assert program.end() == 0, program.errors
+    assert program.out == "tpu 28.0\n"
+
+
+def test_a_model_of_flax_is_trained_with_optax(run):
+    program = run(TRAINING, "-q")
+    assert program.end() == 0, program.errors
+    assert program.out == "devices 8 learned True\n"
+
+
+def test_children_that_a_parent_forks_share_the_proxy(run):
+    program = run(FORKING, "-q")
+    assert program.end() == 0, program.errors
+    assert program.out == "[4, 8]\n"
+
+
+def test_sigterm_reaches_the_program_while_it_still_has_its_tpus(run, gone):
+    program = run(SAVES_ON_SIGTERM)
+    program.until("ready")
+    program.process.send_signal(signal.SIGTERM)
+    assert program.end() == 3, program.errors
+    assert program.out == "ready\nsaved 28.0\n"
+    gone(program.session)
+
+
+def test_a_signal_that_ends_the_program_is_its_exit_code(run, gone):
+    program = run(COMPUTES)
+    program.until("ready")
+    for process in program.processes():
+        process.kill()
+    assert program.end() == 128 + signal.SIGKILL
+    gone(program.session)
+
+
+def test_what_a_program_leaves_running_in_its_group_is_ended(run):
+    program = run("import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'input()', __file__])", "-q")
+    assert program.end() == 0, program.errors
+    assert program.processes() == []
+
+
+def killed_at_a_random_moment(run: Callable[..., Run], gone: Callable[..., None]) -> None:
+    before = {record.id for record in registry.sessions()}
+    program, moment = run(COMPUTES), random.uniform(0, LONGEST_LIFE_SECONDS)
+    time.sleep(moment)
+    made = {record.id for record in registry.sessions()} - before
+    program.process.kill()
+    program.process.wait()
+    killed = time.monotonic()
+    print(f"killed after {moment:.2f} s")
+    made |= {record.id for record in registry.sessions()} - before
+    for session in made:
+        gone(session, since=killed, seconds=LEAK_SECONDS)
+    left = program.processes()
+    assert psutil.wait_procs(left, timeout=LEAK_SECONDS)[1] == []
+    assert program.processes() == []
+
+
+def test_nothing_is_left_when_run_itself_is_killed(run, gone):
+    program = run(COMPUTES)
+    program.until("ready")
+    (session,) = [record.id for record in registry.sessions() if str(program.script) in record.program]
+    program.process.kill()
+    killed = time.monotonic()
+    gone(session, since=killed, seconds=LEAK_SECONDS)
+    assert psutil.wait_procs(program.processes(), timeout=LEAK_SECONDS)[1] == []
+
+
+@pytest.mark.parametrize("attempt", range(2))
+def test_nothing_is_left_when_run_is_killed_at_a_random_moment(attempt, run, gone):
+    killed_at_a_random_moment(run, gone)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("attempt", range(20))
+def test_nothing_is_left_when_run_is_killed_at_any_of_twenty_moments(attempt, run, gone):
+    killed_at_a_random_moment(run, gone)
+
+
+def test_a_signal_while_it_waits_for_slices_cancels_it(run, hold, gone):
+    hold(1)
+    program = run(PLAIN, "--wait")
+    said = ""
+    while "holds 1" not in said:
+        line = program.process.stderr.readline()
+        assert line, said
+        said += line
+    (session,) = [record.id for record in registry.sessions() if str(program.script) in record.program]
+    program.process.send_signal(signal.SIGTERM)
+    assert program.end() == 128 + signal.SIGTERM, program.errors
+    assert program.out == ""
+    assert "SIGTERM came before the program was started" in program.errors
+    gone(session)
+
+
+def test_taken_slices_are_one_error_and_the_program_is_not_run(run, hold):
+    hold(1)
+    program = run(PLAIN)
+    assert program.end() == 1
+    assert program.out == ""
+    assert "Error: 1 of 2 slices of pathways-cluster are free, and 2 are wanted" in program.errors
+
+
+def test_a_program_that_does_not_exist_makes_no_proxy(cluster):
+    arguments = ["run", "--kubeconfig", str(cluster.kubeconfig), "--tpu", "tpuv6e:2x2=1", "--", "no-such-program"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pathways_jupyter", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: There is no program 'no-such-program'.")
+
+
+def test_a_lost_proxy_is_reported_while_the_program_runs(run, cluster):
+    program = run(SAVES_ON_SIGTERM)
+    program.until("ready")
+    (record,) = [record for record in registry.sessions() if str(program.script) in record.program]
+    where = ConnectConfig(kubeconfig=str(cluster.kubeconfig))
+    entry.ask(
+        where, lambda client, namespace: objects.delete(client, objects.PODS, record.pod, namespace=record.namespace)
+    )
+    said = ""
+    while "The session is lost" not in said:
+        line = program.process.stderr.readline()
+        assert line, said
+        said += line
+    assert "The program's next use of a TPU fails." in said
+    program.process.kill()
+
+
+def test_a_port_instead_of_a_socket_comes_with_a_warning(run):
+    program = run("import os; print(os.environ['JAX_BACKEND_TARGET'])" + PLAIN, "--tcp", "-q")
+    assert program.end() == 7, program.errors
+    assert re.match(r"grpc://127\.0\.0\.1:\d+\ntpu 8 28\.0 \[\]\n", program.out)
+    assert "other users of this machine can use these TPUs too" in program.errors
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell with job control")
+def test_a_shell_stops_and_continues_it_as_one_job(cluster, tmp_path):
+    code = "import sys; print('rea' 'dy', flush=True); [print('got', line, flush=True) for line in sys.stdin]"
+    line = f"{sys.executable} -m pathways_jupyter run -q --kubeconfig {cluster.kubeconfig} --tpu tpuv6e:2x2=1"
+    pid, terminal = pty.fork()
+    if not pid:
+        os.chdir(tmp_path)
+        os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+
+    def say(keys: str, answer: str) -> None:
+        os.write(terminal, keys.encode())
+        heard, deadline = "", time.monotonic() + DEADLINE
+        while answer not in heard:
+            assert select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))[0], heard
+            heard += os.read(terminal, 4096).decode(errors="replace")
+
+    try:
+        say(f'{line} -- {sys.executable} -c "{code}"\n', "ready")
+        say("one\n", "got one")
+        say("\x1a", "Stopped")
+        say("echo the shell $((1 + 1))\n", "the shell 2")
+        # What is typed before the program runs again waits in the terminal.
+        say("fg\ntwo\n", "got two")
+        say("\x03", "KeyboardInterrupt")
+        say("echo code $?\n", "code 130")
+    finally:
+        os.close(terminal)
+        os.waitpid(pid, 0)
+
+
+def test_a_program_without_the_variables_does_not_notice_the_plugin():
+    code = "import jax, sys; print(jax.devices()[0].platform, [m for m in sys.modules if m.startswith('pathways')])"
+    without = {name: value for name, value in os.environ.items() if name != "JAX_BACKEND_TARGET"}
+    for platforms in ("", "cpu"):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**without, "JAX_PLATFORMS": platforms},
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+        )
+        assert done.stdout == "cpu []\n", done.stderr
