@@ -1,4 +1,4 @@
-// Removes everything that a build makes.
+// Remove the build's output.
 import { rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -11,5 +11,5 @@ const svgstr = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 
 
 export const pathwaysIcon = new LabIcon({ name: 'pathways-jupyter:icon', svgstr });
 
-/** For places that want an address and not an icon; the color suits light and dark. */
+/** The icon as a data URL, in a gray that is visible on light and dark. */
 export const iconUrl = () => `data:image/svg+xml,${encodeURIComponent(svgstr.replace('#616161', '#8a8a8a'))}`;

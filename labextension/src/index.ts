@@ -1,4 +1,4 @@
-/** Everything that JupyterLab loads from this package. */
+/** The plugins that JupyterLab loads from this package. */
 import { commands } from './plugins/commands';
 import { connect } from './plugins/connect';
 import { launcher } from './plugins/launcher';

@@ -1,26 +1,26 @@
-/** What other extensions may use of this one. */
+/** Public API for other extensions. */
 import { Token } from '@lumino/coreutils';
 
 import { Api } from './models/api';
 import { Model } from './models/model';
 import { IScope } from './models/wire';
 
-/** The page's one model, and the ways to ask the server. */
+/** The page's model and the client of the server extension. */
 export interface IPathways {
-  /** Sessions, events and the cluster in view, with a signal of their changes. */
+  /** Sessions, events and the cluster in view; emits a signal when they change. */
   readonly model: Model;
   readonly api: Api;
-  /** The cluster that fits the notebook in front and the settings. */
+  /** The cluster to show, chosen by the notebook in front and the settings. */
   readonly scope: IScope;
-  /** Says whether a view of the cluster is shown: while none is, the server does not watch any. */
+  /** Report whether a view of the cluster is visible; the server watches no cluster while none is. */
   setLooking(looking: boolean): void;
-  /** Tries again to reach the server. */
+  /** Reconnect to the server now. */
   retry(): void;
 }
 
 export const IPathways = new Token<IPathways>('pathways-jupyter:IPathways', 'What runs on Pathways, and where.');
 
-/** Every command; ids are part of what users put into their shortcuts. */
+/** All commands. Users refer to these ids in their shortcuts, so they must not change. */
 export enum CommandIDs {
   connect = 'pathways-jupyter:connect',
   insertConnect = 'pathways-jupyter:insert-connect-cell',

@@ -4,7 +4,7 @@ describe('Clock', () => {
   beforeEach(() => jest.useFakeTimers());
   afterEach(() => jest.useRealTimers());
 
-  it('says the same to all between two ticks', () => {
+  it('returns the same time to all callers between two ticks', () => {
     const clock = new Clock();
     const first = clock.subscribe(() => undefined);
     const then = clock.now();
@@ -17,7 +17,7 @@ describe('Clock', () => {
     second();
   });
 
-  it('runs only while it is read, and is right when it is read again', () => {
+  it('runs only while it has listeners, and is correct when it starts again', () => {
     const clock = new Clock();
     const stop = clock.subscribe(() => undefined);
     expect(jest.getTimerCount()).toBe(1);

@@ -10,7 +10,7 @@ describe('Cluster', () => {
     expect(ids(cluster)).toEqual(['s/9', 's/10']);
   });
 
-  it('keeps rows that did not change as the same objects', () => {
+  it('keeps unchanged rows as the same objects', () => {
     const cluster = new Cluster(SCOPE);
     cluster.apply(tables({ put: { slices: [slice({ id: 's/0' }), slice({ id: 's/1' })] } }));
     const [first] = cluster.rows('slices');
@@ -19,7 +19,7 @@ describe('Cluster', () => {
     expect(cluster.rows('slices')[1].health).toBe('down');
   });
 
-  it('keeps its order when rows change, and finds the place of a new one', () => {
+  it('keeps its order when rows change, and sorts a new one in', () => {
     const cluster = new Cluster(SCOPE);
     cluster.apply(tables({ put: { slices: [slice({ id: 's/0' }), slice({ id: 's/2' })] } }));
     expect(ids(cluster)).toEqual(['s/0', 's/2']);
@@ -49,7 +49,7 @@ describe('Cluster', () => {
     expect(cluster.staleSince).toBeNull();
   });
 
-  it('has no rows where its scope means no cluster at all', () => {
+  it('has no rows if its scope resolves to no cluster', () => {
     const cluster = new Cluster(SCOPE);
     cluster.setWatch(watch('live'));
     cluster.apply(tables({ reset: true, put: { slices: [slice()] } }));
@@ -57,7 +57,7 @@ describe('Cluster', () => {
     expect(ids(cluster)).toEqual([]);
   });
 
-  it('keeps the rows of a cluster that does not answer, and knows how old they are', () => {
+  it('keeps the rows of a cluster that does not answer, with their age', () => {
     const cluster = new Cluster(SCOPE);
     cluster.setWatch(watch('live', { as_of: 5 }));
     cluster.apply(tables({ reset: true, put: { slices: [slice()] } }));
@@ -67,7 +67,7 @@ describe('Cluster', () => {
     expect(cluster.staleSince).toBe(7);
   });
 
-  it('keeps its rows under another scope until that turns out to mean another cluster', () => {
+  it('keeps its rows under another scope unless that resolves to another cluster', () => {
     const cluster = new Cluster(SCOPE);
     cluster.setWatch(watch('live'));
     cluster.apply(tables({ reset: true, put: { slices: [slice()] } }));
@@ -84,7 +84,7 @@ describe('Cluster', () => {
 });
 
 describe('looksLike', () => {
-  it('leaves out what is not drawn, and nothing else', () => {
+  it('ignores exactly the fields that are not drawn', () => {
     expect(looksLike(slice(), slice({ hosts: [host({ pod: 'other', node: 'other' })] }))).toBe(true);
     expect(looksLike(slice(), slice({ health: 'down' }))).toBe(false);
     expect(looksLike(slice(), slice({ hosts: [host({ health: 'down' })] }))).toBe(false);

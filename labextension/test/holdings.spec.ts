@@ -3,7 +3,13 @@ import { english } from '../src/models/trans';
 import { slicesSentence } from '../src/models/words';
 import { numbered, proxy, session } from './rows';
 
-const holder = (id: string, user: string, mine: boolean, notebook = '') => ({ session: id, user, notebook, since: 3, mine });
+const holder = (id: string, user: string, mine: boolean, notebook = '') => ({
+  session: id,
+  user,
+  notebook,
+  since: 3,
+  mine
+});
 
 describe('Holdings', () => {
   const front = session({ id: 'front', slices: [{ number: 1, index: 0, up: true }] });
@@ -14,9 +20,13 @@ describe('Holdings', () => {
     numbered(2, { holder: holder('third', 'alice', false) }),
     numbered(3)
   ];
-  const proxies = [proxy({ session: 'front' }), proxy({ session: 'second' }), proxy({ session: 'third', user: 'alice', mine: false })];
+  const proxies = [
+    proxy({ session: 'front' }),
+    proxy({ session: 'second' }),
+    proxy({ session: 'third', user: 'alice', mine: false })
+  ];
 
-  it('tells three owners apart, and what is free', () => {
+  it('distinguishes three owners and free slices', () => {
     const holdings = new Holdings(front, [front, second], proxies);
     expect(rows.map(row => holdings.of(row).owner)).toEqual(['mine', 'this', 'other', 'free']);
     expect(rows.map(row => ownerWord(english, holdings.of(row)))).toEqual([
@@ -30,43 +40,47 @@ describe('Holdings', () => {
     );
   });
 
-  it('changes sides with the notebook in front', () => {
+  it('depends on the notebook in front', () => {
     const holdings = new Holdings(second, [front, second], proxies);
     expect(rows.map(row => holdings.of(row).owner)).toEqual(['this', 'mine', 'other', 'free']);
   });
 
-  it('knows JAX’s index only of this notebook’s slices', () => {
+  it('has JAX’s index only for this notebook’s slices', () => {
     const holdings = new Holdings(front, [front, second], proxies);
     expect(rows.map(row => holdings.of(row).index)).toEqual([null, 0, null, null]);
   });
 
-  it('does not call a slice free that a session lost', () => {
+  it('does not report a slice as free that a session lost', () => {
     const lost = { ...front, slices: [{ number: 1, index: 0, up: false }] };
     const down = numbered(1, { health: 'down' });
     expect(new Holdings(lost, [lost], []).of(down)).toMatchObject({ owner: 'this', lost: true, index: 0 });
-    expect(new Holdings(second, [lost, second], proxies).of(down)).toMatchObject({ owner: 'mine', lost: true, index: null });
+    expect(new Holdings(second, [lost, second], proxies).of(down)).toMatchObject({
+      owner: 'mine',
+      lost: true,
+      index: null
+    });
     expect(slicesSentence(english, [{ ...down, health: 'ready' }], new Holdings(lost, [lost], []))).toBe(
       '1 slice, 1 ready, 1 in this notebook, 0 free'
     );
   });
 
-  it('leaves the slice of a session on another cluster alone, though it has the same name', () => {
+  it('ignores a session on another cluster whose slice has the same name', () => {
     const elsewhere = session({ id: 'elsewhere', slices: [{ number: 3, index: 0, up: false }] });
     expect(new Holdings(front, [front, elsewhere], proxies).of(rows[3]).owner).toBe('free');
   });
 
-  it('sees a slice that another session took meanwhile as that session’s', () => {
+  it('assigns a slice that another session has taken meanwhile to that session', () => {
     const lost = { ...front, slices: [{ number: 2, index: 0, up: false }] };
     expect(new Holdings(lost, [lost], proxies).of(rows[2])).toMatchObject({ owner: 'other', lost: false, index: null });
   });
 
-  it('calls a notebook by what it is called now, else by what it was called when it connected', () => {
+  it('uses a notebook’s present name, else its name at the time of connecting', () => {
     const row = numbered(0, { holder: holder('second', 'me', true, 'old.ipynb') });
-    expect(new Holdings(front, [front, second], proxies).of(row).who).toBe('work/train.ipynb');
-    expect(new Holdings(front, [front], proxies).of(row).who).toBe('old.ipynb');
+    expect(new Holdings(front, [front, second], proxies).of(row).holder).toBe('work/train.ipynb');
+    expect(new Holdings(front, [front], proxies).of(row).holder).toBe('old.ipynb');
   });
 
-  it('draws again when a slice changes hands', () => {
+  it('renders again when a slice’s holder changes', () => {
     const one = new Holdings(front, [front, second], proxies);
     const other = new Holdings(second, [front, second], proxies);
     expect(sameHolding(one.of(rows[0]), one.of(rows[0]))).toBe(true);

@@ -2,7 +2,9 @@ import { chipsPath, hostPlaces, layout, sliceSize } from '../src/models/layout';
 import { host, slice } from './rows';
 
 const many = (count: number, hosts: number) =>
-  Array.from({ length: count }, (_, index) => slice({ id: `s/${index}`, number: index, hosts: Array(hosts).fill(host()) }));
+  Array.from({ length: count }, (_, index) =>
+    slice({ id: `s/${index}`, number: index, hosts: Array(hosts).fill(host()) })
+  );
 
 describe('layout', () => {
   it.each([1, 2, 24, 25, 200, 1000])('fits %i slices into the width, none over another', count => {
@@ -17,7 +19,7 @@ describe('layout', () => {
     }
   });
 
-  it('draws even a slice that is wider than the panel', () => {
+  it('draws a slice that is wider than the panel', () => {
     expect(layout(many(1, 64), 40).places).toHaveLength(1);
   });
 
@@ -31,15 +33,17 @@ describe('layout', () => {
     expect(new Set(places.map(({ x, y }) => `${x},${y}`)).size).toBe(4);
   });
 
-  it('draws one square a chip', () => {
+  it('draws one square for each chip', () => {
     const { shape } = layout(many(1, 1), 300);
     expect(chipsPath(host({ chips: 8 }), 0, 0, shape, 'full').match(/z/g)).toHaveLength(8);
   });
 
   it.each([1, 100, 1000])('draws four looks that differ by shape, also where %i slices make them small', count => {
     const { shape } = layout(many(count, 1), 300);
-    const looks = (['full', 'ring', 'hatched', 'hollow'] as const).map(look => chipsPath(host({ chips: 1 }), 0, 0, shape, look));
-    // Full and hollow have the same outline; a filling tells them apart.
+    const looks = (['full', 'ring', 'hatched', 'hollow'] as const).map(look =>
+      chipsPath(host({ chips: 1 }), 0, 0, shape, look)
+    );
+    // Full and hollow have the same outline and differ in their fill.
     expect(new Set(looks).size).toBe(3);
     const [, hole] = /v(\d+)h-\d+z$/.exec(looks[1])!;
     expect(Number(hole)).toBeGreaterThan(0);

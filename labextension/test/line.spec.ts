@@ -37,12 +37,12 @@ describe('connectLine', () => {
 });
 
 describe('missing', () => {
-  it('wants a slice type where nothing else gives one', () => {
+  it('requires a slice type if nothing else determines it', () => {
     expect(missing({ ...CHOICE, instanceType: '' })).toBe('type');
     expect(missing({ ...CHOICE, instanceType: '', profile: 'team' })).toBe('');
   });
 
-  it('wants a whole number of slices', () => {
+  it('requires a whole number of slices', () => {
     for (const count of [0, -1, 1.5, NaN]) {
       expect(missing({ ...CHOICE, count })).toBe('count');
     }
@@ -62,17 +62,19 @@ describe('suggestion', () => {
     capacity: [{ instance_type: 'tpuv6e:2x2', chips: 4, total: 2, ready: 2, free }]
   });
 
-  it('takes what is free of the only service without naming it', () => {
+  it('takes all free slices of the only service, without naming it', () => {
     const choice = suggestion(SCOPE, [service('a', 2)])!;
     expect(connectLine(choice)).toBe('%pathways connect --context gke --tpu tpuv6e:2x2=2');
     expect(connectLine(suggestion({ ...SCOPE, context: '', local: true }, [service('a', 1)])!)).toContain('--local');
   });
 
-  it('names the service that has something free among several', () => {
-    expect(connectLine(suggestion(SCOPE, [service('a', 0), service('b', 1)])!)).toContain('--service b --tpu tpuv6e:2x2=1');
+  it('names one of several services that has free slices', () => {
+    expect(connectLine(suggestion(SCOPE, [service('a', 0), service('b', 1)])!)).toContain(
+      '--service b --tpu tpuv6e:2x2=1'
+    );
   });
 
-  it('is silent where nothing is free, or the line could not name the place', () => {
+  it('suggests nothing if nothing is free, or the line could not name the cluster', () => {
     expect(suggestion(SCOPE, [service('a', 0)])).toBeNull();
     expect(suggestion(SCOPE, [])).toBeNull();
     expect(suggestion({ ...SCOPE, session: 'x' }, [service('a', 1)])).toBeNull();

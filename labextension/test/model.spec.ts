@@ -27,21 +27,21 @@ describe('Model', () => {
     expect(made.session?.id).toBe('b');
   });
 
-  it('does not take the session of an earlier kernel of the same notebook for its own', () => {
+  it('ignores the session of an earlier kernel of the same notebook', () => {
     const made = model();
     made.apply(sessions([session({ id: 'a', kernel_id: 'old', notebook: 'x.ipynb' })]));
     made.setFront({ path: 'x.ipynb', kernelId: 'new' });
     expect(made.session).toBeNull();
   });
 
-  it('reports news once, and history not at all', () => {
+  it('reports news once, and never reports history', () => {
     const made = model();
-    const told: string[] = [];
-    made.happened.connect((_, { event }) => void told.push(event.message));
+    const reported: string[] = [];
+    made.happened.connect((_, { event }) => void reported.push(event.message));
     made.apply(sessions([session({ id: 'a' })]));
     made.apply({ type: 'events', session: 'a', reset: true, news: false, events: [event('before')] });
     made.apply({ type: 'events', session: 'a', reset: false, news: true, events: [event('now')] });
-    expect(told).toEqual(['now']);
+    expect(reported).toEqual(['now']);
     expect(made.events('a').map(each => each.message)).toEqual(['before', 'now']);
   });
 
@@ -66,7 +66,7 @@ describe('Model', () => {
     expect(made.events('a')).toEqual([]);
   });
 
-  it('knows its rows to be old while the server does not answer, and until it has answered again', () => {
+  it('marks its rows as old from the server’s silence until its next answer', () => {
     const made = model();
     made.apply({ type: 'hello', version: '1.0.0', user: 'u' });
     made.apply(watch('live'));
@@ -82,7 +82,7 @@ describe('Model', () => {
     expect([made.live, made.staleSince]).toEqual([true, null]);
   });
 
-  it('knows its rows to be old while the page looks at nothing', () => {
+  it('marks its rows as old while the page shows no cluster', () => {
     const made = model();
     made.apply({ type: 'hello', version: '1.0.0', user: 'u' });
     made.apply(watch('live'));
@@ -92,7 +92,7 @@ describe('Model', () => {
     expect(made.live).toBe(false);
   });
 
-  it('says when server and page differ', () => {
+  it('reports different versions of server and page', () => {
     const made = model();
     made.apply({ type: 'hello', version: '2.0.0', user: 'u' });
     expect(made.link).toEqual({ state: 'differs', server: '2.0.0', page: '1.0.0' });
@@ -100,45 +100,46 @@ describe('Model', () => {
     expect(made.link).toEqual({ state: 'open' });
   });
 
-  it('ignores the tables of a cluster that is no longer looked at', () => {
+  it('ignores the tables of a cluster that is no longer in view', () => {
     const made = model();
     const other = { ...SCOPE, context: 'other' };
     made.apply(tables({ scope: other, reset: true, put: { slices: [slice({ id: 's/0' })] } }));
     expect(made.cluster?.rows('slices')).toEqual([]);
   });
 
-  it('calls a session by what its notebook is called now', () => {
+  it('follows the name of a session’s notebook', () => {
     const made = model();
-    const told: string[] = [];
-    made.changed.connect((_, facet) => void told.push(facet));
+    const reported: string[] = [];
+    made.changed.connect((_, facet) => void reported.push(facet));
     made.apply(sessions([session({ id: 'a', kernel_id: 'k', notebook: 'old.ipynb' })]));
     made.setNotebooks(new Map([['k', 'new.ipynb']]));
     made.setNotebooks(new Map([['k', 'new.ipynb']]));
     expect(made.sessions[0].notebook).toBe('new.ipynb');
-    expect(told).toEqual(['sessions', 'sessions']);
+    expect(reported).toEqual(['sessions', 'sessions']);
     made.apply(sessions([session({ id: 'a', kernel_id: 'k', notebook: 'old.ipynb', state: 'lost' })]));
     expect(made.sessions[0]).toMatchObject({ notebook: 'new.ipynb', state: 'lost' });
   });
 
-  it('reports a cluster’s changes no more often than it is asked to, and forgets none', () => {
+  it('reports a cluster’s changes no more often than requested, and loses none', () => {
     jest.useFakeTimers();
     try {
       const made = model();
       made.refresh = 2;
-      let told = 0;
-      made.changed.connect(() => void told++);
-      const put = (health: 'ready' | 'down') =>
-        made.apply(tables({ put: { slices: [slice({ health })] } }));
+      let reported = 0;
+      made.changed.connect(() => {
+        reported++;
+      });
+      const put = (health: 'ready' | 'down') => made.apply(tables({ put: { slices: [slice({ health })] } }));
       put('ready');
       put('down');
       put('ready');
       put('down');
-      expect(told).toBe(1);
+      expect(reported).toBe(1);
       jest.advanceTimersByTime(2000);
-      expect(told).toBe(2);
+      expect(reported).toBe(2);
       expect(made.cluster!.rows('slices')[0].health).toBe('down');
       jest.advanceTimersByTime(10_000);
-      expect(told).toBe(2);
+      expect(reported).toBe(2);
     } finally {
       jest.useRealTimers();
     }

@@ -1,4 +1,4 @@
-/** Rows and messages as the server sends them, with what a test does not care about filled in. */
+/** Rows and messages as the server sends them, with defaults for the fields that a test does not set. */
 import { IHost, IProxy, IScope, ISession, ISlice, Message, WatchState } from '../src/models/wire';
 
 export const SCOPE: IScope = { context: 'c', namespace: 'n', session: '', local: false };
@@ -21,7 +21,7 @@ export function slice(some: Partial<ISlice> = {}): ISlice {
   };
 }
 
-/** The service's slice of that number. */
+/** The service's slice with this number. */
 export function numbered(number: number, some: Partial<ISlice> = {}): ISlice {
   return slice({ id: `default/svc/${number}`, number, ...some });
 }
@@ -73,5 +73,14 @@ export function tables(some: Partial<Tables> = {}): Tables {
 type WatchMessage = Extract<Message, { type: 'watch' }>;
 
 export function watch(state: WatchState, some: Partial<WatchMessage> = {}): WatchMessage {
-  return { type: 'watch', scope: SCOPE, identity: IDENTITY, watch: state, problem: null, place: 'here', as_of: 1, ...some };
+  return {
+    type: 'watch',
+    scope: SCOPE,
+    identity: IDENTITY,
+    watch: state,
+    problem: null,
+    place: 'here',
+    as_of: 1,
+    ...some
+  };
 }

@@ -2,7 +2,12 @@ import { entries } from '../src/models/timeline';
 import { english } from '../src/models/trans';
 import { IEvent } from '../src/models/wire';
 
-const event = (kind: string, message: string, at: number, data: IEvent['data'] = {}): IEvent => ({ kind, message, at, data });
+const event = (kind: string, message: string, at: number, data: IEvent['data'] = {}): IEvent => ({
+  kind,
+  message,
+  at,
+  data
+});
 const CONNECTING = [
   event('stage', 'Looking for the service.', 10, { stage: 'discover' }),
   event('slice-placed', 'Slice 0 is placed.', 11, { slice: 0, number: 0 }),
@@ -21,19 +26,23 @@ describe('entries', () => {
     expect(rest).toEqual([]);
   });
 
-  it('hides no stage of an attempt that failed, and none of what happened meanwhile', () => {
+  it('hides no stage of a failed attempt, and no event in between', () => {
     const failed = event('state', 'The proxy ended.', 13, { state: 'failed' });
     expect(texts([...CONNECTING, failed])).toHaveLength(4);
     const warning = event('warning', 'Slow.', 12.1);
-    expect(texts([...CONNECTING, warning, CONNECTED])).toEqual([...CONNECTING.map(each => each.message), 'Slow.', 'Connected.']);
+    expect(texts([...CONNECTING, warning, CONNECTED])).toEqual([
+      ...CONNECTING.map(each => each.message),
+      'Slow.',
+      'Connected.'
+    ]);
   });
 
-  it('says how good the news are', () => {
+  it('have the tone of the event', () => {
     const states = ['connected', 'degraded', 'lost', 'closing'].map(state => event('state', '', 0, { state }));
     expect(entries(english, states).map(entry => entry.tone)).toEqual(['ok', 'wait', 'fail', 'none']);
   });
 
-  it('shows that all slices are up again as what it is', () => {
+  it('has the tone ok when all slices are up again', () => {
     const healed = event('slice-healed', 'Slice 0 is placed again.', 20, { slice: 0, number: 0 });
     const again = event('state', 'All slices are up again.', 20, { state: 'connected' });
     expect(texts([...CONNECTING, CONNECTED, healed, again])).toEqual([

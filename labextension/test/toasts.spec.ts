@@ -4,7 +4,7 @@ import { english } from '../src/models/trans';
 import { IEvent } from '../src/models/wire';
 import { session } from './rows';
 
-/** What a user sees: the notifications that are open. */
+/** The open notifications, as a user sees them. */
 class Shown implements INotifier {
   readonly open = new Map<string, IToast>();
   emitted = 0;
@@ -37,7 +37,7 @@ function start() {
 }
 
 describe('Toasts', () => {
-  it('make one notification of a slice that flaps: a warning that turns into its good end', () => {
+  it('show one notification for a slice that flaps, first as a warning, then as a success', () => {
     const { shown, happen } = start();
     happen('a', 'slice-down', 'Slice 1 is down.', { slice: 0 });
     expect(shown.texts).toEqual(['warning: one.ipynb: Slice 1 is down.']);
@@ -50,7 +50,7 @@ describe('Toasts', () => {
     expect(shown.emitted).toBe(1);
   });
 
-  it('say it once where many slices are down, and stay until all are back', () => {
+  it('show one notification for several slices until all have recovered', () => {
     const { shown, happen } = start();
     for (const number of [0, 1, 2]) {
       happen('a', 'slice-down', `Slice ${number} is down.`, { slice: number });
@@ -68,7 +68,7 @@ describe('Toasts', () => {
     expect(shown.texts).toHaveLength(2);
   });
 
-  it('offer a new proxy as long as the old one is lost, and no longer', () => {
+  it('offer to reconnect only while the proxy is lost', () => {
     const { shown, happen } = start();
     happen('a', 'slice-down', 'Slice 0 is down.', { slice: 0 });
     happen('a', 'proxy-lost', 'The proxy is gone.');
@@ -79,7 +79,7 @@ describe('Toasts', () => {
     expect(shown.texts).toEqual([]);
   });
 
-  it('go away with their session', () => {
+  it('close when their session ends', () => {
     const { model, shown, happen, sessions } = start();
     happen('a', 'proxy-lost', 'The proxy is gone.');
     happen('b', 'slice-down', 'Slice 0 is down.', { slice: 0 });
@@ -89,7 +89,7 @@ describe('Toasts', () => {
     expect(shown.texts).toEqual([]);
   });
 
-  it('do not come back with good news once the user has closed them, but with bad news', () => {
+  it('reopen after the user closed them for a new failure, not for a recovery', () => {
     const { shown, happen } = start();
     happen('a', 'slice-down', 'Slice 0 is down.', { slice: 0 });
     shown.open.clear();
@@ -99,7 +99,7 @@ describe('Toasts', () => {
     expect(shown.texts).toHaveLength(1);
   });
 
-  it('do not come at all where the user does not want them', () => {
+  it('are never shown if the user has turned them off', () => {
     const { shown, toasts, happen } = start();
     toasts.wanted = false;
     happen('a', 'slice-down', 'Slice 0 is down.', { slice: 0 });

@@ -1,10 +1,11 @@
 import { Api, Problem } from '../src/models/api';
 import { Model } from '../src/models/model';
 import { IBrowser, Updates } from '../src/models/updates';
+import { ILook } from '../src/models/wire';
 
 import { SCOPE } from './rows';
 
-/** A socket that does what the test says. */
+/** A socket controlled by the test. */
 class Socket {
   readyState = 0;
   sent: string[] = [];
@@ -49,7 +50,7 @@ class Page implements IBrowser {
   }
 }
 
-function start(version: () => Promise<{ version: string }> = async () => ({ version: '1' })) {
+function start(version: () => Promise<{ version: string }> = () => Promise.resolve({ version: '1' })) {
   const page = new Page();
   const model = new Model('1');
   const updates = new Updates(model, { updatesUrl: 'ws://x', version } as unknown as Api, page);
@@ -61,16 +62,16 @@ describe('Updates', () => {
   beforeEach(() => jest.useFakeTimers());
   afterEach(() => jest.useRealTimers());
 
-  it('says what is looked at as soon as it is connected, and when that changes', () => {
+  it('sends the cluster in view when it connects and when that changes', () => {
     const { page, updates } = start();
     updates.look(SCOPE);
     expect(page.last.sent).toEqual([]);
     page.last.open();
     updates.look(null);
-    expect(page.last.sent.map(text => JSON.parse(text).scope)).toEqual([SCOPE, null]);
+    expect(page.last.sent.map(text => (JSON.parse(text) as ILook).scope)).toEqual([SCOPE, null]);
   });
 
-  it('connects again after the connection broke', async () => {
+  it('reconnects after the connection broke', async () => {
     const { page, model } = start();
     page.last.open();
     page.last.drop();
@@ -79,7 +80,7 @@ describe('Updates', () => {
     expect(page.sockets).toHaveLength(2);
   });
 
-  it('waits longer each time', async () => {
+  it('waits longer before each attempt', async () => {
     const { page } = start();
     for (let time = 0; time < 4; time++) {
       page.last.drop();
@@ -101,7 +102,7 @@ describe('Updates', () => {
     expect(page.sockets).toHaveLength(2);
   });
 
-  it('has one socket, also when a person tries again while the page is hidden', async () => {
+  it('has one socket, even if the user tries again while the page is hidden', async () => {
     const { page, updates } = start();
     page.isHidden = true;
     page.last.drop();
@@ -112,7 +113,7 @@ describe('Updates', () => {
     expect(page.sockets).toHaveLength(2);
   });
 
-  it('has one socket, also when a person tries again while the server is asked why it broke', async () => {
+  it('has one socket, even if the user tries again while the version is being requested', async () => {
     let answer: (said: { version: string }) => void = () => undefined;
     const { page, updates } = start(() => new Promise(done => (answer = done)));
     page.last.drop();
@@ -122,7 +123,7 @@ describe('Updates', () => {
     expect(page.sockets).toHaveLength(2);
   });
 
-  it('is silent once it was stopped', async () => {
+  it('sends nothing after it was stopped', async () => {
     const { page, updates } = start();
     page.last.open();
     updates.stop();
@@ -134,10 +135,8 @@ describe('Updates', () => {
   it.each([
     [404, 'missing'],
     [403, 'refused']
-  ])('gives up after a %i, until a person tries again', async (status, state) => {
-    const { page, model, updates } = start(async () => {
-      throw new Problem('', '', status);
-    });
+  ])('gives up after a %i, until the user tries again', async (status, state) => {
+    const { page, model, updates } = start(() => Promise.reject(new Problem('', '', status)));
     page.last.drop();
     await jest.advanceTimersByTimeAsync(60_000);
     expect(model.link.state).toBe(state);

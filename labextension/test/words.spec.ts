@@ -12,11 +12,11 @@ describe('words', () => {
     [3700, '1 h 1 min'],
     [90_000, '1 d 1 h'],
     [-5, '0 s']
-  ])('says %i seconds as %s', (seconds, words) => {
+  ])('formats %i seconds as %s', (seconds, words) => {
     expect(age(english, 0, seconds)).toBe(words.replace(/ /g, '\u00a0'));
   });
 
-  it('says how much a degraded session has left, in amber, or red where nothing is left', () => {
+  it('shows how much of a degraded session is left, in amber, or in red if nothing is left', () => {
     const slices = [
       { number: 3, index: 0, up: true },
       { number: 1, index: 1, up: false },
@@ -28,33 +28,35 @@ describe('words', () => {
     expect(sessionTone({ ...degraded, slices: slices.slice(1) })).toBe('fail');
     expect(devicesWord(english, degraded)).toBe('4 of 12');
     expect(lostSlices(english, degraded)).toEqual(['slice 1', 'slice 0 (your 2)']);
-    expect(devicesWord(english, { ...degraded, state: 'connected', slices: slices.map(each => ({ ...each, up: true })) })).toBe('12');
+    expect(
+      devicesWord(english, { ...degraded, state: 'connected', slices: slices.map(each => ({ ...each, up: true })) })
+    ).toBe('12');
   });
 
-  it('counts no devices where there is no proxy', () => {
+  it('shows no devices without a proxy', () => {
     for (const state of ['starting', 'waiting', 'lost', 'closing', 'failed'] as const) {
       expect(devicesWord(english, session({ state }))).toBe('–');
     }
     expect(devicesWord(english, session({ alive: false }))).toBe('–');
   });
 
-  it('says that a session without supervisor was left behind, whatever its record says', () => {
-    expect(stateWord(english, session({ alive: false, state: 'connected' }))).toBe('Left behind');
+  it('calls a session without supervisor abandoned, whatever its record says', () => {
+    expect(stateWord(english, session({ alive: false, state: 'connected' }))).toBe('Abandoned');
     expect(sessionTone(session({ alive: false, state: 'connected' }))).toBe('fail');
   });
 
-  it('searches a log whatever the case', () => {
+  it('searches a log ignoring case', () => {
     expect(matching(['One', 'two'], 'ONE')).toEqual(['One']);
     expect(matching(['One', 'two'], ' ')).toEqual(['One', 'two']);
   });
 });
 
 describe('preferences', () => {
-  it('reads values of the wrong type as not set', () => {
+  it('treats values of the wrong type as not set', () => {
     expect(preferences({ context: 5, notifications: 'no' })).toMatchObject({ context: '', notifications: true });
   });
 
-  it('looks where the session in front is, else as settings say, else at the youngest session', () => {
+  it('shows the front session’s cluster, else the one in the settings, else the youngest session’s', () => {
     const wanted = preferences({ context: 'set' });
     const mine = session({ scope: { context: 'mine', namespace: '', session: '', local: false } });
     expect(scopeOf(wanted, mine, []).context).toBe('mine');

@@ -1,4 +1,4 @@
-/** A real JupyterLab on the embedded cluster, in the browser that the system has. */
+/** Tests of a real JupyterLab on the embedded cluster, in the system's browser. */
 const base = require('@jupyterlab/galata/lib/playwright-config');
 
 const PORT = Number(process.env.PATHWAYS_UI_PORT || 8931);
@@ -39,7 +39,5 @@ module.exports = {
     { name: 'sidebar', testMatch: /.*\.spec\.ts/ },
     { name: 'bench', testMatch: /.*\.bench\.ts/ }
   ],
-  webServer: kind
-    ? [server(PORT, kind)]
-    : [server(PORT, ''), server(PORT + 1, 'without'), server(PORT + 2, 'bare')]
+  webServer: kind ? [server(PORT, kind)] : [server(PORT, ''), server(PORT + 1, 'without'), server(PORT + 2, 'bare')]
 };

@@ -21,9 +21,9 @@ UNREACHABLE = {
     "apiVersion": "v1",
     "kind": "Config",
     "current-context": "unreachable",
-    "contexts": [{"name": "unreachable", "context": {"cluster": "nowhere", "user": "nobody"}}],
+    "contexts": [{"name": "unreachable", "context": {"cluster": "nowhere", "user": "none"}}],
     "clusters": [{"name": "nowhere", "cluster": {"server": "https://127.0.0.1:1"}}],
-    "users": [{"name": "nobody", "user": {"token": "none"}}],
+    "users": [{"name": "none", "user": {"token": "none"}}],
 }
 
 
@@ -33,10 +33,10 @@ def main(port: str, kind: str = "") -> int:
         place = Path(directory)
         for name in ("files", "runtime", "config", "home"):
             (place / name).mkdir(mode=0o700)
-        # The last build in this tree, and not the one that was copied when the package was installed.
+        # Use the latest build in this tree, not the copy from the time of installation.
         (place / "labextensions").mkdir()
         (place / "labextensions" / "pathways-jupyter").symlink_to(BUILT)
-        # Tests change the server's kubeconfig, and break and repair things with the other one.
+        # Tests edit the server's kubeconfig, and use the other one to break and repair the cluster.
         user_kubeconfig, kubeconfig, pid = (
             HERE / f".kubeconfig{port}.user",
             HERE / f".kubeconfig{port}",

@@ -178,7 +178,7 @@ def _loser(each: Slice, service: Service, viewer: Viewer) -> str:
         return ""
     # A service has its own numbers: this one may not be the session's.
     known = any(holder.session == viewer.session for holder in service.holders)
-    return "this notebook (lost, waits for it)" if known else ""
+    return "this notebook (lost, waiting for it)" if known else ""
 
 
 def _loose(service: Service) -> list[Holder]:

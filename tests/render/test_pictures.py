@@ -162,8 +162,8 @@ def test_slices_name_three_owners_and_who_waits():
 def test_slices_say_which_one_this_notebook_lost_and_are_not_green_then():
     degraded = record(**DEGRADED)
     drawn = slices.view([service()], viewer=slices.Viewer.of(degraded), now=NOW)
-    assert "this notebook (lost, waits for it)" in drawn.text
-    assert "slice 1, tpuv6e:4x4, down, this notebook (lost, waits for it) · CrashLoopBackOff" in drawn.html
+    assert "this notebook (lost, waiting for it)" in drawn.text
+    assert "slice 1, tpuv6e:4x4, down, this notebook (lost, waiting for it) · CrashLoopBackOff" in drawn.html
     assert "3 slices of tpuv6e:4x4, 2 ready, 1 free" in drawn.text
     assert '<div class="pw-card pw-wait"' in drawn.html
 

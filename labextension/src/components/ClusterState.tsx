@@ -1,4 +1,4 @@
-/** What stands between the page and the cluster, said once for all sections; nothing while the rows are up to date. */
+/** The problem with the cluster, shown once for all sections; nothing while the rows are up to date. */
 import * as React from 'react';
 
 import { Model } from '../models/model';
@@ -6,15 +6,15 @@ import { ITrans } from '../models/trans';
 import { clock } from '../models/words';
 import { Notice } from './Notice';
 
-export function ClusterState({ model, trans }: { model: Model; trans: ITrans }): JSX.Element | null {
+export function ClusterState({ model, trans }: { model: Model; trans: ITrans }): React.JSX.Element | null {
   const { cluster } = model;
   if (!model.linked || model.live) {
-    // Without a link the panel says so at its top.
+    // LinkState shows this problem at the top of the panel.
     return null;
   }
   if (!cluster || cluster.watch === 'loading') {
     const known = !!cluster && cluster.staleSince !== null;
-    return known ? null : <Notice title={trans.__('Asking the cluster…')} />;
+    return known ? null : <Notice title={trans.__('Loading from the cluster…')} />;
   }
   return (
     <Notice
@@ -25,30 +25,32 @@ export function ClusterState({ model, trans }: { model: Model; trans: ITrans }):
   );
 }
 
-/** Rows of the cluster, which are grey while they are not up to date; or why there are none. */
-export function Rows(props: IRowsProps): JSX.Element {
-  const { model, trans, empty, unknown = trans.__('Not known.'), children } = props;
+/** Rows of the cluster, gray while they are out of date; or a text if there are none. */
+export function Rows(props: IRowsProps): React.JSX.Element {
+  const { model, trans, empty, unknown = trans.__('Unknown.'), children } = props;
   if (empty === null) {
     const { staleSince } = model;
     return (
       <>
-        {!model.live && staleSince !== null && <p className="pw-muted pw-late">{trans.__('As of %1:', clock(staleSince))}</p>}
+        {!model.live && staleSince !== null && (
+          <p className="pw-muted pw-late">{trans.__('As of %1:', clock(staleSince))}</p>
+        )}
         <div className={model.live ? '' : 'pw-stale'} data-live={model.live}>
           {children}
         </div>
       </>
     );
   }
-  // An empty table means that there is nothing only while news arrive.
+  // Only while updates arrive does an empty table mean that the cluster has none.
   return <p className="pw-muted">{model.live ? empty : unknown}</p>;
 }
 
 export interface IRowsProps {
   readonly model: Model;
   readonly trans: ITrans;
-  /** Said of a table that is empty; null while it has rows. */
+  /** Text for an empty table; null while it has rows. */
   readonly empty: string | null;
-  /** Said of a table that is empty because nothing is known. */
+  /** Text for a table that is empty because nothing is known yet. */
   readonly unknown?: string;
   readonly children: React.ReactNode;
 }

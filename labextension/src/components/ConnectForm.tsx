@@ -1,4 +1,4 @@
-/** The connect dialog's content. What is chosen becomes a line that one could have typed. */
+/** The connect dialog's form. Its values become a `%pathways connect` line. */
 import * as React from 'react';
 
 import { Api, asProblem, IContexts, IOffer } from '../models/api';
@@ -9,52 +9,48 @@ import { Options } from './DragLine';
 import { Field, Select } from './Field';
 import { Notice } from './Notice';
 
-/** How the embedded cluster is spelled in the list of contexts. */
+/** The value of the embedded cluster in the list of contexts; no context can have this name. */
 const LOCAL = '\u0000local';
 
 export interface IConnectFormProps {
   readonly api: Api;
   readonly trans: ITrans;
   readonly first: IChoice;
-  onChange(choice: IChoice): void;
-  /** Called after each drawing, when the browser knows which inputs are valid. */
-  onDrawn(): void;
+  readonly onChange: (choice: IChoice) => void;
+  /** Called after each render, when the browser knows which inputs are valid. */
+  readonly onRendered: () => void;
 }
 
-export function ConnectForm({ api, trans, first, onChange, onDrawn }: IConnectFormProps): JSX.Element {
-  const [choice, setChoice] = React.useState(first);
+export function ConnectForm({ api, trans, first, onChange, onRendered }: IConnectFormProps): React.JSX.Element {
+  const [initial] = React.useState(first);
+  const [choice, setChoice] = React.useState(initial);
   const [places, setPlaces] = React.useState<IContexts | null>(null);
   const { offers, problem, asking } = useOffers(api, trans, choice, places);
-  const choose = (some: Partial<IChoice>) => {
-    const next = { ...choice, ...some };
-    setChoice(next);
-    onChange(next);
-  };
+  const choose = React.useCallback((some: Partial<IChoice>) => setChoice(before => ({ ...before, ...some })), []);
+  React.useEffect(() => onChange(choice), [choice, onChange]);
 
   React.useEffect(() => {
     void api.contexts().then(
       found => {
         setPlaces(found);
-        const known = found.contexts.includes(first.context);
-        if (!first.local && !known) {
+        if (!initial.local && !found.contexts.includes(initial.context)) {
           choose(found.current ? { context: found.current } : { local: true, context: '' });
         }
       },
       () => setPlaces({ contexts: [], current: '', local: false, profiles: [], problem: null })
     );
-  }, []);
+  }, [api, initial, choose]);
 
-  const offer = offers.find(each => each.name === choice.service) ?? offers[0];
+  const offer = offers.find(each => each.name === choice.service) ?? offers.at(0);
   const capacity = offer?.capacity.find(each => each.instance_type === choice.instanceType);
-  React.useEffect(() => {
-    const best = offer?.capacity[0];
-    if (best && !capacity) {
-      choose({ instanceType: best.instance_type, count: Math.max(1, best.free) });
-    }
-  }, [offer, capacity]);
+  const best = offer?.capacity.at(0);
+  if (best && !capacity) {
+    // Set during the render, not in an effect, so that no frame shows a type that the service does not have.
+    choose({ instanceType: best.instance_type, count: Math.max(1, best.free) });
+  }
 
-  React.useEffect(onDrawn);
-  const lacking = missing(choice);
+  React.useEffect(onRendered);
+  const lack = missing(choice);
 
   return (
     <div className="pw-form">
@@ -63,18 +59,34 @@ export function ConnectForm({ api, trans, first, onChange, onDrawn }: IConnectFo
         value={choice.local ? LOCAL : choice.context}
         options={[
           ...(places?.contexts ?? []).map(context => ({ value: context, label: context })),
-          { value: LOCAL, label: places?.local ? trans.__('Embedded cluster on this machine') : trans.__('Embedded cluster on this machine (starts when used)') }
+          {
+            value: LOCAL,
+            label: places?.local
+              ? trans.__('Embedded cluster on this machine')
+              : trans.__('Embedded cluster on this machine (started when needed)')
+          }
         ]}
         onChange={value =>
           choose({ local: value === LOCAL, context: value === LOCAL ? '' : value, service: '', instanceType: '' })
         }
       />
-      <Field label={trans.__('Namespace')} value={choice.namespace} placeholder={trans.__('as the context says')} onChange={namespace => choose({ namespace, service: '' })} />
+      <Field
+        label={trans.__('Namespace')}
+        value={choice.namespace}
+        placeholder={trans.__('from the context')}
+        onChange={namespace => choose({ namespace, service: '' })}
+      />
       <Select
         label={trans.__('Service')}
         value={choice.service}
         options={[
-          { value: '', label: offers.length === 1 ? trans.__('%1 (the only one)', offers[0].name) : trans.__('the only one in the namespace') },
+          {
+            value: '',
+            label:
+              offers.length === 1
+                ? trans.__('%1 (the only service)', offers[0].name)
+                : trans.__('the only service in the namespace')
+          },
           ...(offers.length > 1 ? offers.map(each => ({ value: each.name, label: each.name })) : [])
         ]}
         onChange={service => choose({ service })}
@@ -92,7 +104,7 @@ export function ConnectForm({ api, trans, first, onChange, onDrawn }: IConnectFo
           value={choice.instanceType}
           placeholder="tpuv6e:2x2"
           required={!choice.local && !choice.profile}
-          problem={lacking === 'type' && !asking ? trans.__('Needed to connect, such as tpuv6e:2x2.') : undefined}
+          problem={lack === 'type' && !asking ? trans.__('Required, for example tpuv6e:2x2.') : undefined}
           onChange={instanceType => choose({ instanceType })}
         />
       )}
@@ -101,16 +113,19 @@ export function ConnectForm({ api, trans, first, onChange, onDrawn }: IConnectFo
         type="number"
         value={choice.count ? String(choice.count) : ''}
         required={!!choice.instanceType}
-        // Without a type the line has no place for a number.
+        // The line has no number without a type.
         disabled={!choice.instanceType}
-        problem={lacking === 'count' ? trans.__('A whole number, at least 1.') : undefined}
+        problem={lack === 'count' ? trans.__('Must be a whole number, at least 1.') : undefined}
         onChange={count => choose({ count: Number(count) })}
       />
       {places && places.profiles.length > 0 && (
         <Select
           label={trans.__('Profile')}
           value={choice.profile}
-          options={[{ value: '', label: trans.__('none') }, ...places.profiles.map(name => ({ value: name, label: name }))]}
+          options={[
+            { value: '', label: trans.__('none') },
+            ...places.profiles.map(name => ({ value: name, label: name }))
+          ]}
           onChange={profile => choose({ profile })}
         />
       )}
@@ -118,14 +133,16 @@ export function ConnectForm({ api, trans, first, onChange, onDrawn }: IConnectFo
         <input type="checkbox" checked={choice.wait} onChange={event => choose({ wait: event.target.checked })} />
         {trans.__('Wait for slices that are taken')}
       </label>
-      {asking && <Notice title={trans.__('Asking the cluster…')} />}
+      {asking && <Notice title={trans.__('Loading from the cluster…')} />}
       {problem && <Notice tone="wait" title={problem.message} hint={problem.hint} />}
-      {places?.problem && !choice.local && <Notice tone="wait" title={places.problem.message} hint={places.problem.hint} />}
+      {places?.problem && !choice.local && (
+        <Notice tone="wait" title={places.problem.message} hint={places.problem.hint} />
+      )}
       {capacity && capacity.free < choice.count && (
         <Notice
           tone="wait"
           title={trans.__('Only %1 of %2 slices are free now.', capacity.free, capacity.total)}
-          hint={trans.__('Take fewer, or wait for them.')}
+          hint={trans.__('Use fewer slices, or wait until they are free.')}
         />
       )}
       <p className="pw-muted">{trans.__('This runs in the notebook:')}</p>
@@ -149,12 +166,12 @@ interface IOffers {
 const NO_OFFERS: IOffers = { offers: [], problem: null, asking: false };
 const ASKING: IOffers = { offers: [], problem: null, asking: true };
 
-/** What the chosen place offers; asked again when the place changes. */
+/** Load the services of the chosen place; again whenever the place changes. */
 function useOffers(api: Api, trans: ITrans, choice: IChoice, places: IContexts | null): IOffers {
   const { local, context, namespace } = choice;
   const askable = !!places && (local ? places.local : !!context);
   const place = JSON.stringify([local, context, namespace]);
-  // An answer carries its place: between a change of the place and the next effect, the last one is of another cluster.
+  // Keep the place with the answer: between a change of place and the next effect, the answer is another cluster's.
   const [found, setFound] = React.useState({ place: '', answer: NO_OFFERS });
   React.useEffect(() => {
     if (!askable) {
@@ -173,6 +190,6 @@ function useOffers(api: Api, trans: ITrans, choice: IChoice, places: IContexts |
       wanted = false;
       clearTimeout(timer);
     };
-  }, [askable, place]);
+  }, [api, trans, askable, place, local, context, namespace]);
   return !askable ? NO_OFFERS : found.place === place ? found.answer : ASKING;
 }

@@ -1,9 +1,9 @@
-/** The line that connects, to be dragged into a cell. */
+/** The `%pathways connect` line, which can be dragged into a cell. */
 import * as React from 'react';
 
 import { connectCell, connectLine, IChoice } from '../models/line';
 
-export function DragLine({ choice, label }: { choice: IChoice; label: string }): JSX.Element {
+export function DragLine({ choice, label }: { choice: IChoice; label: string }): React.JSX.Element {
   return (
     <>
       <p className="pw-muted">{label}</p>
@@ -21,8 +21,8 @@ export function DragLine({ choice, label }: { choice: IChoice; label: string }):
   );
 }
 
-/** A line whose options stay in one piece where it breaks. */
-export function Options({ line }: { line: string }): JSX.Element {
+/** A command line that wraps between options, never inside one. */
+export function Options({ line }: { line: string }): React.JSX.Element {
   const [command, ...options] = line.split(/ (?=--)/);
   return (
     <>

@@ -1,4 +1,4 @@
-/** The timeline of the session in front, or of the one that the notebook had last. */
+/** The timeline of the session in front, or of the notebook's last session. */
 import * as React from 'react';
 
 import { Model } from '../models/model';
@@ -7,7 +7,7 @@ import { useModel } from './hooks';
 import { Notice } from './Notice';
 import { Timeline } from './Timeline';
 
-export function EventsSection({ model, trans }: { model: Model; trans: ITrans }): JSX.Element {
+export function EventsSection({ model, trans }: { model: Model; trans: ITrans }): React.JSX.Element {
   useModel(model, 'events', 'sessions', 'front');
   const ended = model.endedSession;
   const session = model.session ?? ended;
@@ -16,13 +16,13 @@ export function EventsSection({ model, trans }: { model: Model; trans: ITrans })
     return (
       <Notice
         title={trans.__('No events.')}
-        hint={trans.__('While a notebook is connected, this shows when its slices go down and come back.')}
+        hint={trans.__('While a notebook is connected, this shows when its slices go down and recover.')}
       />
     );
   }
   return (
     <>
-      {ended && <p className="pw-muted">{trans.__('Session %1 has ended. This is what happened in it:', ended.id)}</p>}
+      {ended && <p className="pw-muted">{trans.__('Session %1 has ended. Its events:', ended.id)}</p>}
       <Timeline events={events} trans={trans} />
     </>
   );

@@ -1,4 +1,4 @@
-/** Labelled inputs, which the dialog around them validates as the browser does. */
+/** Labelled inputs with the browser's own validation. */
 import { HTMLSelect } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
@@ -9,12 +9,21 @@ export interface IFieldProps {
   readonly placeholder?: string;
   readonly required?: boolean;
   readonly disabled?: boolean;
-  /** Why the value does not do; shown below it. */
+  /** Why the value is invalid; shown below the input. */
   readonly problem?: string;
-  onChange(value: string): void;
+  readonly onChange: (value: string) => void;
 }
 
-export function Field({ label, value, type = 'text', placeholder, required, disabled, problem, onChange }: IFieldProps): JSX.Element {
+export function Field({
+  label,
+  value,
+  type = 'text',
+  placeholder,
+  required,
+  disabled,
+  problem,
+  onChange
+}: IFieldProps): React.JSX.Element {
   const id = React.useId();
   return (
     <div className="pw-field">
@@ -46,15 +55,20 @@ export interface ISelectProps {
   readonly label: string;
   readonly value: string;
   readonly options: readonly { readonly value: string; readonly label: string }[];
-  onChange(value: string): void;
+  readonly onChange: (value: string) => void;
 }
 
-export function Select({ label, value, options, onChange }: ISelectProps): JSX.Element {
+export function Select({ label, value, options, onChange }: ISelectProps): React.JSX.Element {
   const id = React.useId();
   return (
     <div className="pw-field">
       <label htmlFor={id}>{label}</label>
-      <HTMLSelect id={id} title={options.find(option => option.value === value)?.label} value={value} onChange={event => onChange(event.target.value)}>
+      <HTMLSelect
+        id={id}
+        title={options.find(option => option.value === value)?.label}
+        value={value}
+        onChange={event => onChange(event.target.value)}
+      >
         {options.map(option => (
           <option key={option.value} value={option.value}>
             {option.label}

@@ -16,7 +16,7 @@ const TONES: { readonly [state: string]: Tone } = {
   Failed: 'fail'
 };
 
-export function JobsSection({ model, trans }: { model: Model; trans: ITrans }): JSX.Element {
+export function JobsSection({ model, trans }: { model: Model; trans: ITrans }): React.JSX.Element {
   useModel(model, 'cluster', 'link');
   const now = useNow();
   const jobs = model.cluster?.rows('jobs') ?? [];
@@ -29,7 +29,9 @@ export function JobsSection({ model, trans }: { model: Model; trans: ITrans }): 
               <b>{job.name}</b>
               <Toned tone={TONES[job.state] ?? 'none'}>{job.state}</Toned>
             </div>
-            <div className="pw-muted">{[job.kind, age(trans, job.created, now), job.message].filter(Boolean).join(' · ')}</div>
+            <div className="pw-muted">
+              {[job.kind, age(trans, job.created, now), job.message].filter(Boolean).join(' · ')}
+            </div>
           </li>
         ))}
       </ul>

@@ -1,4 +1,4 @@
-/** What stands between this page and the server; nothing while all is well. */
+/** The problem with the connection to the server; nothing while it works. */
 import * as React from 'react';
 
 import { Link } from '../models/model';
@@ -6,7 +6,15 @@ import { ITrans } from '../models/trans';
 import { IActions } from './actions';
 import { Notice } from './Notice';
 
-export function LinkState({ link, actions, trans }: { link: Link; actions: IActions; trans: ITrans }): JSX.Element | null {
+export function LinkState({
+  link,
+  actions,
+  trans
+}: {
+  link: Link;
+  actions: IActions;
+  trans: ITrans;
+}): React.JSX.Element | null {
   const retry = { label: trans.__('Try again'), run: () => actions.retry() };
   switch (link.state) {
     case 'missing':
@@ -14,7 +22,9 @@ export function LinkState({ link, actions, trans }: { link: Link; actions: IActi
         <Notice
           tone="fail"
           title={trans.__('The Jupyter server does not have pathways_jupyter.')}
-          hint={trans.__('Install it in the environment that runs the server: pip install pathways_jupyter. Then restart the server.')}
+          hint={trans.__(
+            'Install it in the environment that runs the server: pip install pathways_jupyter. Then restart the server.'
+          )}
           action={retry}
         />
       );
@@ -22,8 +32,8 @@ export function LinkState({ link, actions, trans }: { link: Link; actions: IActi
       return (
         <Notice
           tone="fail"
-          title={trans.__('The Jupyter server refuses you access to Pathways.')}
-          hint={trans.__('Ask its administrator for the right to use the resource “pathways”, or log in again.')}
+          title={trans.__('The Jupyter server denies access to Pathways.')}
+          hint={trans.__('Log in again, or ask your administrator for access to the resource “pathways”.')}
           action={retry}
         />
       );
@@ -36,7 +46,9 @@ export function LinkState({ link, actions, trans }: { link: Link; actions: IActi
         />
       );
     case 'broken':
-      return <Notice tone="wait" title={trans.__('The Jupyter server does not answer. Trying again…')} action={retry} />;
+      return (
+        <Notice tone="wait" title={trans.__('The Jupyter server does not answer. Trying again…')} action={retry} />
+      );
     default:
       return null;
   }

@@ -1,11 +1,11 @@
-/** One pod's log: follow it, search it, take it away. */
+/** One pod's log: follow, search and download it. */
 import * as React from 'react';
 
 import { Log, matching } from '../models/log';
 import { ITrans } from '../models/trans';
 import { Notice } from './Notice';
 
-export function LogView({ log, trans }: { log: Log; trans: ITrans }): JSX.Element {
+export function LogView({ log, trans }: { log: Log; trans: ITrans }): React.JSX.Element {
   const [, draw] = React.useReducer((count: number) => count + 1, 0);
   const [follow, setFollow] = React.useState(true);
   const [words, setWords] = React.useState('');
@@ -50,7 +50,9 @@ export function LogView({ log, trans }: { log: Log; trans: ITrans }): JSX.Elemen
           onChange={event => setWords(event.target.value)}
         />
         <span role="status" className="pw-muted">
-          {words ? trans._n('%1 line matches', '%1 lines match', lines.length) : trans._n('%1 line', '%1 lines', lines.length)}
+          {words
+            ? trans._n('%1 line matches', '%1 lines match', lines.length)
+            : trans._n('%1 line', '%1 lines', lines.length)}
           {log.state === 'ended' ? trans.__(' · ended') : ''}
           {log.dropped > 0 ? trans.__(' · %1 older lines are not shown', log.dropped) : ''}
         </span>

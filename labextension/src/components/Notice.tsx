@@ -1,4 +1,4 @@
-/** An empty or a broken state: what is the matter, and what to do next. */
+/** A message for an empty or failed state: what is wrong, and what to do next. */
 import * as React from 'react';
 
 import { Tone } from '../models/words';
@@ -10,7 +10,7 @@ export interface INoticeProps {
   readonly action?: { readonly label: string; run(): void };
 }
 
-export function Notice({ tone = 'none', title, hint, action }: INoticeProps): JSX.Element {
+export function Notice({ tone = 'none', title, hint, action }: INoticeProps): React.JSX.Element {
   return (
     <div className={`pw-notice pw-tone-${tone}`} role={tone === 'fail' ? 'alert' : 'status'}>
       <p>{title}</p>

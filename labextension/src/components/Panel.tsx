@@ -1,4 +1,4 @@
-/** The whole panel: what stands between page and server, then one section below the other. */
+/** The whole panel: a problem with the connection, if any, then the sections. */
 import * as React from 'react';
 
 import { Model } from '../models/model';
@@ -18,12 +18,12 @@ export interface IPanelProps {
   readonly model: Model;
   readonly actions: IActions;
   readonly trans: ITrans;
-  /** Sections that are folded at first. */
+  /** Ids of the sections that are folded initially. */
   readonly folded: readonly string[];
-  onFolded(sections: readonly string[]): void;
+  readonly onFolded: (sections: readonly string[]) => void;
 }
 
-export function Panel({ model, actions, trans, folded: first, onFolded }: IPanelProps): JSX.Element {
+export function Panel({ model, actions, trans, folded: first, onFolded }: IPanelProps): React.JSX.Element {
   useModel(model, 'link', 'front');
   const nothingSetUp = useModelValue(model, each => each.nothingSetUp);
   const [folded, setFolded] = React.useState(first);
@@ -52,7 +52,11 @@ export function Panel({ model, actions, trans, folded: first, onFolded }: IPanel
           {section('session', trans.__('Session'), <SessionSection model={model} actions={actions} trans={trans} />)}
           {section('slices', trans.__('Slices'), <SlicesSection model={model} actions={actions} trans={trans} />)}
           {section('events', trans.__('Events'), <EventsSection model={model} trans={trans} />)}
-          {section('services', trans.__('Services & proxies'), <ServicesSection model={model} actions={actions} trans={trans} />)}
+          {section(
+            'services',
+            trans.__('Services & proxies'),
+            <ServicesSection model={model} actions={actions} trans={trans} />
+          )}
           {section('jobs', trans.__('Jobs'), <JobsSection model={model} trans={trans} />)}
         </>
       )}

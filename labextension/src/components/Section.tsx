@@ -1,4 +1,4 @@
-/** One part of the panel, which a person may fold. */
+/** One section of the panel, which the user can fold. */
 import * as React from 'react';
 
 export interface ISectionProps {
@@ -7,11 +7,11 @@ export interface ISectionProps {
   /** A word beside the title, e.g. a count. */
   readonly note?: string;
   readonly folded: boolean;
-  onFold(folded: boolean): void;
+  readonly onFold: (folded: boolean) => void;
   readonly children: React.ReactNode;
 }
 
-export function Section({ id, title, note, folded, onFold, children }: ISectionProps): JSX.Element {
+export function Section({ id, title, note, folded, onFold, children }: ISectionProps): React.JSX.Element {
   const body = `pathways-jupyter-${id}`;
   return (
     <section className="pw-section" aria-label={title} data-section={id}>

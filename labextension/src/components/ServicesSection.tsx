@@ -1,4 +1,4 @@
-/** Services, and the proxies that hold their slices. */
+/** The services and the proxies that hold their slices. */
 import * as React from 'react';
 
 import { baseName } from '../models/holdings';
@@ -11,14 +11,18 @@ import { Rows } from './ClusterState';
 import { useModel, useNow } from './hooks';
 import { Toned } from './Toned';
 
-export function ServicesSection(props: { model: Model; actions: IActions; trans: ITrans }): JSX.Element {
+export function ServicesSection(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element {
   const { model, actions, trans } = props;
   useModel(model, 'cluster', 'sessions', 'front', 'link');
   const services = model.cluster?.rows('services') ?? [];
   const proxies = model.cluster?.rows('proxies') ?? [];
   return (
     <>
-      <Rows model={model} trans={trans} empty={services.length ? null : trans.__('There is no Pathways service here.')}>
+      <Rows
+        model={model}
+        trans={trans}
+        empty={services.length ? null : trans.__('There are no Pathways services here.')}
+      >
         <ul className="pw-list" aria-label={trans.__('Services')}>
           {services.map(service => (
             <Service key={service.id} service={service} actions={actions} trans={trans} />
@@ -26,7 +30,7 @@ export function ServicesSection(props: { model: Model; actions: IActions; trans:
         </ul>
       </Rows>
       <h3>{trans.__('Proxies')}</h3>
-      <Rows model={model} trans={trans} empty={proxies.length ? null : trans.__('Nobody is connected.')}>
+      <Rows model={model} trans={trans} empty={proxies.length ? null : trans.__('There are no proxies.')}>
         <ul className="pw-list" aria-label={trans.__('Proxies')}>
           {proxies.map(proxy => (
             <Proxy key={proxy.id} proxy={proxy} model={model} actions={actions} trans={trans} />
@@ -44,7 +48,7 @@ export function ServicesSection(props: { model: Model; actions: IActions; trans:
   );
 }
 
-function Service(props: { service: IService; actions: IActions; trans: ITrans }): JSX.Element {
+function Service(props: { service: IService; actions: IActions; trans: ITrans }): React.JSX.Element {
   const { service, actions, trans } = props;
   return (
     <li>
@@ -54,7 +58,13 @@ function Service(props: { service: IService; actions: IActions; trans: ITrans })
       </div>
       {service.capacity.map(capacity => (
         <div key={capacity.instance_type} className="pw-muted">
-          {trans.__('%1: %2 of %3 free, %4 ready', capacity.instance_type, capacity.free, capacity.total, capacity.ready)}
+          {trans.__(
+            '%1: %2 of %3 free, %4 ready',
+            capacity.instance_type,
+            capacity.free,
+            capacity.total,
+            capacity.ready
+          )}
         </div>
       ))}
       <div className="pw-details">
@@ -74,13 +84,13 @@ function Service(props: { service: IService; actions: IActions; trans: ITrans })
   );
 }
 
-function Proxy(props: { proxy: IProxy; model: Model; actions: IActions; trans: ITrans }): JSX.Element {
+function Proxy(props: { proxy: IProxy; model: Model; actions: IActions; trans: ITrans }): React.JSX.Element {
   const { proxy, model, actions, trans } = props;
   const now = useNow();
-  // A session knows what its notebook is called now; its Job, what it was called then.
+  // A session has the notebook's present path; its Job has the path at the time of connecting.
   const notebook = baseName(model.sessions.find(each => each.id === proxy.session)?.notebook || proxy.notebook);
   const owner = proxy.session === model.session?.id ? 'this' : proxy.mine ? 'mine' : 'other';
-  const who = {
+  const title = {
     this: trans.__('This notebook'),
     mine: notebook || trans.__('My session %1', proxy.session),
     other: proxy.user || trans.__('Unknown user')
@@ -88,7 +98,7 @@ function Proxy(props: { proxy: IProxy; model: Model; actions: IActions; trans: I
   return (
     <li className={`pw-is-${owner}`} data-owner={owner}>
       <div className="pw-head">
-        <b>{who}</b>
+        <b>{title}</b>
         <Toned tone={HEALTH_TONES[proxy.health]}>{healthWord(trans, proxy.health)}</Toned>
       </div>
       <div className="pw-details">
@@ -96,7 +106,7 @@ function Proxy(props: { proxy: IProxy; model: Model; actions: IActions; trans: I
           {[
             owner !== 'mine' && notebook,
             proxy.slices.length > 0 && trans._n('slice %2', 'slices %2', proxy.slices.length, proxy.slices.join(', ')),
-            model.cluster!.rows('services').length > 1 && proxy.service,
+            (model.cluster?.rows('services').length ?? 0) > 1 && proxy.service,
             trans.__('for %1', age(trans, proxy.created, now))
           ]
             .filter(Boolean)

@@ -13,31 +13,34 @@ import { useModel, useNow } from './hooks';
 import { Notice } from './Notice';
 import { Toned } from './Toned';
 
-export function SessionSection(props: { model: Model; actions: IActions; trans: ITrans }): JSX.Element {
+export function SessionSection(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element {
   const { model, actions, trans } = props;
   useModel(model, 'sessions', 'front', 'cluster', 'link');
   const session = model.session;
   if (session) {
-    return <Session session={session} staleSince={model.linked ? null : model.staleSince} actions={actions} trans={trans} />;
+    return (
+      <Session session={session} staleSince={model.linked ? null : model.staleSince} actions={actions} trans={trans} />
+    );
   }
   if (!model.front) {
     return (
       <Notice
         title={trans.__('No notebook is in front.')}
-        hint={trans.__('Open a notebook to connect it to TPUs, or see “Services & proxies” for what runs.')}
+        hint={trans.__('Open a notebook to connect it to TPUs. “Services & proxies” lists what is running.')}
       />
     );
   }
-  // A line made of old rows could name slices that are taken, or a cluster that was left.
-  const choice = model.live && model.cluster?.named ? suggestion(model.cluster.named, model.cluster.rows('services')) : null;
+  // From old rows, the line could name slices that are taken by now, or the previous cluster.
+  const choice =
+    model.live && model.cluster?.named ? suggestion(model.cluster.named, model.cluster.rows('services')) : null;
   return (
     <>
       <Notice
         title={trans.__('%1 is not connected.', baseName(model.front.path))}
-        hint={trans.__('Connect it to a Pathways service, and its JAX computes on TPUs.')}
+        hint={trans.__('Connect it to a Pathways service to compute on TPUs.')}
         action={{ label: trans.__('Connect…'), run: () => actions.connect() }}
       />
-      {choice && <DragLine choice={choice} label={trans.__('Or drag this into a cell, and run it:')} />}
+      {choice && <DragLine choice={choice} label={trans.__('Or drag this line into a cell and run it:')} />}
     </>
   );
 }
@@ -50,7 +53,7 @@ interface ISessionProps {
   readonly trans: ITrans;
 }
 
-function Session({ session, staleSince, actions, trans }: ISessionProps): JSX.Element {
+function Session({ session, staleSince, actions, trans }: ISessionProps): React.JSX.Element {
   const now = useNow();
   const stale = staleSince !== null;
   const lost = session.alive && session.state === 'degraded' ? lostSlices(trans, session) : [];
@@ -67,7 +70,9 @@ function Session({ session, staleSince, actions, trans }: ISessionProps): JSX.El
         <Notice
           tone="wait"
           title={trans._n('%2 is down.', '%2 are down.', lost.length, sentence(lost.join(', ')))}
-          hint={trans.__('Arrays on it are lost; the other slices go on. A new worker brings it back.')}
+          hint={trans.__(
+            'Arrays on it are lost; the other slices continue to work. It recovers when its worker is replaced.'
+          )}
         />
       )}
       <dl>
@@ -84,7 +89,7 @@ function Session({ session, staleSince, actions, trans }: ISessionProps): JSX.El
       </dl>
       {!session.alive && (
         <p className="pw-muted">
-          {trans.__('Its supervisor is gone. “Clean up” in Services & proxies removes what it left.')}
+          {trans.__('Its supervisor has died. “Clean up stale proxies” in Services & proxies removes its proxy.')}
         </p>
       )}
       <Buttons session={session} actions={actions} trans={trans} />
@@ -92,7 +97,7 @@ function Session({ session, staleSince, actions, trans }: ISessionProps): JSX.El
   );
 }
 
-function Buttons({ session, actions, trans }: Pick<ISessionProps, 'session' | 'actions' | 'trans'>): JSX.Element {
+function Buttons({ session, actions, trans }: Pick<ISessionProps, 'session' | 'actions' | 'trans'>): React.JSX.Element {
   const renewable = session.state === 'lost' || session.state === 'connected' || session.state === 'degraded';
   return (
     <div className="pw-buttons" role="group" aria-label={trans.__('Session actions')}>
@@ -104,10 +109,20 @@ function Buttons({ session, actions, trans }: Pick<ISessionProps, 'session' | 'a
       >
         {trans.__('Disconnect')}
       </button>
-      <button type="button" className="pw-button" disabled={!session.alive || !renewable} onClick={() => actions.reconnect(session)}>
+      <button
+        type="button"
+        className="pw-button"
+        disabled={!session.alive || !renewable}
+        onClick={() => actions.reconnect(session)}
+      >
         {trans.__('Reconnect')}
       </button>
-      <button type="button" className="pw-button" disabled={!session.pod} onClick={() => actions.openLog(session.pod, trans.__('Proxy'))}>
+      <button
+        type="button"
+        className="pw-button"
+        disabled={!session.pod}
+        onClick={() => actions.openLog(session.pod, trans.__('Proxy'))}
+      >
         {trans.__('Logs')}
       </button>
     </div>

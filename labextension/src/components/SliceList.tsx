@@ -1,4 +1,4 @@
-/** The slice map's content as a list of two-line rows: readable in a narrow sidebar, and by screen readers. */
+/** The slice map as a list with two lines for each slice, for narrow sidebars and screen readers. */
 import * as React from 'react';
 
 import { Holdings, IHolding, sameHolding, sliceName } from '../models/holdings';
@@ -12,16 +12,16 @@ export interface ISliceListProps {
   readonly holdings: Holdings;
   readonly trans: ITrans;
   readonly now: number;
-  /** Opens the log of a worker; without it there are no buttons for that. */
-  openLog?(pod: string, title: string): void;
+  /** Open the log of a worker; if missing, there are no log buttons. */
+  readonly openLog?: (pod: string, title: string) => void;
 }
 
-export function SliceList({ slices, holdings, trans, now, openLog }: ISliceListProps): JSX.Element {
+export function SliceList({ slices, holdings, trans, now, openLog }: ISliceListProps): React.JSX.Element {
   return (
     <ul className="pw-list" aria-label={trans.__('Slices')}>
       {slices.map(slice => {
         const holding = holdings.of(slice);
-        // The age comes as a word: a row is drawn again when the word changes, and not at every tick of the clock.
+        // Pass the age as text: a row then renders only when the text changes, not on each tick of the clock.
         const since = holding.since ? age(trans, holding.since, now) : '';
         return <Row key={slice.id} slice={slice} holding={holding} since={since} trans={trans} openLog={openLog} />;
       })}
@@ -36,7 +36,7 @@ interface IRowProps extends Pick<ISliceListProps, 'trans' | 'openLog'> {
 }
 
 const Row = React.memo(
-  function Row({ slice, holding, since, trans, openLog }: IRowProps): JSX.Element {
+  function Row({ slice, holding, since, trans, openLog }: IRowProps): React.JSX.Element {
     const ready = slice.hosts.filter(host => host.health === 'ready').length;
     const reasons = [...new Set(slice.hosts.map(host => host.reason).filter(Boolean))];
     const details = [
@@ -66,8 +66,12 @@ const Row = React.memo(
     sameHolding(one.holding, other.holding)
 );
 
-/** One link, or a fold of them where a slice has many hosts. */
-function Logs({ slice, trans, openLog }: { slice: ISlice; trans: ITrans } & Required<Pick<ISliceListProps, 'openLog'>>): JSX.Element | null {
+/** One link, or a fold of links for a slice with several hosts. */
+function Logs({
+  slice,
+  trans,
+  openLog
+}: { slice: ISlice; trans: ITrans } & Required<Pick<ISliceListProps, 'openLog'>>): React.JSX.Element | null {
   const hosts = slice.hosts.map((host, index) => ({ pod: host.pod, index })).filter(host => host.pod);
   const link = ({ pod, index }: { pod: string; index: number }, text: string) => (
     <button
@@ -85,7 +89,9 @@ function Logs({ slice, trans, openLog }: { slice: ISlice; trans: ITrans } & Requ
   }
   return (
     <details className="pw-fold">
-      <summary aria-label={trans.__('Logs of the hosts of slice %1', slice.number)}>{trans.__('Logs of %1 hosts', hosts.length)}</summary>
+      <summary aria-label={trans.__('Logs of the hosts of slice %1', slice.number)}>
+        {trans.__('Logs of %1 hosts', hosts.length)}
+      </summary>
       {hosts.map(host => link(host, trans.__('Host %1', host.index)))}
     </details>
   );

@@ -1,4 +1,4 @@
-/** The slice map: which slices are ready, starting or down, and whose they are. Shapes say it as well as colors. */
+/** The slice map: the health and the owner of each slice, by shape as well as by color. */
 import * as React from 'react';
 
 import { looksLike } from '../models/cluster';
@@ -8,13 +8,18 @@ import { ITrans } from '../models/trans';
 import { sliceSentence, slicesSentence } from '../models/words';
 import { Health, ISlice } from '../models/wire';
 
-/** Room for half of a frame's line, which the edge of the drawing would cut off. */
+/** Margin of the drawing, so that frames are not clipped at its edge. */
 const EDGE = 1;
 
-/** The health once more, for eyes that do not tell the colors apart. */
+/** The health as a symbol, for users who cannot distinguish the colors. */
 const HEALTH_MARKS: { readonly [health in Health]: string } = { ready: '●', starting: '○', down: '✕' };
 const OWNER_MARKS: { readonly [owner in Owner]: string } = { this: ' ★', mine: ' ☆', other: '', free: '' };
-const CHIP_LOOKS: { readonly [owner in Owner]: ChipLook } = { this: 'full', mine: 'ring', other: 'hatched', free: 'hollow' };
+const CHIP_LOOKS: { readonly [owner in Owner]: ChipLook } = {
+  this: 'full',
+  mine: 'ring',
+  other: 'hatched',
+  free: 'hollow'
+};
 
 export interface ISliceMapProps {
   readonly slices: readonly ISlice[];
@@ -24,7 +29,7 @@ export interface ISliceMapProps {
   readonly width: number;
 }
 
-export function SliceMap({ slices, holdings, trans, width }: ISliceMapProps): JSX.Element {
+export function SliceMap({ slices, holdings, trans, width }: ISliceMapProps): React.JSX.Element {
   const drawing = layout(slices, width - 2 * EDGE);
   return (
     <svg
@@ -36,7 +41,13 @@ export function SliceMap({ slices, holdings, trans, width }: ISliceMapProps): JS
       viewBox={`${-EDGE} ${-EDGE} ${drawing.width + 2 * EDGE} ${drawing.height + 2 * EDGE}`}
     >
       {drawing.places.map(place => (
-        <SlicePicture key={place.slice.id} {...place} holding={holdings.of(place.slice)} shape={drawing.shape} trans={trans} />
+        <SlicePicture
+          key={place.slice.id}
+          {...place}
+          holding={holdings.of(place.slice)}
+          shape={drawing.shape}
+          trans={trans}
+        />
       ))}
     </svg>
   );
@@ -44,9 +55,9 @@ export function SliceMap({ slices, holdings, trans, width }: ISliceMapProps): JS
 
 type IPictureProps = IPlace & { holding: IHolding; shape: IShape; trans: ITrans };
 
-/** Drawn again only when its looks or its place changed: there may be a thousand beside it. */
+/** One slice. Memoized, because a map may have a thousand: renders only when its look or place changes. */
 const SlicePicture = React.memo(
-  function SlicePicture({ slice, holding, x, y, shape, trans }: IPictureProps): JSX.Element {
+  function SlicePicture({ slice, holding, x, y, shape, trans }: IPictureProps): React.JSX.Element {
     const size = sliceSize(slice, shape);
     const lost = holding.lost ? ' pw-lost' : '';
     return (
@@ -79,10 +90,10 @@ const SlicePicture = React.memo(
     looksLike(one.slice, other.slice)
 );
 
-function Hosts({ slice, look, shape }: { slice: ISlice; look: ChipLook; shape: IShape }): JSX.Element {
+function Hosts({ slice, look, shape }: { slice: ISlice; look: ChipLook; shape: IShape }): React.JSX.Element {
   const places = hostPlaces(slice, shape);
   if (!shape.label && slice.hosts.every(host => host.health === slice.health)) {
-    // One path for the whole slice: with a thousand of them, the number of elements is what costs.
+    // One path for the whole slice: with a thousand slices, the number of elements dominates the cost.
     const path = places.map(({ host, x, y }) => chipsPath(host, x, y, shape, look)).join('');
     return <path className={`pw-chips pw-${slice.health} pw-${look}`} d={path} />;
   }
@@ -94,7 +105,10 @@ function Hosts({ slice, look, shape }: { slice: ISlice; look: ChipLook; shape: I
           <React.Fragment key={index}>
             <path className={`pw-chips pw-${host.health} pw-${look}`} d={chipsPath(host, x, y, shape, look)} />
             {host.health === 'down' && (
-              <path className="pw-cross" d={`M${x} ${y}l${size.width} ${size.height}M${x + size.width} ${y}l${-size.width} ${size.height}`} />
+              <path
+                className="pw-cross"
+                d={`M${x} ${y}l${size.width} ${size.height}M${x + size.width} ${y}l${-size.width} ${size.height}`}
+              />
             )}
           </React.Fragment>
         );
@@ -103,8 +117,12 @@ function Hosts({ slice, look, shape }: { slice: ISlice; look: ChipLook; shape: I
   );
 }
 
-/** What the shapes mean; only those that are in the map, so that it takes one line and not three. */
-export function SliceLegend({ slices, holdings, trans }: Pick<ISliceMapProps, 'slices' | 'holdings' | 'trans'>): JSX.Element {
+/** The legend; only the shapes that are in the map, so that it fits on one line. */
+export function SliceLegend({
+  slices,
+  holdings,
+  trans
+}: Pick<ISliceMapProps, 'slices' | 'holdings' | 'trans'>): React.JSX.Element {
   const health = new Set(slices.map(slice => slice.health));
   const owners = new Set(slices.map(slice => holdings.of(slice).owner));
   const words: { readonly [owner in Owner]: string } = {
@@ -133,7 +151,7 @@ export function SliceLegend({ slices, holdings, trans }: Pick<ISliceMapProps, 's
   );
 }
 
-function Swatch({ look }: { look: ChipLook }): JSX.Element {
+function Swatch({ look }: { look: ChipLook }): React.JSX.Element {
   const shape: IShape = { chip: 9, gap: 0, space: 0, padding: 0, label: 0, margin: 0 };
   const chip = { pod: '', node: '', health: 'ready' as const, chips: 1, reason: '' };
   return (

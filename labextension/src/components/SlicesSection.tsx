@@ -1,4 +1,4 @@
-/** The slices of the cluster in view: the map, or the same as a list. */
+/** The slices of the cluster in view, as a map or a list. */
 import * as React from 'react';
 
 import { Holdings } from '../models/holdings';
@@ -12,10 +12,10 @@ import { useModel, useNow, useWidth } from './hooks';
 import { SliceLegend, SliceMap } from './SliceMap';
 import { SliceList } from './SliceList';
 
-/** Up to here a screen reader gets the list beside the picture; beyond, it is one button away. */
-const FEW = 100;
+/** Up to this number of slices, the list is also rendered for screen readers beside the map. */
+const LISTED_AT_MOST = 100;
 
-export function SlicesSection(props: { model: Model; actions: IActions; trans: ITrans }): JSX.Element {
+export function SlicesSection(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element {
   const { model, actions, trans } = props;
   useModel(model, 'cluster', 'sessions', 'front', 'link');
   const box = React.useRef<HTMLDivElement>(null);
@@ -30,8 +30,14 @@ export function SlicesSection(props: { model: Model; actions: IActions; trans: I
       <Rows
         model={model}
         trans={trans}
-        empty={slices.length ? null : trans.__('There are no slices here. A Shared Pathways Service brings them; pathways-jupyter doctor looks for one.')}
-        // Above stands why nothing is known.
+        empty={
+          slices.length
+            ? null
+            : trans.__(
+                'There are no slices here. They come with a Shared Pathways Service; run “pathways-jupyter doctor” to look for one.'
+              )
+        }
+        // ClusterState shows the reason above.
         unknown=""
       >
         <div className="pw-row">
@@ -41,7 +47,16 @@ export function SlicesSection(props: { model: Model; actions: IActions; trans: I
           </button>
         </div>
         {byService(slices).map(([service, of]) => (
-          <Service key={service} name={service} slices={of} holdings={holdings} list={list} width={width} actions={actions} trans={trans} />
+          <Service
+            key={service}
+            name={service}
+            slices={of}
+            holdings={holdings}
+            list={list}
+            width={width}
+            actions={actions}
+            trans={trans}
+          />
         ))}
         {!list && <SliceLegend slices={slices} holdings={holdings} trans={trans} />}
       </Rows>
@@ -59,8 +74,8 @@ interface IServiceProps {
   readonly trans: ITrans;
 }
 
-/** A heading for each service: numbers of slices mean nothing without it. */
-function Service({ name, slices, holdings, list, width, actions, trans }: IServiceProps): JSX.Element {
+/** One service's slices under its name: slice numbers are only unique within a service. */
+function Service({ name, slices, holdings, list, width, actions, trans }: IServiceProps): React.JSX.Element {
   const now = useNow();
   const types = [...new Set(slices.map(slice => slice.instance_type))].join(', ');
   return (
@@ -73,7 +88,7 @@ function Service({ name, slices, holdings, list, width, actions, trans }: IServi
       ) : (
         <>
           <SliceMap slices={slices} holdings={holdings} trans={trans} width={width} />
-          {slices.length <= FEW && (
+          {slices.length <= LISTED_AT_MOST && (
             <div className="pw-unseen">
               <SliceList slices={slices} holdings={holdings} trans={trans} now={now} />
             </div>

@@ -1,4 +1,4 @@
-/** The session of the notebook in front, in the status bar. */
+/** The status bar's item: the state of the session in front. */
 import * as React from 'react';
 
 import { Model } from '../models/model';
@@ -7,7 +7,7 @@ import { clock, instancesWord, sessionTone, stateWord } from '../models/words';
 import { useModel } from './hooks';
 import { Toned } from './Toned';
 
-export function StatusItem(props: { model: Model; trans: ITrans; open(): void }): JSX.Element | null {
+export function StatusItem(props: { model: Model; trans: ITrans; open: () => void }): React.JSX.Element | null {
   const { model, trans, open } = props;
   useModel(model, 'sessions', 'front', 'link');
   const session = model.session;

@@ -1,4 +1,4 @@
-/** What happened to a session, newest first. */
+/** The events of a session, newest first. */
 import * as React from 'react';
 
 import { entries, eventTone, IEntry } from '../models/timeline';
@@ -9,11 +9,11 @@ import { IEvent } from '../models/wire';
 export interface ITimelineProps {
   readonly events: readonly IEvent[];
   readonly trans: ITrans;
-  /** Newest entries that are drawn. */
+  /** Maximum number of entries to render. */
   readonly limit?: number;
 }
 
-export function Timeline({ events, trans, limit = 100 }: ITimelineProps): JSX.Element {
+export function Timeline({ events, trans, limit = 100 }: ITimelineProps): React.JSX.Element {
   const all = React.useMemo(() => entries(trans, events), [trans, events]);
   const shown = all.slice(-limit).reverse();
   return (
@@ -23,12 +23,14 @@ export function Timeline({ events, trans, limit = 100 }: ITimelineProps): JSX.El
           <Entry key={all.length - index} entry={entry} trans={trans} />
         ))}
       </ol>
-      {all.length > limit && <p className="pw-muted">{trans.__('%1 older events are not shown.', all.length - limit)}</p>}
+      {all.length > limit && (
+        <p className="pw-muted">{trans.__('%1 older events are not shown.', all.length - limit)}</p>
+      )}
     </>
   );
 }
 
-function Entry({ entry, trans }: { entry: IEntry; trans: ITrans }): JSX.Element {
+function Entry({ entry, trans }: { entry: IEntry; trans: ITrans }): React.JSX.Element {
   const { event, text, tone, steps } = entry;
   return (
     <li className={`pw-event pw-tone-${tone}`} data-kind={event.kind}>
@@ -51,6 +53,6 @@ function Entry({ entry, trans }: { entry: IEntry; trans: ITrans }): JSX.Element 
   );
 }
 
-function Time({ event }: { event: IEvent }): JSX.Element {
+function Time({ event }: { event: IEvent }): React.JSX.Element {
   return <time dateTime={new Date(event.at * 1000).toISOString()}>{clock(event.at)}</time>;
 }

@@ -1,8 +1,8 @@
-/** Words in the color of what they mean. */
+/** Text with the color and mark of a tone. */
 import * as React from 'react';
 
 import { Tone } from '../models/words';
 
-export function Toned({ tone, children }: { tone: Tone; children: React.ReactNode }): JSX.Element {
+export function Toned({ tone, children }: { tone: Tone; children: React.ReactNode }): React.JSX.Element {
   return <span className={`pw-tone pw-tone-${tone}`}>{children}</span>;
 }

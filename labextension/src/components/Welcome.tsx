@@ -1,15 +1,27 @@
-/** The panel on the first day: no kubeconfig, no embedded cluster, and nothing wrong. */
+/** The panel of a first-time user: no kubeconfig, no embedded cluster, and nothing wrong. */
 import * as React from 'react';
 
 import { IFront } from '../models/model';
 import { ITrans } from '../models/trans';
 import { IActions } from './actions';
 
-export function Welcome({ front, actions, trans }: { front: IFront | null; actions: IActions; trans: ITrans }): JSX.Element {
+export function Welcome({
+  front,
+  actions,
+  trans
+}: {
+  front: IFront | null;
+  actions: IActions;
+  trans: ITrans;
+}): React.JSX.Element {
   return (
     <section className="pw-welcome" aria-label={trans.__('First steps')}>
       <h2>{trans.__('Put TPUs into a notebook')}</h2>
-      <p>{trans.__('No cluster is set up yet. The quickstart needs none: it starts a small one on this machine, with simulated TPUs.')}</p>
+      <p>
+        {trans.__(
+          'No cluster is configured yet. The quickstart needs none: it starts a small cluster with simulated TPUs on this machine.'
+        )}
+      </p>
       <div className="pw-buttons">
         <button type="button" className="pw-button pw-primary" onClick={() => actions.quickstart()}>
           {trans.__('Open the quickstart')}
@@ -21,7 +33,9 @@ export function Welcome({ front, actions, trans }: { front: IFront | null; actio
         )}
       </div>
       <p className="pw-muted">
-        {trans.__('For a cluster of your own, fetch its credentials into the kubeconfig of the Jupyter server; it appears here by itself.')}
+        {trans.__(
+          'To use your own cluster, add it to the kubeconfig of the Jupyter server; it then appears here automatically.'
+        )}
       </p>
     </section>
   );

@@ -1,15 +1,15 @@
-/** The user's actions in the panel. The plugins say how; the views only call. */
+/** The user's actions in the panel, implemented by the plugins. */
 import { ISession } from '../models/wire';
 
 export interface IActions {
-  connect(): void;
-  disconnect(session: ISession): void;
-  reconnect(session: ISession): void;
-  /** Opens the log of a pod, or of this session's proxy. */
-  openLog(pod: string, title: string): void;
-  sweep(): void;
-  /** Opens the quickstart notebook. */
-  quickstart(): void;
-  /** Tries again to reach the server. */
-  retry(): void;
+  readonly connect: () => void;
+  readonly disconnect: (session: ISession) => void;
+  readonly reconnect: (session: ISession) => void;
+  /** Open the log of a pod in a tab. */
+  readonly openLog: (pod: string, title: string) => void;
+  readonly sweep: () => void;
+  /** Open the quickstart notebook. */
+  readonly quickstart: () => void;
+  /** Reconnect to the server now. */
+  readonly retry: () => void;
 }

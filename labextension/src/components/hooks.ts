@@ -1,17 +1,18 @@
-/** How a view follows a model and the clock. */
+/** React hooks for the model, the clock and element sizes. */
 import * as React from 'react';
 
 import { pageClock } from '../models/clock';
 import { Facet, Model } from '../models/model';
 
-/** Draws the calling view again whenever one of `facets` changed, at most once a frame. */
+/** Render the component when one of `facets` changes, at most once a frame. */
 export function useModel(model: Model, ...facets: Facet[]): void {
   const [, draw] = React.useReducer((count: number) => count + 1, 0);
-  const wanted = useSame(facets);
+  // A string, because the list of facets is a new array in each render.
+  const wanted = facets.join();
   React.useEffect(() => {
     let frame = 0;
     const follow = (_: Model, facet: Facet) => {
-      if (!frame && wanted.includes(facet)) {
+      if (!frame && wanted.split(',').includes(facet)) {
         frame = requestAnimationFrame(() => {
           frame = 0;
           draw();
@@ -19,7 +20,7 @@ export function useModel(model: Model, ...facets: Facet[]): void {
       }
     };
     model.changed.connect(follow);
-    // Something may have changed between the first drawing and now.
+    // The model may have changed between the first render and this effect.
     draw();
     return () => {
       model.changed.disconnect(follow);
@@ -28,7 +29,7 @@ export function useModel(model: Model, ...facets: Facet[]): void {
   }, [model, wanted]);
 }
 
-/** One plain value of the model: the calling view is drawn again only when it differs. */
+/** Read one plain value of the model; the component renders only when it changes. */
 export function useModelValue<T extends string | number | boolean | null>(model: Model, read: (model: Model) => T): T {
   const subscribe = React.useCallback(
     (listener: () => void) => {
@@ -40,21 +41,12 @@ export function useModelValue<T extends string | number | boolean | null>(model:
   return React.useSyncExternalStore(subscribe, () => read(model));
 }
 
-/** The page's one clock: ages in different sections agree because all views read the same instant. */
+/** The time of the page's clock, in seconds; all components read the same instant. */
 export function useNow(): number {
   return React.useSyncExternalStore(pageClock.subscribe, pageClock.now);
 }
 
-/** The first list that was equal to `list`, so that an effect can depend on it. */
-function useSame<T extends string>(list: readonly T[]): readonly T[] {
-  const kept = React.useRef(list);
-  if (kept.current.join() !== list.join()) {
-    kept.current = list;
-  }
-  return kept.current;
-}
-
-/** The width of an element that a view has drawn. */
+/** The width of an element in pixels; `first` until it is measured. */
 export function useWidth(element: React.RefObject<HTMLElement>, first: number): number {
   const [width, setWidth] = React.useState(first);
   React.useLayoutEffect(() => {

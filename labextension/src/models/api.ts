@@ -1,4 +1,4 @@
-/** The server extension's routes. Each failure becomes a {@link Problem}, with what to do next. */
+/** Client of the server extension. Each failure becomes a {@link Problem} with a hint. */
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
@@ -7,24 +7,24 @@ import { ICapacity, IProblem, IScope } from './wire';
 
 const ROOT = 'pathways-jupyter';
 
-/** A failure that the server reported. */
+/** A failed request. */
 export class Problem extends Error implements IProblem {
   constructor(
     message: string,
     readonly hint: string,
-    /** HTTP status; 0 when there was no answer. */
+    /** HTTP status; 0 without an answer. */
     readonly status: number
   ) {
     super(message);
   }
 }
 
-/** Any failure as a {@link Problem}: what JavaScript throws need not even be an error. */
+/** Convert anything that was thrown into a {@link Problem}. */
 export function asProblem(error: unknown, trans: ITrans = english): Problem {
-  return error instanceof Problem ? error : new Problem(trans.__('It failed: %1', String(error)), '', 0);
+  return error instanceof Problem ? error : new Problem(trans.__('Request failed: %1', String(error)), '', 0);
 }
 
-/** Where a user may connect to. */
+/** The clusters and profiles that a user can choose from. */
 export interface IContexts {
   readonly contexts: readonly string[];
   readonly current: string;
@@ -34,14 +34,14 @@ export interface IContexts {
   readonly problem: IProblem | null;
 }
 
-/** What a service offers, for the connect dialog. */
+/** A service and its capacity, for the connect dialog. */
 export interface IOffer {
   readonly name: string;
   readonly namespace: string;
   readonly capacity: readonly ICapacity[];
 }
 
-/** What a sweep removed, or would remove. */
+/** The names of what a sweep removed, or would remove. */
 export interface ISwept {
   readonly removed: readonly string[];
 }
@@ -80,13 +80,19 @@ export class Api {
     return this._ask('quickstart', 'POST');
   }
 
-  /** Calls `take` with each piece of a log until it ends, or `signal` says stop. */
-  async log(scope: IScope, pod: string, follow: boolean, take: (text: string) => void, signal: AbortSignal): Promise<void> {
+  /** Call `take` with each chunk of a log, until the log ends or `signal` is aborted. */
+  async log(
+    scope: IScope,
+    pod: string,
+    follow: boolean,
+    take: (text: string) => void,
+    signal: AbortSignal
+  ): Promise<void> {
     const path = 'logs' + query({ ...scope, pod, follow });
     const response = await this._send(path, { method: 'GET', signal });
     const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
-    for (let piece = await reader?.read(); piece && !piece.done; piece = await reader?.read()) {
-      take(piece.value);
+    for (let chunk = await reader?.read(); chunk && !chunk.done; chunk = await reader?.read()) {
+      take(chunk.value);
     }
   }
 
@@ -111,7 +117,11 @@ export class Api {
       if (init.signal?.aborted) {
         throw error;
       }
-      throw new Problem(this._trans.__('The Jupyter server does not answer.'), this._trans.__('Check that it runs, then try again.'), 0);
+      throw new Problem(
+        this._trans.__('The Jupyter server does not answer.'),
+        this._trans.__('Check that it is running, then try again.'),
+        0
+      );
     }
     if (!response.ok) {
       throw await problem(response, this._trans);
@@ -122,10 +132,14 @@ export class Api {
 
 async function problem(response: Response, trans: ITrans): Promise<Problem> {
   try {
-    const said = await response.json();
-    return new Problem(String(said.message || response.statusText), String(said.hint ?? ''), response.status);
+    const { message, hint } = (await response.json()) as Partial<IProblem>;
+    return new Problem(message || response.statusText, hint ?? '', response.status);
   } catch {
-    return new Problem(trans.__('The Jupyter server answered %1.', response.status), '', response.status);
+    return new Problem(
+      trans.__('The Jupyter server answered with HTTP status %1.', response.status),
+      '',
+      response.status
+    );
   }
 }
 

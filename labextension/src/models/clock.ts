@@ -1,16 +1,16 @@
 /**
- * One clock for everything on the page that shows an age. Views that had a timer each disagreed on one screen: "for 15 s"
- * stood beside "for 2 s" for the same instant.
+ * One clock for all ages on the page. With a timer in each view, two views showed different ages for the same instant
+ * ("15 s" beside "2 s").
  */
 
-/** How often ages are drawn again. */
+/** Seconds between two updates of the ages. */
 export const TICK_SECONDS = 5;
 
 export class Clock {
-  /** Seconds since the epoch at the last tick; the same for all who ask until the next one. */
+  /** Return the time of the last tick, in seconds since the epoch. */
   readonly now = (): number => this._now;
 
-  /** Calls `listener` on each tick. Returns a function that ends this; the timer runs only while there are listeners. */
+  /** Call `listener` on each tick; returns a function that unsubscribes. The timer runs only while there are listeners. */
   readonly subscribe = (listener: () => void): (() => void) => {
     if (!this._listeners.size) {
       this._now = seconds();

@@ -1,22 +1,23 @@
 /**
- * One cluster as this page knows it: four tables, kept up to date by the server's messages.
+ * The state of one cluster: four tables, kept up to date by the server's messages.
  *
- * Every message names the cluster that it is about. Rows of one cluster must never stand under another's name, so a
- * change of that identity empties the tables; rows whose source is silent stay, but are known to be old.
+ * Each message carries the identity of its cluster. Rows of one cluster must never appear under another's name, so a
+ * change of identity empties the tables. When the server stops sending, the rows stay and are marked as old.
  */
 import { IProblem, IScope, ISlice, ITables, Message, TableName, WatchState } from './wire';
 
 const TABLES: readonly TableName[] = ['slices', 'services', 'proxies', 'jobs'];
 
 type Rows<T> = readonly T[];
+type IRow = ITables[TableName];
 
-/** Rows in a stable order. A row that did not change stays the same object, so that its picture is not drawn again. */
+/** Rows in a stable order. An unchanged row stays the same object, so that React does not render it again. */
 export class Cluster {
   constructor(scope: IScope) {
     this._scope = scope;
   }
 
-  /** What the page asked for; it may leave the choice of the cluster to the server. */
+  /** The requested scope; it may leave the choice of the cluster to the server. */
   get scope(): IScope {
     return this._scope;
   }
@@ -24,17 +25,17 @@ export class Cluster {
   watch: WatchState = 'loading';
   problem: IProblem | null = null;
   place = '';
-  /** The same place as `scope`, by its name; null until the server has said it. */
+  /** The same place as `scope`, by explicit names; null until the server has resolved it. */
   named: IScope | null = null;
 
-  /** When the rows stopped being up to date, in seconds since the epoch; null while they are, or there are none. */
+  /** When the rows stopped being up to date, in seconds since the epoch; null while they are, or without rows. */
   get staleSince(): number | null {
     return this.watch === 'live' || !this._asOf ? null : this._asOf;
   }
 
   /**
-   * Looks at the same or another cluster under another scope. The rows stay until the server says which one it is: a
-   * notebook that disconnects changes the scope and not the cluster, and its map should not vanish and come back.
+   * Change the scope. The rows stay until the server reports the identity: when a notebook disconnects, its scope changes
+   * but not the cluster, and the map should not flicker.
    */
   moveTo(scope: IScope): void {
     this._scope = scope;
@@ -42,7 +43,7 @@ export class Cluster {
     this.pause();
   }
 
-  /** Says that no news come until the server answers again. */
+  /** Mark the rows as old until the server sends new ones. */
   pause(): void {
     if (this.watch === 'live') {
       this._asOf = Date.now() / 1000;
@@ -72,42 +73,49 @@ export class Cluster {
     this._asOf = 0;
     for (const table of TABLES) {
       this._maps[table].clear();
-      delete this._sorted[table];
+      this._sorted.delete(table);
     }
   }
 
   rows<T extends TableName>(table: T): Rows<ITables[T]> {
-    let sorted = this._sorted[table] as Rows<ITables[T]> | undefined;
+    let sorted = this._sorted.get(table);
     if (!sorted) {
-      sorted = [...this._maps[table].values()].sort(byId) as unknown as Rows<ITables[T]>;
-      (this._sorted as Record<string, unknown>)[table] = sorted;
+      sorted = [...this._maps[table].values()].sort(byId);
+      this._sorted.set(table, sorted);
     }
-    return sorted;
+    return sorted as Rows<ITables[T]>;
   }
 
   find<T extends TableName>(table: T, id: string): ITables[T] | undefined {
-    return this._maps[table].get(id) as ITables[T] | undefined;
+    return this._maps[table].get(id);
   }
 
   apply(message: Extract<Message, { type: 'tables' }>): void {
     this._identify(message.identity);
     this._asOf = message.as_of;
     for (const table of TABLES) {
-      const map = this._maps[table] as Map<string, { readonly id: string }>;
+      const map: Map<string, IRow> = this._maps[table];
       const put = message.put[table] ?? [];
       const drop = message.drop[table] ?? [];
       if (!message.reset && !put.length && !drop.length) {
         continue;
       }
-      const sorted = this._sorted[table] as Rows<{ readonly id: string }> | undefined;
+      const sorted = this._sorted.get(table);
       const sameIds = !message.reset && !drop.length && put.every(row => map.has(row.id));
       if (message.reset) {
         map.clear();
       }
       drop.forEach(id => map.delete(id));
       put.forEach(row => map.set(row.id, row));
-      // Sorting a thousand names takes longer than anything else that an update does.
-      (this._sorted as Record<string, unknown>)[table] = sameIds ? sorted?.map(row => map.get(row.id)!) : undefined;
+      // Keep the order when no row was added or removed: sorting a thousand names is the slowest part of an update.
+      if (sorted && sameIds) {
+        this._sorted.set(
+          table,
+          sorted.map(row => map.get(row.id) ?? row)
+        );
+      } else {
+        this._sorted.delete(table);
+      }
     }
   }
 
@@ -120,10 +128,11 @@ export class Cluster {
     proxies: new Map(),
     jobs: new Map()
   };
-  private readonly _sorted: { [T in TableName]?: Rows<ITables[T]> } = {};
+  /** Sorted rows of each table, until rows are added or removed. */
+  private readonly _sorted = new Map<TableName, Rows<IRow>>();
 }
 
-/** Whether two scopes name the same place. */
+/** Return whether two scopes name the same place. */
 export function sameScope(one: IScope | null, other: IScope | null): boolean {
   return (
     one === other ||
@@ -136,7 +145,7 @@ export function sameScope(one: IScope | null, other: IScope | null): boolean {
   );
 }
 
-/** Whether two rows make the same picture: names of pods and nodes are not drawn, and holders come in separately. */
+/** Return whether two rows look the same. Names of pods and nodes are not drawn, and holders are passed separately. */
 export function looksLike(one: ISlice, other: ISlice): boolean {
   return (
     one === other ||
@@ -145,11 +154,13 @@ export function looksLike(one: ISlice, other: ISlice): boolean {
       one.instance_type === other.instance_type &&
       one.health === other.health &&
       one.hosts.length === other.hosts.length &&
-      one.hosts.every((host, index) => host.health === other.hosts[index].health && host.chips === other.hosts[index].chips))
+      one.hosts.every(
+        (host, index) => host.health === other.hosts[index].health && host.chips === other.hosts[index].chips
+      ))
   );
 }
 
-/** Numbers within ids count as numbers: slice 10 comes after slice 9. */
+/** Compares digits within ids as numbers, so that slice 10 comes after slice 9. */
 const collator = new Intl.Collator('en', { numeric: true });
 
 function byId(one: { readonly id: string }, other: { readonly id: string }): number {

@@ -1,32 +1,32 @@
 /**
- * Whose a slice is, and what to call it. A service counts its slices and JAX counts those of one session, so the same
- * slice has two numbers: people read the service's everywhere, with JAX's beside it where the two differ.
+ * The holder and the name of each slice. The service numbers its slices, and JAX numbers the slices of one session, so a
+ * slice has two numbers: the page shows the service's, with JAX's beside it where they differ.
  */
 import { ITrans } from './trans';
 import { IProxy, ISession, ISlice } from './wire';
 
-/** The holder of a slice, as the notebook in front sees it. */
+/** The holder of a slice, relative to the notebook in front. */
 export type Owner = 'this' | 'mine' | 'other' | 'free';
 
-/** One slice, and what this page knows of its holder. */
+/** The holder of one slice. */
 export interface IHolding {
   readonly owner: Owner;
-  /** JAX's index in the notebook in front; null where that notebook does not have the slice. */
+  /** JAX's index in the notebook in front; null if that notebook does not hold the slice. */
   readonly index: number | null;
-  /** Whether the holder lost it: the service may call such a slice free, but its session waits for it. */
+  /** Whether the slice is down for its holder. The service may report it as free, but the session still waits for it. */
   readonly lost: boolean;
-  /** The other user, or the path of one's own other notebook; empty where neither is known. */
-  readonly who: string;
-  /** When it was taken, in seconds since the epoch; 0 where that is not known. */
+  /** The other user's name, or the path of this user's other notebook; empty if unknown. */
+  readonly holder: string;
+  /** When it was taken, in seconds since the epoch; 0 if unknown. */
   readonly since: number;
 }
 
-const FREE: IHolding = { owner: 'free', index: null, lost: false, who: '', since: 0 };
+const FREE: IHolding = { owner: 'free', index: null, lost: false, holder: '', since: 0 };
 
-/** As much of a session as says which slices it has. */
+/** The part of a session that says which slices it holds. */
 export type Claimant = Pick<ISession, 'id' | 'namespace' | 'service' | 'slices' | 'notebook'>;
 
-/** Who holds which slice of one cluster. Cheap to make, and asked once for each of a thousand slices. */
+/** The holders of one cluster's slices. Cheap to construct; `of` is called for each of up to a thousand slices. */
 export class Holdings {
   /**
    * @param front The session of the notebook in front.
@@ -41,7 +41,7 @@ export class Holdings {
     const here = new Set(proxies.map(proxy => proxy.session));
     for (const session of sessions) {
       if (session.notebook) {
-        // A session knows what its notebook is called now; the holder of a slice, what it was called then.
+        // A session has the notebook's present path; a slice's holder has the path at the time of connecting.
         this._notebooks.set(session.id, session.notebook);
       }
       if (session.id !== _front?.id && !here.has(session.id)) {
@@ -67,7 +67,7 @@ export class Holdings {
       owner,
       index: owner === 'this' && claim?.session.id === session ? claim.index : null,
       lost: claim?.session.id === session && !claim.up,
-      who: owner === 'other' ? slice.holder!.user || session : owner === 'mine' ? notebook : '',
+      holder: owner === 'other' ? slice.holder?.user || session : owner === 'mine' ? notebook : '',
       since: slice.holder?.since ?? 0
     };
   }
@@ -76,12 +76,14 @@ export class Holdings {
   private readonly _notebooks = new Map<string, string>();
 }
 
-/** "slice 1 (your 0)", or "slice 1" where JAX's index is the same or the slice is not this notebook's. */
+/** Return "slice 1 (your 0)", or "slice 1" if JAX's index is equal or the slice is not this notebook's. */
 export function sliceName(trans: ITrans, number: number | null, index: number | null): string {
   if (number === null) {
     return trans.__('your slice %1', index ?? '?');
   }
-  return index === null || index === number ? trans.__('slice %1', number) : trans.__('slice %1 (your %2)', number, index);
+  return index === null || index === number
+    ? trans.__('slice %1', number)
+    : trans.__('slice %1 (your %2)', number, index);
 }
 
 export function ownerWord(trans: ITrans, holding: IHolding): string {
@@ -89,9 +91,11 @@ export function ownerWord(trans: ITrans, holding: IHolding): string {
     case 'this':
       return trans.__('this notebook');
     case 'mine':
-      return holding.who ? trans.__('my other notebook %1', baseName(holding.who)) : trans.__('my other notebooks');
+      return holding.holder
+        ? trans.__('my other notebook %1', baseName(holding.holder))
+        : trans.__('my other notebooks');
     case 'other':
-      return holding.who;
+      return holding.holder;
     case 'free':
       return trans.__('free');
   }
@@ -100,7 +104,7 @@ export function ownerWord(trans: ITrans, holding: IHolding): string {
 export function sameHolding(one: IHolding, other: IHolding): boolean {
   return (
     one === other ||
-    (one.owner === other.owner && one.index === other.index && one.lost === other.lost && one.who === other.who)
+    (one.owner === other.owner && one.index === other.index && one.lost === other.lost && one.holder === other.holder)
   );
 }
 

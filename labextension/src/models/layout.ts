@@ -1,6 +1,6 @@
 /**
- * Where everything of the slice map goes. Pure numbers: a chip is a square, a host a block of chips, a slice a row of
- * hosts under a bar, and slices flow like words. Many slices make small ones.
+ * Geometry of the slice map. A chip is a square, a host a block of chips, a slice a block of hosts under a bar; slices
+ * wrap like words. The more slices, the smaller they are drawn.
  */
 import { IHost, ISlice } from './wire';
 
@@ -17,14 +17,14 @@ export interface ILayout {
   readonly places: readonly IPlace[];
 }
 
-/** The sizes of one drawing; the same for all of its slices. */
+/** Sizes in pixels, the same for all slices of one map. */
 export interface IShape {
   readonly chip: number;
   readonly gap: number;
   /** Between hosts. */
   readonly space: number;
   readonly padding: number;
-  /** Height of the label; 0 when there is no room for one. */
+  /** Height of the label; 0 if there is no room for one. */
   readonly label: number;
   /** Between slices. */
   readonly margin: number;
@@ -34,7 +34,7 @@ const LARGE: IShape = { chip: 11, gap: 2, space: 6, padding: 7, label: 16, margi
 const MEDIUM: IShape = { chip: 6, gap: 1, space: 3, padding: 4, label: 0, margin: 4 };
 const SMALL: IShape = { chip: 3, gap: 1, space: 2, padding: 2, label: 0, margin: 2 };
 
-/** Slices in one row are as wide as the widest of them all, so that the eye can run down a column. */
+/** Place all slices in a grid. All columns are as wide as the widest slice, so that slices line up. */
 export function layout(slices: readonly ISlice[], width: number): ILayout {
   const shape = slices.length <= 24 ? LARGE : slices.length <= 200 ? MEDIUM : SMALL;
   let wide = 1;
@@ -59,7 +59,7 @@ export function layout(slices: readonly ISlice[], width: number): ILayout {
   };
 }
 
-/** Columns and rows of chips on one host. */
+/** Return the columns and rows of chips on one host. */
 export function chipGrid(host: IHost): { columns: number; rows: number } {
   const columns = Math.max(1, Math.ceil(Math.sqrt(Math.max(1, host.chips))));
   return { columns, rows: Math.max(1, Math.ceil(Math.max(1, host.chips) / columns)) };
@@ -73,7 +73,7 @@ export function hostSize(host: IHost, shape: IShape): { width: number; height: n
   };
 }
 
-/** Where the hosts of a slice go: as near to a square as whole rows allow. */
+/** Place the hosts of a slice, as close to a square as possible. */
 export function hostPlaces(slice: ISlice, shape: IShape): { host: IHost; x: number; y: number }[] {
   const columns = Math.max(1, Math.ceil(Math.sqrt(slice.hosts.length)));
   const size = largest(slice, shape);
@@ -96,10 +96,10 @@ export function sliceSize(slice: ISlice, shape: IShape): { width: number; height
   };
 }
 
-/** How a chip says whose it is without any color: `ring` has a hole, `hatched` a diagonal. */
+/** Shape of a chip, which shows its owner without color: `ring` has a hole, `hatched` a diagonal line. */
 export type ChipLook = 'full' | 'ring' | 'hatched' | 'hollow';
 
-/** A host's chips as one SVG path, to be filled by the even-odd rule. */
+/** Return a host's chips as one SVG path, to be filled with the even-odd rule. */
 export function chipsPath(host: IHost, x: number, y: number, shape: IShape, look: ChipLook): string {
   const { columns } = chipGrid(host);
   const inset = Math.max(1, Math.floor(shape.chip / 3));

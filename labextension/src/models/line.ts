@@ -1,8 +1,8 @@
-/** The line that connects: what the dialog does is what this line does, so that a notebook stays reproducible. */
+/** The `%pathways connect` line. The dialog inserts and runs it, so that a notebook stays reproducible. */
 
 import { IScope, IService } from './wire';
 
-/** What a person chose in the dialog. */
+/** The values of the connect dialog. */
 export interface IChoice {
   readonly local: boolean;
   readonly context: string;
@@ -35,12 +35,12 @@ export function connectLine(choice: IChoice): string {
   return words.join(' ');
 }
 
-/** A whole cell: it works in a kernel that was just started, too. */
+/** Return a complete cell, which also works in a fresh kernel. */
 export function connectCell(choice: IChoice): string {
   return `${LOAD}\n${connectLine(choice)}`;
 }
 
-/** What keeps a choice from being a line; empty when nothing does. */
+/** Return the field that must be filled in before the line is valid; empty if none. */
 export function missing(choice: IChoice): 'type' | 'count' | '' {
   if (!choice.instanceType && !choice.profile && !choice.local) {
     return 'type';
@@ -48,11 +48,11 @@ export function missing(choice: IChoice): 'type' | 'count' | '' {
   return choice.instanceType && !(Number.isInteger(choice.count) && choice.count > 0) ? 'count' : '';
 }
 
-/** What a person most likely wants of a cluster: all that is free of its first service that has some. */
+/** Suggest a choice: all free slices of one type, from the first service that has any. */
 export function suggestion(scope: IScope, services: readonly IService[]): IChoice | null {
   const service = services.find(each => each.capacity.some(capacity => capacity.free > 0));
   const capacity = service?.capacity.find(each => each.free > 0);
-  // No line of the dialog can name a cluster that only a session knows.
+  // A cluster that only a session knows cannot be named in a line.
   if (!service || !capacity || scope.session || !(scope.local || scope.context)) {
     return null;
   }

@@ -1,11 +1,11 @@
-/** A log as it grows: the newest lines, and those of them that a person looks for. */
+/** A pod's log as it grows, and the search in it. */
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { Api, asProblem, Problem } from './api';
 import { IScope } from './wire';
 
-/** Lines that are kept; a followed log has no end. */
-export const KEPT = 5000;
+/** Number of lines kept; a followed log has no end. */
+export const LINES_KEPT = 5000;
 
 export type LogState = 'reading' | 'ended' | 'failed';
 
@@ -25,26 +25,26 @@ export class Log {
   state: LogState = 'reading';
   problem: Problem | null = null;
 
-  /** Reads the log from its beginning. */
+  /** Read the log from its beginning. */
   async read(follow: boolean): Promise<void> {
     this.stop();
     const stop = (this._stop = new AbortController());
     this.lines = [];
     this.dropped = 0;
     this._partial = '';
-    this._become('reading');
+    this._setState('reading');
     try {
       await this._api.log(this.scope, this.pod, follow, text => this._take(text), stop.signal);
     } catch (error) {
       if (!stop.signal.aborted) {
         this.problem = asProblem(error);
-        this._become('failed');
+        this._setState('failed');
       }
       return;
     }
     if (!stop.signal.aborted) {
       this._take(this._partial ? '\n' : '');
-      this._become('ended');
+      this._setState('ended');
     }
   }
 
@@ -52,7 +52,7 @@ export class Log {
     this._stop?.abort();
   }
 
-  /** The text as a file would hold it. */
+  /** The kept lines as the content of a file. */
   get text(): string {
     return this.lines.map(line => line + '\n').join('');
   }
@@ -61,12 +61,12 @@ export class Log {
     const parts = (this._partial + text).split('\n');
     this._partial = parts.pop() ?? '';
     const lines = [...this.lines, ...parts];
-    this.dropped += Math.max(0, lines.length - KEPT);
-    this.lines = lines.slice(-KEPT);
+    this.dropped += Math.max(0, lines.length - LINES_KEPT);
+    this.lines = lines.slice(-LINES_KEPT);
     this._changed.emit();
   }
 
-  private _become(state: LogState): void {
+  private _setState(state: LogState): void {
     this.state = state;
     if (state !== 'failed') {
       this.problem = null;
@@ -79,7 +79,7 @@ export class Log {
   private readonly _changed = new Signal<this, void>(this);
 }
 
-/** Lines that hold `words`, whatever the case; all of them when there are none. */
+/** Return the lines that contain `words`, ignoring case; all lines if `words` is empty. */
 export function matching(lines: readonly string[], words: string): readonly string[] {
   const wanted = words.trim().toLowerCase();
   return wanted ? lines.filter(line => line.toLowerCase().includes(wanted)) : lines;

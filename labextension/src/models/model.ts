@@ -1,6 +1,6 @@
 /**
- * Everything that the page knows: sessions, their events, and the cluster in view. Messages come in, signals go out;
- * nothing here sends a request.
+ * The page's state: sessions, their events, and the cluster in view. It applies the server's messages and emits signals;
+ * it sends no requests.
  */
 import { ISignal, Signal } from '@lumino/signaling';
 
@@ -12,16 +12,16 @@ import { IEvent, IScope, ISession, Message } from './wire';
 export type Link =
   | { readonly state: 'connecting' }
   | { readonly state: 'open' }
-  /** The connection broke; it is being made again. */
+  /** The connection broke; a new attempt is under way. */
   | { readonly state: 'broken' }
-  /** The server has no such extension. */
+  /** The server extension is not installed. */
   | { readonly state: 'missing' }
-  /** The server refused this user. */
+  /** The server denied access to this user. */
   | { readonly state: 'refused' }
   | { readonly state: 'differs'; readonly server: string; readonly page: string };
 
-/** Newest events that are kept of a session. */
-export const REMEMBERED = 1000;
+/** Number of events kept for each session; older ones are dropped. */
+export const EVENTS_KEPT = 1000;
 
 /** The notebook in front. */
 export interface IFront {
@@ -29,7 +29,7 @@ export interface IFront {
   readonly kernelId: string;
 }
 
-/** What changed, so that a view draws only what it shows. */
+/** The part of the model that changed, so that a view renders only for what it shows. */
 export type Facet = 'link' | 'sessions' | 'events' | 'cluster' | 'front';
 
 export class Model {
@@ -39,7 +39,7 @@ export class Model {
     return this._changed;
   }
 
-  /** Each new event of a session, once; those that happened before the page was opened are left out. */
+  /** Emits each new event of a session once; events from before the page was opened are left out. */
   get happened(): ISignal<this, { session: ISession; event: IEvent }> {
     return this._happened;
   }
@@ -48,7 +48,7 @@ export class Model {
   user = '';
   sessions: readonly ISession[] = [];
   cluster: Cluster | null = null;
-  /** Shortest time between two signals about the cluster, in seconds. */
+  /** Minimum time between two `cluster` signals, in seconds. */
   refresh = 0;
   front: IFront | null = null;
 
@@ -65,7 +65,7 @@ export class Model {
     );
   }
 
-  /** The session that the notebook in front had last, for its timeline; null while it has another. */
+  /** The last session of the notebook in front, for its timeline; null while it has a new one. */
   get endedSession(): ISession | null {
     const front = this.front;
     if (!front || this.session) {
@@ -79,36 +79,36 @@ export class Model {
     );
   }
 
-  /** Whether news from the server arrive; what is shown is otherwise what was known before. */
+  /** Whether the server sends updates; otherwise the state is the last known one. */
   get linked(): boolean {
-    return this.link.state === 'open' || this.link.state === 'differs';
+    return isLinked(this.link);
   }
 
-  /** When what is shown stopped being up to date, in seconds since the epoch; null while it is. */
+  /** When the state stopped being up to date, in seconds since the epoch; null while it is up to date. */
   get staleSince(): number | null {
     return this.linked ? (this.cluster?.staleSince ?? null) : this._unlinkedSince;
   }
 
-  /** Whether no cluster was ever set up here, and no session has one of its own. */
+  /** Whether no cluster is configured here, and no session brings its own. */
   get nothingSetUp(): boolean {
     return this.linked && !this.sessions.length && !!this.cluster?.problem?.nothing_set_up;
   }
 
-  /** Whether the rows of the cluster are what is there now: only then does an empty table mean that there is nothing. */
+  /** Whether the rows are up to date. Only then does an empty table mean that the cluster has none. */
   get live(): boolean {
     return this.linked && this.cluster?.watch === 'live';
   }
 
-  /** Who holds which slice of the cluster in view. */
+  /** The holders of the slices of the cluster in view. */
   get holdings(): Holdings {
     return new Holdings(this.session, this.sessions, this.cluster?.rows('proxies') ?? []);
   }
 
   events(session: string): readonly IEvent[] {
-    return this._events.get(session) ?? NOTHING;
+    return this._events.get(session) ?? NO_EVENTS;
   }
 
-  /** Says which notebook each kernel belongs to, by kernel id: a notebook may be renamed while it is connected. */
+  /** Set the notebook paths by kernel id. A notebook may be renamed while it is connected. */
   setNotebooks(notebooks: ReadonlyMap<string, string>): void {
     this._notebooks = notebooks;
     const renamed = this.sessions.map(session => this._named(session));
@@ -119,9 +119,9 @@ export class Model {
   }
 
   setLink(link: Link): void {
-    const before = this.linked;
+    const broken = isLinked(this.link) && !isLinked(link);
     this.link = link;
-    if (before && !this.linked) {
+    if (broken) {
       this._unlinkedSince = Date.now() / 1000;
       this.cluster?.pause();
     }
@@ -135,10 +135,10 @@ export class Model {
     }
   }
 
-  /** Says which cluster the page is about to look at; null while it looks at none. */
+  /** Set the cluster in view; null while the page shows none. */
   setScope(scope: IScope | null): void {
     if (!scope) {
-      // The server sends nothing until the page looks again: until then these are old rows.
+      // The server stops sending updates, so from now on these rows are old.
       this.cluster?.pause();
     } else if (!this.cluster) {
       this.cluster = new Cluster(scope);
@@ -187,7 +187,7 @@ export class Model {
     }
   }
 
-  /** At once when there is something new altogether, else no sooner than `refresh` allows. */
+  /** Emit now if `now` is set, otherwise at most once in `refresh` seconds. No update is lost. */
   private _emitCluster(now: boolean): void {
     const wait = this._emitted + this.refresh * 1000 - Date.now();
     if (now || wait <= 0) {
@@ -208,7 +208,7 @@ export class Model {
   private _setSessions({ sessions, ended }: Extract<Message, { type: 'sessions' }>): void {
     this.sessions = sessions.map(session => this._named(session));
     this._ended = ended.map(session => this._named(session));
-    // A timeline is read when its session has just ended, to learn why.
+    // Keep the events of ended sessions: users read the timeline right after a session ended, to see why.
     const known = new Set([...sessions, ...ended].map(session => session.id));
     for (const id of this._events.keys()) {
       if (!known.has(id)) {
@@ -220,7 +220,7 @@ export class Model {
 
   private _addEvents({ session: id, reset, news, events }: Extract<Message, { type: 'events' }>): void {
     const before = reset ? [] : this.events(id);
-    this._events.set(id, [...before, ...events].slice(-REMEMBERED));
+    this._events.set(id, [...before, ...events].slice(-EVENTS_KEPT));
     this._changed.emit('events');
     const session = this.sessions.find(each => each.id === id);
     if (session && news) {
@@ -238,7 +238,11 @@ export class Model {
   private readonly _happened = new Signal<this, { session: ISession; event: IEvent }>(this);
 }
 
-const NOTHING: readonly IEvent[] = [];
+const NO_EVENTS: readonly IEvent[] = [];
+
+function isLinked(link: Link): boolean {
+  return link.state === 'open' || link.state === 'differs';
+}
 
 function last<T>(items: readonly T[], fits: (item: T) => boolean): T | undefined {
   return [...items].reverse().find(fits);

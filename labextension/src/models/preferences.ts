@@ -1,24 +1,31 @@
-/** The settings, read into what they mean. */
+/** The user's settings, validated. */
 import { IScope, ISession } from './wire';
 
 export interface IPreferences {
   readonly context: string;
   readonly namespace: string;
-  /** Prefer the embedded cluster where no context is set. */
+  /** Show the embedded cluster instead of a context. */
   readonly local: boolean;
-  /** Seconds between two drawings of the cluster, at least. */
+  /** Minimum number of seconds between two updates of the cluster view. */
   readonly refresh: number;
   readonly notifications: boolean;
   readonly statusBar: boolean;
 }
 
-export const DEFAULTS: IPreferences = { context: '', namespace: '', local: false, refresh: 0, notifications: true, statusBar: true };
+export const DEFAULTS: IPreferences = {
+  context: '',
+  namespace: '',
+  local: false,
+  refresh: 0,
+  notifications: true,
+  statusBar: true
+};
 
-/** Values of the wrong type count as not set: a schema keeps them out, an overrides file may not. */
+/** Parse settings. A value of the wrong type counts as not set: the schema is not checked for overrides.json. */
 export function preferences(values: { readonly [name: string]: unknown }): IPreferences {
-  const text = (name: string) => (typeof values[name] === 'string' ? (values[name] as string) : '');
+  const text = (name: string) => (typeof values[name] === 'string' ? values[name] : '');
   const flag = (name: 'local' | 'notifications' | 'statusBar') =>
-    typeof values[name] === 'boolean' ? (values[name] as boolean) : DEFAULTS[name];
+    typeof values[name] === 'boolean' ? values[name] : DEFAULTS[name];
   return {
     context: text('context'),
     namespace: text('namespace'),
@@ -29,14 +36,19 @@ export function preferences(values: { readonly [name: string]: unknown }): IPref
   };
 }
 
-/** Where to look: at the cluster of the session in front, else of the only sessions there are, else as settings say. */
+/** Choose the cluster to show: the front session's, else the one in the settings, else the youngest session's. */
 export function scopeOf(wanted: IPreferences, front: ISession | null, sessions: readonly ISession[]): IScope {
   if (front) {
     return front.scope;
   }
   if (wanted.context || wanted.local) {
-    return { context: wanted.local ? '' : wanted.context, namespace: wanted.namespace, session: '', local: wanted.local };
+    return {
+      context: wanted.local ? '' : wanted.context,
+      namespace: wanted.namespace,
+      session: '',
+      local: wanted.local
+    };
   }
-  const youngest = sessions[sessions.length - 1];
+  const youngest = sessions.at(-1);
   return youngest?.scope ?? { context: '', namespace: wanted.namespace, session: '', local: false };
 }

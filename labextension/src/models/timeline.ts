@@ -1,5 +1,5 @@
 /**
- * Events as entries of a timeline. The stages of connecting matter while they happen; afterwards they are one entry,
+ * Events as entries of a timeline. While a session connects, each stage is an entry; afterwards they are folded into one,
  * "Connected in 2.1 s", which can be opened.
  */
 import { ITrans } from './trans';
@@ -7,15 +7,15 @@ import { Tone } from './words';
 import { IEvent } from './wire';
 
 export interface IEntry {
-  /** The event that is shown; of a fold, its last. */
+  /** The event that is shown; the last one of a fold. */
   readonly event: IEvent;
   readonly text: string;
   readonly tone: Tone;
-  /** The events that led to it, oldest first; empty where there is nothing to open. */
+  /** The folded events, oldest first; empty for a plain entry. */
   readonly steps: readonly IEvent[];
 }
 
-/** Kinds of events that connecting consists of. */
+/** Kinds of events that are steps of connecting. */
 const STEPS: ReadonlySet<string> = new Set(['stage', 'slice-placed']);
 const TONES: { readonly [kind: string]: Tone } = {
   'slice-placed': 'ok',
@@ -25,13 +25,18 @@ const TONES: { readonly [kind: string]: Tone } = {
   'supervisor-lost': 'fail',
   warning: 'wait'
 };
-const STATE_TONES: { readonly [state: string]: Tone } = { connected: 'ok', degraded: 'wait', lost: 'fail', failed: 'fail' };
+const STATE_TONES: { readonly [state: string]: Tone } = {
+  connected: 'ok',
+  degraded: 'wait',
+  lost: 'fail',
+  failed: 'fail'
+};
 
 export function eventTone(event: IEvent): Tone {
   return event.kind === 'state' ? (STATE_TONES[String(event.data.state)] ?? 'none') : (TONES[event.kind] ?? 'none');
 }
 
-/** Entries in the order of `events`. */
+/** Return entries in the order of `events`. */
 export function entries(trans: ITrans, events: readonly IEvent[]): readonly IEntry[] {
   const made: IEntry[] = [];
   let steps: IEvent[] = [];
@@ -53,5 +58,8 @@ export function entries(trans: ITrans, events: readonly IEvent[]): readonly IEnt
 }
 
 function isStep(event: IEvent): boolean {
-  return STEPS.has(event.kind) || (event.kind === 'state' && (event.data.state === 'starting' || event.data.state === 'waiting'));
+  return (
+    STEPS.has(event.kind) ||
+    (event.kind === 'state' && (event.data.state === 'starting' || event.data.state === 'waiting'))
+  );
 }

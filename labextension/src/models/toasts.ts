@@ -1,34 +1,34 @@
 /**
- * What happens to slices and proxies, as notifications: one for each session, which changes with the matter and goes
- * away once that is settled. A slice that goes down and heals is one matter and not two.
+ * Notifications about slices and proxies: at most one for each session. It is updated while the incident lasts, and
+ * closed when the incident is over. A slice that goes down and recovers is one incident, not two.
  */
 import { baseName } from './holdings';
 import { Model } from './model';
 import { ITrans } from './trans';
 import { IEvent, ISession } from './wire';
 
-/** What a notification shows. */
+/** Content of a notification. */
 export interface IToast {
   readonly type: 'success' | 'warning' | 'error';
   readonly text: string;
   readonly action: 'reconnect' | 'show';
-  /** Milliseconds until it closes by itself; false where it stays until the matter is settled. */
+  /** Milliseconds until it closes; false keeps it open until the incident is over. */
   readonly autoClose: number | false;
 }
 
 /** The part of JupyterLab's notifications that is used here, so that tests can replace it. */
 export interface INotifier {
   emit(toast: IToast, session: ISession): string;
-  /** Changes a notification; false when the user has closed it. */
+  /** Update a notification; returns false if the user has closed it. */
   update(id: string, toast: IToast, session: ISession): boolean;
   dismiss(id: string): void;
 }
 
-/** States in which a session has no slices to worry about: it gets a new proxy, or none. */
-const OVER: ReadonlySet<unknown> = new Set(['starting', 'closing', 'closed']);
+/** States in which a session holds no slices: it is getting a new proxy, or ending. */
+const WITHOUT_SLICES: ReadonlySet<unknown> = new Set(['starting', 'closing', 'closed']);
 
-/** How long the good end of a matter is shown. */
-const SETTLED_MILLISECONDS = 5000;
+/** How long the notification of a recovery is shown. */
+const RECOVERY_MILLISECONDS = 5000;
 
 export class Toasts {
   /** Whether the user wants notifications. */
@@ -40,59 +40,61 @@ export class Toasts {
     private readonly _trans: ITrans
   ) {
     _model.happened.connect((_, { session, event }) => this._take(session, event));
-    _model.changed.connect((_, facet) => facet === 'sessions' && this._settle());
+    _model.changed.connect((_, facet) => facet === 'sessions' && this._endGone());
   }
 
   private _take(session: ISession, event: IEvent): void {
-    const matter = this._matters.get(session.id) ?? { id: '', lost: false, down: new Map<unknown, string>() };
-    this._matters.set(session.id, matter);
+    const incident = this._incidents.get(session.id) ?? { id: '', lost: false, down: new Map<unknown, string>() };
+    this._incidents.set(session.id, incident);
     switch (event.kind) {
       case 'slice-down':
-        matter.down.set(event.data.slice, event.message);
+        incident.down.set(event.data.slice, event.message);
         break;
       case 'slice-healed':
-        matter.down.delete(event.data.slice);
+        incident.down.delete(event.data.slice);
         break;
       case 'proxy-lost':
-        matter.lost = true;
-        matter.down.clear();
+        incident.lost = true;
+        incident.down.clear();
         break;
       case 'state':
-        if (OVER.has(event.data.state) || (matter.lost && event.data.state === 'connected')) {
+        if (WITHOUT_SLICES.has(event.data.state) || (incident.lost && event.data.state === 'connected')) {
           this._end(session.id);
         }
         return;
       default:
         return;
     }
-    this._show(session, matter, event);
+    this._show(session, incident, event);
   }
 
-  private _show(session: ISession, matter: IMatter, event: IEvent): void {
+  private _show(session: ISession, incident: IIncident, event: IEvent): void {
     const where = session.notebook ? `${baseName(session.notebook)}: ` : '';
-    const down = [...matter.down.values()];
-    const toast: IToast = matter.lost
+    const down = [...incident.down.values()];
+    const toast: IToast = incident.lost
       ? { type: 'error', text: where + event.message, action: 'reconnect', autoClose: false }
       : down.length
         ? {
             type: 'warning',
-            text: where + (down.length === 1 ? down[0] : this._trans._n('%1 slice is down.', '%1 slices are down.', down.length)),
+            text:
+              where +
+              (down.length === 1 ? down[0] : this._trans._n('%1 slice is down.', '%1 slices are down.', down.length)),
             action: 'show',
             autoClose: false
           }
-        : { type: 'success', text: where + event.message, action: 'show', autoClose: SETTLED_MILLISECONDS };
-    if (matter.id && this._notifier.update(matter.id, toast, session)) {
+        : { type: 'success', text: where + event.message, action: 'show', autoClose: RECOVERY_MILLISECONDS };
+    if (incident.id && this._notifier.update(incident.id, toast, session)) {
       return;
     }
-    // The good end of a matter whose notification the user closed, or did not want, is no news.
+    // Do not report a recovery if the user closed the notification of the failure, or wants none.
     if (this.wanted && toast.type !== 'success') {
-      matter.id = this._notifier.emit(toast, session);
+      incident.id = this._notifier.emit(toast, session);
     }
   }
 
-  /** Ends the matters of sessions that are gone; their last events may not have come this far. */
-  private _settle(): void {
-    for (const id of this._matters.keys()) {
+  /** End the incidents of sessions that are gone, whose last events may not have arrived. */
+  private _endGone(): void {
+    for (const id of this._incidents.keys()) {
       if (!this._model.sessions.some(session => session.id === id)) {
         this._end(id);
       }
@@ -100,20 +102,20 @@ export class Toasts {
   }
 
   private _end(session: string): void {
-    const matter = this._matters.get(session);
-    this._matters.delete(session);
-    if (matter?.id) {
-      this._notifier.dismiss(matter.id);
+    const incident = this._incidents.get(session);
+    this._incidents.delete(session);
+    if (incident?.id) {
+      this._notifier.dismiss(incident.id);
     }
   }
 
-  private readonly _matters = new Map<string, IMatter>();
+  private readonly _incidents = new Map<string, IIncident>();
 }
 
-/** What is wrong with one session, and the notification that says so. */
-interface IMatter {
+/** What is wrong with one session, and the id of its notification. */
+interface IIncident {
   id: string;
   lost: boolean;
-  /** What was said of each slice that is down, by JAX's index. */
+  /** The message about each slice that is down, by JAX's index. */
   readonly down: Map<unknown, string>;
 }

@@ -1,10 +1,10 @@
-/** As much of a translation bundle as models and views need, so that tests can do without the one of JupyterLab. */
+/** The part of JupyterLab's translation bundle that models and views need, so that tests need not load JupyterLab's. */
 export interface ITrans {
   __(text: string, ...values: (string | number)[]): string;
   _n(one: string, many: string, count: number, ...values: (string | number)[]): string;
 }
 
-/** English, for where there is no translator. */
+/** English texts, used when there is no translator. */
 export const english: ITrans = {
   __: (text, ...values) => filled(text, values),
   _n: (one, many, count, ...values) => filled(count === 1 ? one : many, [count, ...values])

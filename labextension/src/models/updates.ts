@@ -1,19 +1,19 @@
 /**
- * The page's one WebSocket. It is opened again after it broke, later each time, and not at all while the page is hidden
- * or the server has no such extension: then only the user's "Try again" opens it.
+ * The page's WebSocket. It reconnects with backoff, and waits while the page is hidden. When the extension is missing or
+ * access is denied it stops trying until the user asks for it with "Try again".
  */
 import { Api, Problem } from './api';
 import { Model } from './model';
 import { IScope, Message } from './wire';
 
-const FIRST_PAUSE = 500;
-const LONGEST_PAUSE = 30_000;
+const FIRST_PAUSE_MILLISECONDS = 500;
+const LONGEST_PAUSE_MILLISECONDS = 30_000;
 
-/** The parts of the browser that are used here, so that tests can replace them. */
+/** The browser functions used here, so that tests can replace them. */
 export interface IBrowser {
   openSocket(url: string): WebSocket;
   hidden(): boolean;
-  /** Calls `then` once, when the page is shown again. Returns a function that cancels this. */
+  /** Call `then` once, when the page becomes visible. Returns a function that cancels this. */
   whenShown(then: () => void): () => void;
 }
 
@@ -39,21 +39,21 @@ export class Updates {
     private readonly _browser: IBrowser = browser
   ) {}
 
-  /** Opens the connection; closes and opens it again when there is one. */
+  /** Open the connection, replacing the present one. */
   start(): void {
     this.stop();
-    this._pause = FIRST_PAUSE;
+    this._pause = FIRST_PAUSE_MILLISECONDS;
     this._open();
   }
 
-  /** Looks at a cluster from now on; at none when null. */
+  /** Subscribe to a cluster; null unsubscribes. */
   look(scope: IScope | null): void {
     this._scope = scope;
     this._model.setScope(scope);
     this._sendLook();
   }
 
-  /** Closes the connection, and every attempt to open it. */
+  /** Close the connection and cancel pending attempts. */
   stop(): void {
     this._attempt++;
     clearTimeout(this._timer);
@@ -70,7 +70,7 @@ export class Updates {
     socket.onopen = () => this._sendLook();
     socket.onmessage = event => {
       if (socket === this._socket) {
-        this._pause = FIRST_PAUSE;
+        this._pause = FIRST_PAUSE_MILLISECONDS;
         this._model.apply(JSON.parse(event.data as string) as Message);
       }
     };
@@ -93,20 +93,22 @@ export class Updates {
       failure = error;
     }
     if (attempt !== this._attempt) {
-      // start() or stop() was called during the request: going on here would open a second socket.
+      // start() or stop() was called during the request; continuing would open a second socket.
       return;
     }
     if (failure) {
       const status = failure instanceof Problem ? failure.status : 0;
       if (status === 404) {
-        return this._model.setLink({ state: 'missing' });
+        this._model.setLink({ state: 'missing' });
+        return;
       }
       if (status === 401 || status === 403) {
-        return this._model.setLink({ state: 'refused' });
+        this._model.setLink({ state: 'refused' });
+        return;
       }
     }
     const pause = this._pause * (0.5 + Math.random() / 2);
-    this._pause = Math.min(2 * this._pause, LONGEST_PAUSE);
+    this._pause = Math.min(2 * this._pause, LONGEST_PAUSE_MILLISECONDS);
     this._timer = setTimeout(() => {
       if (this._browser.hidden()) {
         this._cancelWaiting = this._browser.whenShown(() => this._open());
@@ -125,7 +127,7 @@ export class Updates {
   private _scope: IScope | null = null;
   private _socket: WebSocket | null = null;
   private _timer: ReturnType<typeof setTimeout> | undefined;
-  private _pause = FIRST_PAUSE;
+  private _pause = FIRST_PAUSE_MILLISECONDS;
   private _attempt = 0;
-  private _cancelWaiting = () => undefined as void;
+  private _cancelWaiting: () => void = () => undefined;
 }

@@ -15,10 +15,10 @@ export type SessionState =
   | 'closed'
   | 'failed';
 
-/** The health of a slice, a host or a program. */
+/** The health of a slice, host, service or proxy. */
 export type Health = 'ready' | 'starting' | 'down';
 
-/** Something that happened to a session. */
+/** An event of a session. */
 export interface IEvent {
   readonly kind: string;
   readonly message: string;
@@ -27,11 +27,11 @@ export interface IEvent {
   readonly data: { readonly [key: string]: unknown };
 }
 
-/** Which cluster, and where in it. Empty strings mean what the server's kubeconfig says. */
+/** A cluster and a namespace in it. Empty strings stand for the defaults of the server's kubeconfig. */
 export interface IScope {
   readonly context: string;
   readonly namespace: string;
-  /** Id of a session, for the cluster that it uses when no context names that cluster. */
+  /** Id of a session whose cluster is meant, when no context names that cluster. */
   readonly session: string;
   /** The embedded cluster of this machine. */
   readonly local: boolean;
@@ -39,11 +39,11 @@ export interface IScope {
 
 /** One slice that a session holds. */
 export interface ISessionSlice {
-  /** The service's number of the slice, by which people call it; null where an older proxy does not report it. */
+  /** The service's number of the slice, which is shown to users; null if an older proxy does not report it. */
   readonly number: number | null;
   /** JAX's `slice_index` in this session. */
   readonly index: number;
-  /** Whether it can be computed on now. */
+  /** Whether the slice can be used now. */
   readonly up: boolean;
 }
 
@@ -51,7 +51,7 @@ export interface ISessionSlice {
 export interface ISession {
   readonly id: string;
   readonly state: SessionState;
-  /** When the present state began, in seconds since the epoch. */
+  /** Start of the present state, in seconds since the epoch. */
   readonly state_since: number;
   readonly slices: readonly ISessionSlice[];
   /** Whether its supervisor answers. */
@@ -84,10 +84,10 @@ export interface IHost {
 export interface IHolder {
   readonly session: string;
   readonly user: string;
-  /** Path of the notebook; empty where it is not known. */
+  /** Path of the notebook; empty if unknown. */
   readonly notebook: string;
   readonly since: number;
-  /** Whether it is this user's. */
+  /** Whether it belongs to this user. */
   readonly mine: boolean;
 }
 
@@ -95,7 +95,7 @@ export interface IHolder {
 export interface ISlice {
   readonly id: string;
   readonly service: string;
-  /** The service's number of the slice; JAX counts the slices of one session. */
+  /** The service's number of the slice; JAX numbers the slices of one session separately. */
   readonly number: number;
   readonly instance_type: string;
   readonly health: Health;
@@ -112,11 +112,11 @@ export interface IService {
   readonly version: string;
   readonly health: Health;
   readonly capacity: readonly ICapacity[];
-  /** Of its resource manager; empty while there is none. */
+  /** Pod of its resource manager; empty while there is none. */
   readonly pod: string;
 }
 
-/** What a service has of one instance type. */
+/** A service's slices of one instance type. */
 export interface ICapacity {
   readonly instance_type: string;
   readonly chips: number;
@@ -150,15 +150,15 @@ export interface IJob {
   readonly created: number;
 }
 
-/** A failure as the server reports it: what happened, and what to do next. */
+/** A failure reported by the server: what failed, and what to do next. */
 export interface IProblem {
   readonly message: string;
   readonly hint: string;
-  /** Whether it is none: no cluster was ever set up, and there is nothing to repair. */
+  /** True when no cluster is configured, which is not a failure: there is nothing to fix. */
   readonly nothing_set_up?: boolean;
 }
 
-/** The tables of a cluster, each by id. */
+/** The row types of a cluster's tables. */
 export interface ITables {
   slices: ISlice;
   services: IService;
@@ -169,36 +169,36 @@ export interface ITables {
 /** The name of a table. */
 export type TableName = keyof ITables;
 
-/** Whether the server receives news from the cluster. */
+/** The state of the server's watch on the cluster. */
 export type WatchState = 'loading' | 'live' | 'lost' | 'failed';
 
-/** Which cluster and namespace a message is about, and how fresh it is. */
+/** The cluster and namespace of a message, and the age of its content. */
 export interface IOrigin {
-  /** What the page asked for. */
+  /** The requested scope. */
   readonly scope: IScope;
   /**
-   * The same text for the same namespace of the same cluster, whatever the scope; empty when the scope means no cluster
-   * at the moment. Rows of another identity must not stay.
+   * Identifies the cluster and namespace, independent of the scope; empty while the scope resolves to no cluster. Rows
+   * of another identity must be removed.
    */
   readonly identity: string;
-  /** When the tables were last known to be right, in seconds since the epoch; 0 when they never were. */
+  /** When the tables were last known to be correct, in seconds since the epoch; 0 if never. */
   readonly as_of: number;
 }
 
-/** What the server sends. */
+/** Messages from the server. */
 export type Message =
   | { readonly type: 'hello'; readonly version: string; readonly user: string }
   | {
       readonly type: 'sessions';
       readonly sessions: readonly ISession[];
-      /** Sessions that ended while a page of this server was open, the latest last; their events are sent as well. */
+      /** Sessions that ended while a page of this server was open, latest last; their events are sent too. */
       readonly ended: readonly ISession[];
     }
   | {
       readonly type: 'events';
       readonly session: string;
       readonly reset: boolean;
-      /** False for what happened before the server followed the session. */
+      /** False for events from before the server followed the session. */
       readonly news: boolean;
       readonly events: readonly IEvent[];
     }
@@ -206,23 +206,23 @@ export type Message =
       readonly type: 'watch';
       readonly watch: WatchState;
       readonly problem: IProblem | null;
-      /** Cluster and namespace, as people call them. */
+      /** Cluster and namespace, for display. */
       readonly place: string;
     })
   | (Omit<IOrigin, 'as_of'> & {
-      /** The same place as `scope`, by its name. Sent first, whenever the scope means another place. */
+      /** The same place as `scope`, by explicit names. Sent before other messages when the scope resolves to a new place. */
       readonly type: 'named';
       readonly named: IScope;
     })
   | (IOrigin & {
       readonly type: 'tables';
-      /** True when everything known before is void. */
+      /** True if all earlier rows are invalid. */
       readonly reset: boolean;
       readonly put: { readonly [T in TableName]?: readonly ITables[T][] };
       readonly drop: { readonly [T in TableName]?: readonly string[] };
     });
 
-/** What this package sends: the cluster that the page shows, null when it shows none. */
+/** The message to the server: the cluster that the page shows, or null. */
 export interface ILook {
   readonly type: 'look';
   readonly scope: IScope | null;

@@ -1,9 +1,9 @@
-/** States, ages and counts in words. */
+/** Texts for states, ages and counts. */
 import { Holdings, IHolding, ownerWord, sliceName } from './holdings';
 import { ITrans } from './trans';
 import { Health, ISession, ISlice, SessionState } from './wire';
 
-/** The colour and the mark of something. The word beside it says the same. */
+/** The color and the mark beside a word; never the only sign of a state. */
 export type Tone = 'ok' | 'wait' | 'fail' | 'none';
 
 export const TONES: { readonly [state in SessionState]: Tone } = {
@@ -19,7 +19,7 @@ export const TONES: { readonly [state in SessionState]: Tone } = {
 
 export const HEALTH_TONES: { readonly [health in Health]: Tone } = { ready: 'ok', starting: 'wait', down: 'fail' };
 
-/** The tone of a session's state; one without a supervisor, or without a slice to compute on, is a failure. */
+/** Return the tone of a session's state. A session without supervisor, or with all slices down, is a failure. */
 export function sessionTone(session: ISession): Tone {
   const useless = session.state === 'degraded' && !session.slices.some(each => each.up);
   return session.alive && !useless ? TONES[session.state] : 'fail';
@@ -27,7 +27,7 @@ export function sessionTone(session: ISession): Tone {
 
 export function stateWord(trans: ITrans, session: ISession): string {
   if (!session.alive) {
-    return trans.__('Left behind');
+    return trans.__('Abandoned');
   }
   const up = session.slices.filter(each => each.up).length;
   const words: { [state in SessionState]: string } = {
@@ -47,24 +47,24 @@ export function healthWord(trans: ITrans, health: Health): string {
   return { ready: trans.__('ready'), starting: trans.__('starting'), down: trans.__('down') }[health];
 }
 
-/** Devices that the notebook can compute on; "4 of 8" while a slice is down, a dash while there is no proxy. */
+/** Devices available to the notebook: "8", "4 of 8" while a slice is down, or a dash without a proxy. */
 export function devicesWord(trans: ITrans, session: ISession): string {
   if (!session.alive || !(session.state === 'connected' || session.state === 'degraded')) {
     return '–';
   }
   const up = session.slices.filter(each => each.up).length;
-  // All slices of a service are of one type, so each has the same share of the devices.
+  // All slices of a service have the same type, so each has the same number of devices.
   return up === session.slices.length
     ? String(session.devices)
     : trans.__('%1 of %2', (session.devices * up) / session.slices.length, session.devices);
 }
 
-/** The slices that a session has lost, each by its name. */
+/** Return the names of a session's slices that are down. */
 export function lostSlices(trans: ITrans, session: ISession): readonly string[] {
   return session.slices.filter(each => !each.up).map(each => sliceName(trans, each.number, each.index));
 }
 
-/** A slice in one line: its name, type, health and holder. */
+/** Describe a slice in one line: name, type, health and holder. */
 export function sliceSentence(trans: ITrans, slice: ISlice, holding: IHolding): string {
   return trans.__(
     '%1 (%2): %3, %4',
@@ -77,15 +77,15 @@ export function sliceSentence(trans: ITrans, slice: ISlice, holding: IHolding): 
 
 export function holdingWord(trans: ITrans, holding: IHolding): string {
   const owner = ownerWord(trans, holding);
-  return holding.lost ? trans.__('%1 (lost, waits for it)', owner) : owner;
+  return holding.lost ? trans.__('%1 (lost, waiting for it)', owner) : owner;
 }
 
-/** With a capital at its beginning. */
+/** Return `text` with its first letter capitalized. */
 export function sentence(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** The time since `then` in its two largest units, which no line break tears apart. */
+/** Return the time since `then` in its two largest units, joined by non-breaking spaces. */
 export function age(trans: ITrans, then: number, now: number): string {
   return ageWords(trans, then, now).replace(/ /g, '\u00a0');
 }
@@ -104,7 +104,7 @@ function ageWords(trans: ITrans, then: number, now: number): string {
   return days ? trans.__('%1 d %2 h', days, hours % 24) : trans.__('%1 h %2 min', hours, minutes % 60);
 }
 
-/** The clock's time of an event. */
+/** Return the local time of day. */
 export function clock(at: number): string {
   return new Date(at * 1000).toLocaleTimeString([], { hour12: false });
 }
@@ -115,7 +115,7 @@ export function instancesWord(instances: { readonly [type: string]: number }): s
     .join(', ');
 }
 
-/** One sentence for all slices, e.g. for a screen reader. */
+/** Summarize all slices in one sentence, also for screen readers. */
 export function slicesSentence(trans: ITrans, slices: readonly ISlice[], holdings: Holdings): string {
   const held = { this: 0, mine: 0, other: 0, free: 0 };
   let free = 0;
@@ -129,7 +129,10 @@ export function slicesSentence(trans: ITrans, slices: readonly ISlice[], holding
   const down = count(slice => slice.health === 'down');
   const parts = [
     trans._n('%1 slice', '%1 slices', slices.length),
-    trans.__('%1 ready', count(slice => slice.health === 'ready')),
+    trans.__(
+      '%1 ready',
+      count(slice => slice.health === 'ready')
+    ),
     starting && trans.__('%1 starting', starting),
     down && trans.__('%1 down', down),
     held.this && trans.__('%1 in this notebook', held.this),

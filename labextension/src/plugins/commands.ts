@@ -1,4 +1,4 @@
-/** Every action as a command, in the palette. */
+/** All actions as commands, for the palette, menus and shortcuts. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Dialog, ICommandPalette, Notification, showDialog, showErrorMessage } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
@@ -23,34 +23,42 @@ export const commands: JupyterFrontEndPlugin<void> = {
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const { model, api } = pathways;
-    const named = (args: ReadonlyPartialJSONObject): ISession | null =>
+    const sessionOf = (args: ReadonlyPartialJSONObject): ISession | null =>
       args.session ? (model.sessions.find(session => session.id === args.session) ?? null) : model.session;
     const describedBy = { args: SESSION_ARGS };
 
     app.commands.addCommand(CommandIDs.disconnect, {
       label: trans.__('Disconnect This Notebook'),
       describedBy,
-      isEnabled: args => !!named(args)?.alive,
+      isEnabled: args => !!sessionOf(args)?.alive,
       execute: args => {
-        const session = named(args);
+        const session = sessionOf(args);
         return session && disconnect(trans, app, session, api, args.confirmed === true);
       }
     });
     app.commands.addCommand(CommandIDs.reconnect, {
       label: trans.__('Reconnect This Notebook'),
       describedBy,
-      isEnabled: args => !!named(args)?.alive,
+      isEnabled: args => !!sessionOf(args)?.alive,
       execute: args => {
-        const session = named(args);
-        return session && reported(trans, api.reconnect(session.id), trans.__('Reconnecting %1…', name(session)), trans.__('%1 has a new proxy.', name(session)));
+        const session = sessionOf(args);
+        return (
+          session &&
+          withNotification(
+            trans,
+            api.reconnect(session.id),
+            trans.__('Reconnecting %1…', name(session)),
+            trans.__('%1 has a new proxy.', name(session))
+          )
+        );
       }
     });
     app.commands.addCommand(CommandIDs.openProxyLog, {
       label: trans.__('Log of This Notebook’s Proxy'),
       describedBy,
-      isEnabled: args => !!named(args)?.pod,
+      isEnabled: args => !!sessionOf(args)?.pod,
       execute: args => {
-        const session = named(args);
+        const session = sessionOf(args);
         return session && app.commands.execute(CommandIDs.openLog, { pod: session.pod, title: trans.__('Proxy') });
       }
     });
@@ -78,8 +86,8 @@ export const commands: JupyterFrontEndPlugin<void> = {
 const SESSION_ARGS = {
   type: 'object',
   properties: {
-    session: { type: 'string', description: 'Id of a session; the one of the notebook in front when left out' },
-    confirmed: { type: 'boolean', description: 'Whether the user was asked already' }
+    session: { type: 'string', description: 'Id of a session; default: the session of the notebook in front' },
+    confirmed: { type: 'boolean', description: 'Whether the user has already confirmed' }
   }
 } as const;
 
@@ -99,7 +107,7 @@ function name(session: ISession): string {
   return baseName(session.notebook) || session.id;
 }
 
-/** Asks first when a cell is running: disconnecting ends it, and loses every array on the TPUs. */
+/** Ask for confirmation while a cell is running: disconnecting makes it fail and loses all arrays on the TPUs. */
 async function disconnect(
   trans: TranslationBundle,
   app: JupyterFrontEnd,
@@ -117,23 +125,28 @@ async function disconnect(
       return;
     }
   }
-  await reported(
+  await withNotification(
     trans,
     api.disconnect(session.id),
     trans.__('Disconnecting %1…', name(session)),
-    trans.__('%1 is disconnected; nothing of it is left in the cluster.', name(session))
+    trans.__('%1 is disconnected, and its proxy is removed.', name(session))
   );
 }
 
 async function isBusy(app: JupyterFrontEnd, kernelId: string): Promise<boolean> {
   const { kernels } = app.serviceManager;
-  // The server's word, and not that of an open notebook: the session's notebook may be closed.
+  // Ask the server: the session's notebook may not be open in this page.
   await kernels.refreshRunning().catch(() => undefined);
   return [...kernels.running()].some(kernel => kernel.id === kernelId && kernel.execution_state === 'busy');
 }
 
-/** Notifies of `work` while it lasts, and of how it ended. */
-async function reported(trans: TranslationBundle, work: Promise<unknown>, during: string, after: string): Promise<void> {
+/** Show a notification while `work` is in progress, then its result. */
+async function withNotification(
+  trans: TranslationBundle,
+  work: Promise<unknown>,
+  during: string,
+  after: string
+): Promise<void> {
   const id = Notification.emit(during, 'in-progress', { autoClose: false });
   try {
     await work;
@@ -147,12 +160,12 @@ async function sweep(trans: TranslationBundle, pathways: IPathways): Promise<voi
   try {
     const { removed } = await pathways.api.sweep(pathways.scope, true);
     if (!removed.length) {
-      Notification.info(trans.__('There are no stale proxies of yours.'), { autoClose: 4000 });
+      Notification.info(trans.__('You have no stale proxies.'), { autoClose: 4000 });
       return;
     }
     const answer = await showDialog({
       title: trans.__('Clean up stale proxies?'),
-      body: trans.__('Their sessions do not renew them any more: %1', removed.join(', ')),
+      body: trans.__('No session renews the leases of these proxies any more: %1', removed.join(', ')),
       buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Remove') })]
     });
     if (answer.button.accept) {

@@ -1,4 +1,4 @@
-/** The connect dialog, which leaves a cell in the notebook that does the same. */
+/** The connect dialog. It inserts the equivalent `%pathways connect` cell into the notebook. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Dialog } from '@jupyterlab/apputils';
 import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
@@ -17,11 +17,16 @@ const INSERT = 'insert';
 
 export const connect: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:connect',
-  description: 'Connects a notebook through a dialog.',
+  description: 'Connect a notebook with a dialog.',
   autoStart: true,
   requires: [IPathways, INotebookTracker],
   optional: [ITranslator],
-  activate: (app: JupyterFrontEnd, pathways: IPathways, notebooks: INotebookTracker, translator: ITranslator | null) => {
+  activate: (
+    app: JupyterFrontEnd,
+    pathways: IPathways,
+    notebooks: INotebookTracker,
+    translator: ITranslator | null
+  ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const ask = async (run: boolean) => {
       const panel = notebooks.currentWidget;
@@ -46,7 +51,7 @@ export const connect: JupyterFrontEndPlugin<void> = {
       execute: () => ask(true)
     });
     app.commands.addCommand(CommandIDs.insertConnect, {
-      label: trans.__('Insert a Cell That Connects…'),
+      label: trans.__('Insert a Connect Cell…'),
       describedBy,
       isEnabled,
       execute: () => ask(false)
@@ -67,12 +72,12 @@ class Body extends ReactWidget {
   }
 
   choice: IChoice;
-  /** Called after each drawing of the form. */
-  drawn: () => void = () => undefined;
+  /** Called after each render of the form. */
+  rendered: () => void = () => undefined;
 
   /**
-   * Draws the form before the dialog is attached: the dialog looks for its first field at that moment, and without one
-   * it would keep Tab among its buttons.
+   * Render the form before the dialog is attached. The dialog looks for its first field at that moment; without one,
+   * its focus trap would contain only the buttons.
    */
   async prepare(): Promise<void> {
     MessageLoop.sendMessage(this, Widget.Msg.UpdateRequest);
@@ -83,7 +88,7 @@ class Body extends ReactWidget {
     return this.choice;
   }
 
-  protected override render(): JSX.Element {
+  protected override render(): React.JSX.Element {
     return React.createElement(ConnectForm, {
       api: this._pathways.api,
       trans: this._trans,
@@ -91,7 +96,7 @@ class Body extends ReactWidget {
       onChange: choice => {
         this.choice = choice;
       },
-      onDrawn: () => void this.drawn()
+      onRendered: () => this.rendered()
     });
   }
 }
@@ -102,7 +107,11 @@ async function dialog(
   run: boolean
 ): Promise<{ choice: IChoice; run: boolean } | null> {
   const cancel = Dialog.cancelButton({ label: trans.__('Cancel') });
-  const insertButton = Dialog.okButton({ label: trans.__('Insert cell'), actions: [INSERT], className: run ? 'pw-second' : '' });
+  const insertButton = Dialog.okButton({
+    label: trans.__('Insert cell'),
+    actions: [INSERT],
+    className: run ? 'pw-second' : ''
+  });
   const connectButton = Dialog.okButton({ label: trans.__('Connect') });
   const body = new Body(pathways, trans);
   const shown = new Dialog<IChoice>({
@@ -111,10 +120,10 @@ async function dialog(
     buttons: run ? [cancel, insertButton, connectButton] : [cancel, insertButton],
     focusNodeSelector: 'select, input'
   });
-  // A dialog checks its fields on input only. Here they also change when the cluster answers, or does not.
+  // JupyterLab validates a dialog's fields on input events only, but these also change when the cluster answers or fails.
   const check = () => void shown.node.dispatchEvent(new Event('input', { bubbles: true }));
-  body.drawn = check;
-  // Not before the dialog is made: it wraps the selects that it finds then, which takes them away from React.
+  body.rendered = check;
+  // Render after the Dialog is constructed: its constructor wraps every select, which would detach them from React.
   await body.prepare();
   void shown.ready.then(check);
   const result = await shown.launch();
@@ -124,7 +133,7 @@ async function dialog(
   return { choice: result.value, run: !result.button.actions.includes(INSERT) };
 }
 
-/** Into the active cell when that is empty, else into a new one below it. */
+/** Insert `source` into the active cell if it is empty, otherwise into a new cell below it. */
 function insert(panel: NotebookPanel, source: string): void {
   const notebook = panel.content;
   const active = notebook.activeCell?.model;

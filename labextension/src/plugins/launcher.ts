@@ -10,16 +10,11 @@ import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 
 export const launcher: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:launcher',
-  description: 'Opens the quickstart notebook from the launcher.',
+  description: 'Open the quickstart notebook from the launcher.',
   autoStart: true,
   requires: [IPathways],
   optional: [ILauncher, ITranslator],
-  activate: (
-    app: JupyterFrontEnd,
-    { api }: IPathways,
-    cards: ILauncher | null,
-    translator: ITranslator | null
-  ) => {
+  activate: (app: JupyterFrontEnd, { api }: IPathways, cards: ILauncher | null, translator: ITranslator | null) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     app.commands.addCommand(CommandIDs.quickstart, {
       label: args => (args.isLauncher ? trans.__('TPU Quickstart') : trans.__('Open the Pathways Quickstart Notebook')),

@@ -1,4 +1,4 @@
-/** Logs of proxies, workers and resource managers as tabs, which come back after a reload. */
+/** Logs of proxies, workers and resource managers in tabs, which a reload of the page restores. */
 import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
@@ -13,7 +13,7 @@ import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 
 export const logs: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:logs',
-  description: 'Shows the logs of Pathways programs.',
+  description: 'Show the logs of proxies, workers and resource managers.',
   autoStart: true,
   requires: [IPathways],
   optional: [ILayoutRestorer, ITranslator],
@@ -34,15 +34,14 @@ export const logs: JupyterFrontEndPlugin<void> = {
           properties: {
             pod: { type: 'string', description: 'Name of the pod' },
             title: { type: 'string', description: 'Title of the tab' },
-            scope: { type: 'string', description: 'The cluster, as JSON; the one in view when left out' }
+            scope: { type: 'string', description: 'The cluster, as JSON; default: the cluster in view' }
           },
           required: ['pod']
         }
       },
       execute: async args => {
-        const pod = String(args.pod);
-        const title = String(args.title ?? pod);
-        const scope = (args.scope ? JSON.parse(String(args.scope)) : pathways.scope) as IScope;
+        const { pod, title = pod, scope: json } = args as { pod: string; title?: string; scope?: string };
+        const scope = json ? (JSON.parse(json) as IScope) : pathways.scope;
         const id = `pathways-jupyter-log-${pod}`;
         const open = tracker.find(widget => widget.id === id);
         if (open) {

@@ -1,4 +1,4 @@
-/** Notifies of slices that go down and of lost sessions, whatever the user is looking at. */
+/** Notifications about slices that go down and sessions that are lost, also while the sidebar is hidden. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
@@ -11,7 +11,7 @@ import { CommandIDs, DOMAIN, IPathways, SETTINGS } from '../tokens';
 
 export const notifications: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:notifications',
-  description: 'Notifies of slices that go down or come back, and of lost sessions.',
+  description: 'Notify when a slice goes down or recovers, and when a session is lost.',
   autoStart: true,
   requires: [IPathways],
   optional: [ISettingRegistry, ITranslator],
@@ -34,7 +34,8 @@ export const notifications: JupyterFrontEndPlugin<void> = {
       model,
       {
         emit: (toast, session) => Notification.emit(toast.text, toast.type, options(toast, session)),
-        update: (id, toast, session) => Notification.update({ id, message: toast.text, type: toast.type, ...options(toast, session) }),
+        update: (id, toast, session) =>
+          Notification.update({ id, message: toast.text, type: toast.type, ...options(toast, session) }),
         dismiss: id => Notification.dismiss(id)
       },
       trans

@@ -1,4 +1,4 @@
-/** Makes the page's one model, and keeps it up to date: the only plugin that sends requests by itself. */
+/** Creates the page's model and keeps it up to date. No other plugin sends requests without a user action. */
 import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { Session } from '@jupyterlab/services';
@@ -14,7 +14,7 @@ import { DOMAIN, IPathways, SETTINGS } from '../tokens';
 
 export const pathways: JupyterFrontEndPlugin<IPathways> = {
   id: SETTINGS,
-  description: 'Knows sessions, slices and events.',
+  description: 'Provide sessions, slices and events.',
   autoStart: true,
   provides: IPathways,
   requires: [INotebookTracker],
@@ -51,8 +51,8 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
       read();
     });
     void app.restored.then(() => updates.start());
-    // A socket that is closed and not cut off ends cleanly on the server, too; a page may come back from the browser's
-    // cache with everything as it was.
+    // Close the socket so that the server sees a clean end. The page may return from the browser's back/forward cache
+    // with its state intact: then open it again.
     window.addEventListener('pagehide', () => updates.stop());
     window.addEventListener('pageshow', event => event.persisted && updates.start());
     return {
@@ -70,7 +70,7 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
   }
 };
 
-/** What the notebooks of all kernels are called now: those that are open know best. */
+/** Follow the paths of all kernels' notebooks. An open notebook knows its new name before the server reports it. */
 function followNames(model: Model, running: Session.IManager, notebooks: INotebookTracker): void {
   const update = () => {
     const names = new Map<string, string>();
@@ -89,7 +89,7 @@ function followNames(model: Model, running: Session.IManager, notebooks: INotebo
   update();
 }
 
-/** The notebook in front, and its kernel, which may come later and change. */
+/** Follow the notebook in front and its kernel, which may start later or be replaced. */
 function followNotebook(model: Model, notebooks: INotebookTracker, shell: ILabShell | null): void {
   const update = () => {
     const panel = notebooks.currentWidget;

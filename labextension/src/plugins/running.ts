@@ -1,4 +1,4 @@
-/** A section of the Running panel: sessions on this machine, with buttons that end them. */
+/** A section of the Running panel: the sessions on this machine, each with a button that disconnects it. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { IRunningSessionManagers, IRunningSessions } from '@jupyterlab/running';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
@@ -11,7 +11,7 @@ import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 
 export const running: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:running',
-  description: 'Lists Pathways sessions in the Running panel.',
+  description: 'List Pathways sessions in the Running panel.',
   autoStart: true,
   requires: [IPathways, IRunningSessionManagers],
   optional: [ITranslator],
@@ -22,7 +22,8 @@ export const running: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const end = (session: string, confirmed = false) => void app.commands.execute(CommandIDs.disconnect, { session, confirmed });
+    const end = (session: string, confirmed = false) =>
+      void app.commands.execute(CommandIDs.disconnect, { session, confirmed });
     const changed = new Signal<object, void>(model);
     model.changed.connect((_, facet) => facet === 'sessions' && changed.emit());
     managers.add({
@@ -40,7 +41,7 @@ export const running: JupyterFrontEndPlugin<void> = {
       refreshRunning: () => undefined,
       runningChanged: changed,
       shutdownLabel: trans.__('Disconnect'),
-      // JupyterLab asks before it ends all of them.
+      // JupyterLab has asked for confirmation already.
       shutdownAll: () => model.sessions.forEach(session => end(session.id, true)),
       shutdownAllLabel: trans.__('Disconnect all'),
       shutdownAllConfirmationText: trans.__('Disconnect every Pathways session on this machine?')

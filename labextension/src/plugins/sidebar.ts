@@ -1,4 +1,4 @@
-/** Puts the panel into the sidebar. */
+/** Adds the panel to the sidebar. */
 import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
@@ -16,11 +16,11 @@ const FOLDED = 'pathways-jupyter:folded';
 
 export const sidebar: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:sidebar',
-  description: 'Shows session, slices, events, services and jobs in the sidebar.',
+  description: 'Show sessions, slices, events, services and jobs in the sidebar.',
   autoStart: true,
   requires: [IPathways],
   optional: [ILayoutRestorer, IStateDB, ITranslator],
-  activate: async (
+  activate: (
     app: JupyterFrontEnd,
     pathways: IPathways,
     restorer: ILayoutRestorer | null,
@@ -55,7 +55,7 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** Looks at the cluster only while it is shown. */
+/** The panel. It has the server watch the cluster only while it is visible. */
 class PanelWidget extends ReactWidget {
   constructor(
     private readonly _pathways: IPathways,
@@ -100,7 +100,7 @@ class PanelWidget extends ReactWidget {
     this.node.querySelector<HTMLElement>('button')?.focus();
   }
 
-  protected override render(): JSX.Element {
+  protected override render(): React.JSX.Element {
     return React.createElement(Panel, {
       key: this._generation,
       model: this._pathways.model,

@@ -1,4 +1,4 @@
-/** The session of the notebook in front, in the status bar; nothing when it has none. */
+/** Status bar item: the session of the notebook in front; hidden when there is none. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
@@ -13,7 +13,7 @@ import { CommandIDs, DOMAIN, IPathways, SETTINGS } from '../tokens';
 
 export const statusbar: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:statusbar',
-  description: 'Shows the session of the notebook in front in the status bar.',
+  description: 'Show the session of the notebook in front in the status bar.',
   autoStart: true,
   requires: [IPathways, IStatusBar],
   optional: [ISettingRegistry, ITranslator],

@@ -1,4 +1,4 @@
-/** For everybody: keyboard alone, screen readers, and all themes. */
+/** Accessibility: keyboard only, screen readers, and all themes. */
 import { IJupyterLabPageFixture } from '@jupyterlab/galata';
 
 import { expect, newNotebook, openPanel, picture, section, slice, test, THEMES } from './helpers';
@@ -14,7 +14,7 @@ async function faults(page: IJupyterLabPageFixture, selector: string): Promise<s
 }
 
 for (const [theme, name] of THEMES) {
-  test(`axe finds no fault in the panel and the dialog (${theme})`, async ({ page }) => {
+  test(`axe finds no violation in the panel and the dialog (${theme})`, async ({ page }) => {
     await page.theme.setTheme(theme);
     await newNotebook(page);
     const panel = await openPanel(page);
@@ -33,7 +33,7 @@ for (const [theme, name] of THEMES) {
   });
 }
 
-/** Presses a key until `there`, but not for ever. */
+/** Press a key until `there` holds, a limited number of times. */
 async function walk(page: IJupyterLabPageFixture, key: string, there: () => Promise<boolean>): Promise<void> {
   for (let step = 0; step < 60; step++) {
     if (await there()) {
@@ -45,9 +45,9 @@ async function walk(page: IJupyterLabPageFixture, key: string, there: () => Prom
   throw new Error(`${key} does not lead there, but to ${where}`);
 }
 
-test('the keyboard alone reaches everything in the panel', async ({ page }) => {
+test('everything in the panel can be reached by keyboard alone', async ({ page }) => {
   await newNotebook(page);
-  // From the top of the page, as somebody without a mouse comes: along the sidebar's tabs to ours.
+  // Start at the top of the page, like a keyboard user, and move along the sidebar's tabs.
   await page.evaluate(() => (document.activeElement as HTMLElement).blur());
   const focused = () =>
     page.evaluate(() => {
@@ -60,11 +60,11 @@ test('the keyboard alone reaches everything in the panel', async ({ page }) => {
   const panel = page.locator('#pathways-jupyter-panel');
   await expect(panel).toBeVisible();
   await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
-  await walk(page, 'Tab', () =>
-    page.evaluate(() => !!document.activeElement!.closest('#pathways-jupyter-panel'))
-  );
+  await walk(page, 'Tab', () => page.evaluate(() => !!document.activeElement!.closest('#pathways-jupyter-panel')));
 
-  const wanted = await panel.getByRole('button').evaluateAll(all => all.filter(each => !(each as HTMLButtonElement).disabled).length);
+  const wanted = await panel
+    .getByRole('button')
+    .evaluateAll(all => all.filter(each => !(each as HTMLButtonElement).disabled).length);
   const reached = new Set<string>();
   for (let step = 0; step < wanted + 5; step++) {
     const name = await page.evaluate(() => {
@@ -77,10 +77,9 @@ test('the keyboard alone reaches everything in the panel', async ({ page }) => {
     await page.keyboard.press('Tab');
   }
   expect(reached.size).toBe(wanted);
-
 });
 
-test('Tab leads through the fields of the dialog in their order, from the first', async ({ page }) => {
+test('Tab visits the fields of the dialog in order, from the first', async ({ page }) => {
   await newNotebook(page);
   const panel = await openPanel(page);
   await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
@@ -89,13 +88,23 @@ test('Tab leads through the fields of the dialog in their order, from the first'
   const dialog = page.getByRole('dialog');
   await expect(dialog.getByLabel('Slice type')).toContainText('free');
   const reached: string[] = [];
-  const order = ['Cluster', 'Namespace', 'Service', 'Slice type', 'Number of slices', 'Wait for slices that are taken', 'Cancel', 'Insert cell', 'Connect'];
-  // Round and round, as a form in a dialog does.
-  for (const _stop of [...order, 'Cluster']) {
+  const order = [
+    'Cluster',
+    'Namespace',
+    'Service',
+    'Slice type',
+    'Number of slices',
+    'Wait for slices that are taken',
+    'Cancel',
+    'Insert cell',
+    'Connect'
+  ];
+  // The focus wraps around within the dialog.
+  for (let stop = 0; stop <= order.length; stop++) {
     reached.push(
       await page.evaluate(() => {
         const active = document.activeElement as HTMLInputElement;
-        return (active.labels?.[0] ?? active).textContent!.trim();
+        return (active.labels?.[0] ?? active).textContent.trim();
       })
     );
     await page.keyboard.press('Tab');
@@ -106,26 +115,27 @@ test('Tab leads through the fields of the dialog in their order, from the first'
   await expect(panel.getByRole('button', { name: 'Connect…' })).toBeFocused();
 });
 
-test('a hidden panel is silent for a minute', async ({ page }) => {
+test('a hidden panel sends nothing for a minute', async ({ page }) => {
   test.setTimeout(200_000);
   const panel = await openPanel(page);
   await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
   const sent: string[] = [];
   page.on('request', request => request.url().includes('pathways-jupyter') && sent.push(request.url()));
   await page.evaluate(() => {
+    // eslint-disable-next-line @typescript-eslint/unbound-method -- called with its socket below
     const send = WebSocket.prototype.send;
     (window as any).frames_sent = [];
     WebSocket.prototype.send = function (data) {
       if (this.url.includes('pathways-jupyter')) {
-        (window as any).frames_sent.push(String(data));
+        (window as any).frames_sent.push(data);
       }
-      return send.call(this, data);
+      send.call(this, data);
     };
   });
   await page.sidebar.openTab('filebrowser');
   await expect(panel).toBeHidden();
   await page.waitForTimeout(60_000);
-  // The one frame says that nobody looks any more.
+  // The single frame unsubscribes from the cluster.
   expect(await page.evaluate(() => (window as any).frames_sent)).toEqual(['{"type":"look","scope":null}']);
   expect(sent).toEqual([]);
 });

@@ -1,7 +1,19 @@
-/** What a person can do without the dialog's Connect button: drag, reconnect, follow a notification, take a log away. */
+/** Actions other than the dialog's Connect: drag, reconnect, follow a notification, download a log. */
 import * as fs from 'fs';
 
-import { connect, disconnect, expect, kubectl, newNotebook, openPanel, proxies, section, slice, test, withoutWorker } from './helpers';
+import {
+  connect,
+  disconnect,
+  expect,
+  kubectl,
+  newNotebook,
+  openPanel,
+  proxies,
+  section,
+  slice,
+  test,
+  withoutWorker
+} from './helpers';
 
 const LINE = '%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2';
 
@@ -41,10 +53,10 @@ test('Connect never closes the dialog without an effect', async ({ page }) => {
   for (const button of buttons) {
     await expect(button).toBeEnabled();
   }
-  // A cluster that does not answer leaves the type to be typed.
+  // Without an answer from the cluster, the type is a text field.
   await dialog.getByLabel('Cluster').selectOption('unreachable');
   await expect(dialog).toContainText('127.0.0.1:1');
-  await expect(dialog).toContainText('Needed to connect, such as tpuv6e:2x2.');
+  await expect(dialog).toContainText('Required, for example tpuv6e:2x2.');
   for (const button of buttons) {
     await expect(button).toBeDisabled();
   }
@@ -55,7 +67,7 @@ test('Connect never closes the dialog without an effect', async ({ page }) => {
   await dialog.getByRole('button', { name: 'Cancel' }).click();
 });
 
-test('a lost proxy is reported, and its notification’s button brings a new one; so does the panel’s', async ({ page }) => {
+test('a lost proxy is reported, and reconnecting works from the notification and the panel', async ({ page }) => {
   await newNotebook(page);
   const panel = await openPanel(page);
   await connect(page, panel);
@@ -65,7 +77,7 @@ test('a lost proxy is reported, and its notification’s button brings a new one
   await expect(session).toHaveAttribute('data-state', 'lost');
   await page.locator('.Toastify__toast--error').getByRole('button', { name: 'Reconnect' }).click();
   await expect(session).toHaveAttribute('data-state', 'connected');
-  // The matter is settled, and its notification gone.
+  // The incident is over, and its notification closed.
   await expect(page.locator('.Toastify__toast--error')).toHaveCount(0);
   const renewed = kubectl('get', 'pods', '-l', 'pathways-jupyter/session', '-o', 'jsonpath={.items[*].metadata.uid}');
   await panel.getByRole('button', { name: 'Reconnect' }).click();
@@ -90,12 +102,12 @@ test('a slice that goes down is reported while the panel is hidden, and “Show�
     await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'degraded');
   });
   await expect(section(panel, 'events').locator('[data-kind="slice-healed"]').first()).toBeVisible();
-  // What the user closed by “Show” does not come back with the good news.
+  // A notification that was closed by “Show” does not reopen for the recovery.
   await expect(toasts).toHaveCount(0);
   await disconnect(page, panel);
 });
 
-test('a notebook that is renamed while it is connected is called by its new name', async ({ page }) => {
+test('a notebook that is renamed while connected is shown by its new name', async ({ page }) => {
   await newNotebook(page, 'before.ipynb');
   const panel = await openPanel(page);
   await connect(page, panel);
@@ -124,18 +136,18 @@ test('the launcher’s card opens the quickstart, which runs to its end', async 
   const outputs = page.locator('.jp-NotebookPanel .jp-OutputArea');
   await expect(outputs.last()).toContainText('JAX is as it was before');
   await expect(page.locator('.jp-NotebookPanel')).toContainText('device(7,TPU_DEVICE');
-  // Its map shows what there was, though the session ended right after it.
+  // Its map shows the slices, although the session ended right after it.
   await expect(page.locator('.jp-NotebookPanel .pw-slice')).toHaveCount(2);
   await expect(page.locator('.jp-RenderedText[data-mime-type="application/vnd.jupyter.stderr"]')).toHaveCount(0);
   await expect.poll(proxies).toBe('');
 });
 
-test('a log is taken away as a file, whole', async ({ page }) => {
+test('a log can be downloaded as a file, complete', async ({ page }) => {
   const panel = await openPanel(page);
   await panel.getByRole('button', { name: /Log of the resource manager/ }).click();
   const log = page.locator('.pw-log');
   await expect(log.locator('pre')).toContainText('Pathways Slices Now Ready');
-  // Searching shows less of it, and takes nothing away.
+  // A search changes what is shown, not what is downloaded.
   await log.getByRole('searchbox').fill('serving on');
   await log.getByRole('checkbox', { name: 'Follow' }).uncheck();
   await expect(log.getByRole('status')).toContainText('ended');
@@ -144,7 +156,7 @@ test('a log is taken away as a file, whole', async ({ page }) => {
     log.getByRole('button', { name: 'Download' }).click()
   ]);
   expect(download.suggestedFilename()).toMatch(/-pathways-head-.*\.log$/);
-  const taken = fs.readFileSync((await download.path())!, 'utf-8');
+  const taken = fs.readFileSync(await download.path(), 'utf-8');
   expect(taken).toBe(kubectl('logs', download.suggestedFilename().replace('.log', '')));
 });
 
@@ -154,7 +166,7 @@ test('every action is in the palette', async ({ page }) => {
   const items = page.locator('.lm-CommandPalette-itemLabel');
   for (const label of [
     'Connect This Notebook to TPUs…',
-    'Insert a Cell That Connects…',
+    'Insert a Connect Cell…',
     'Disconnect This Notebook',
     'Reconnect This Notebook',
     'Log of This Notebook’s Proxy',

@@ -1,4 +1,4 @@
-/** What several tests do with the sidebar. */
+/** Shared steps of the sidebar's tests. */
 import { execFileSync } from 'child_process';
 import * as fs from 'fs';
 import * as net from 'net';
@@ -14,15 +14,15 @@ JupyterLabPage.prototype.waitForCondition = (condition, timeout = 120_000) => wa
 
 export const LOCAL = { ...galata.DEFAULT_SETTINGS, 'pathways-jupyter:plugin': { local: true } };
 
-/** Looks at the embedded cluster, as a user who has set so would. */
+/** The settings of a user who prefers the embedded cluster. */
 export const test = base.extend({ mockSettings: LOCAL });
 
-/** Whether the notebook in front computes. */
+/** Return the execution indicator of the notebook in front. */
 export function indicator(page: IJupyterLabPageFixture): Locator {
   return page.locator('.jp-NotebookPanel:visible .jp-Notebook-ExecutionIndicator');
 }
 
-/** Themes, and what pictures of them are called. */
+/** Themes, and their names in pictures. */
 export const THEMES = [
   ['JupyterLab Light', 'light'],
   ['JupyterLab Dark', 'dark'],
@@ -30,17 +30,17 @@ export const THEMES = [
 ] as const;
 
 export const PORT = Number(process.env.PATHWAYS_UI_PORT || 8931);
-/** Where pictures go. */
+/** Directory of the pictures. */
 export const IMAGES = process.env.PATHWAYS_UI_IMAGES || path.join(__dirname, '..', 'test-results');
 const KUBECONFIG = path.join(__dirname, '..', `.kubeconfig${PORT}`);
-/** Of the Jupyter server, whose context no cluster answers at first. */
+/** The Jupyter server's kubeconfig, whose context is initially unreachable. */
 const USER_KUBECONFIG = `${KUBECONFIG}.user`;
 
 export function kubectl(...words: string[]): string {
   return execFileSync('kubectl', ['--kubeconfig', KUBECONFIG, ...words], { encoding: 'utf-8' });
 }
 
-/** Makes the embedded cluster the server's current context while `during` lasts, as `kubectl config` would. */
+/** Make the embedded cluster the server's current context during `during`, as `kubectl config` does. */
 export async function withEmbeddedContext(during: () => Promise<void>): Promise<void> {
   const before = fs.readFileSync(USER_KUBECONFIG);
   fs.writeFileSync(USER_KUBECONFIG, fs.readFileSync(KUBECONFIG));
@@ -51,7 +51,7 @@ export async function withEmbeddedContext(during: () => Promise<void>): Promise<
   }
 }
 
-/** Takes a slice down and keeps it down while `during` lasts: no node takes its new worker. */
+/** Take a slice down and keep it down during `during`, with all nodes cordoned against its new worker. */
 export async function withoutWorker(index: number, during: () => Promise<void>): Promise<void> {
   const nodes = kubectl('get', 'nodes', '-o', 'name').trim().split('\n');
   kubectl('cordon', ...nodes.map(name => name.replace('node/', '')));
@@ -63,19 +63,25 @@ export async function withoutWorker(index: number, during: () => Promise<void>):
   }
 }
 
-/** Names of the proxies' Jobs; nothing may be left of a session that ended. */
+/** Return the names of the proxies' Jobs. */
 export function proxies(): string {
   return kubectl('get', 'jobs', '-l', 'pathways-jupyter/session', '-o', 'name');
 }
 
-/** Takes a slice down; its JobSet brings it up again. */
+/** Take a slice down; its JobSet recreates the worker. */
 export function killWorker(index: number): void {
-  const pod = kubectl('get', 'pods', '-o', 'name').split('\n').find(name => name.includes(`-worker-${index}-`))!;
+  const pod = kubectl('get', 'pods', '-o', 'name')
+    .split('\n')
+    .find(name => name.includes(`-worker-${index}-`))!;
   kubectl('delete', pod, '--wait=false');
 }
 
-/** Records every health that a slice is drawn with from now on: it heals within a second or two. */
-export async function healthSeen(page: IJupyterLabPageFixture, within: string, index: number): Promise<() => Promise<string[]>> {
+/** Record each health that a slice is drawn with from now on: it recovers too fast to be polled. */
+export async function healthSeen(
+  page: IJupyterLabPageFixture,
+  within: string,
+  index: number
+): Promise<() => Promise<string[]>> {
   await page.evaluate(
     ([where, slice]) => {
       const seen: string[] = ((window as any).seen = []);
@@ -94,7 +100,15 @@ export async function healthSeen(page: IJupyterLabPageFixture, within: string, i
   return () => page.evaluate(() => (window as any).seen);
 }
 
-/** Opens the panel at the width that JupyterLab gives it. */
+/** Reload the page, and wait until JupyterLab has restored it. */
+export async function reload(page: IJupyterLabPageFixture): Promise<void> {
+  // Galata's type of a page does not have the options of Galata's reload().
+  const options: object = { waitForIsReady: false };
+  await page.reload(options);
+  await page.locator('#jupyterlab-splash').waitFor({ state: 'detached' });
+}
+
+/** Open the panel at JupyterLab's default width. */
 export async function openPanel(page: IJupyterLabPageFixture): Promise<Locator> {
   await page.evaluate(() => window.jupyterapp.commands.execute('pathways-jupyter:show-panel'));
   const panel = page.locator('#pathways-jupyter-panel');
@@ -102,11 +116,11 @@ export async function openPanel(page: IJupyterLabPageFixture): Promise<Locator> 
   return panel;
 }
 
-/** The network between browser and server, to be cut: a port that leads to the server's. */
+/** A TCP proxy in front of the server, whose connections a test can cut. */
 export class Wire {
   constructor(private readonly _port: number) {}
 
-  /** What no connection may ask for in its first request; empty where all may pass. */
+  /** Connections are refused if their first request contains this text; empty allows all. */
   blocked = '';
 
   async open(): Promise<void> {
@@ -125,7 +139,7 @@ export class Wire {
         [far, near]
       ]) {
         from.pipe(to);
-        // The other end is cut off as hard as this one.
+        // Reset the other end as well.
         from.on('error', () => to.destroy());
         from.on('close', () => to.destroy());
       }
@@ -134,7 +148,7 @@ export class Wire {
     await new Promise<void>(done => this._server!.listen(this._port, '127.0.0.1', done));
   }
 
-  /** Cuts the connections whose first request asks for `what`, without a word to either side. */
+  /** Cut the connections whose first request contains `what`, without a closing handshake. */
   cut(what = ''): void {
     for (const [connection, head] of this._connections) {
       if (head.includes(what)) {
@@ -153,7 +167,7 @@ export class Wire {
   private readonly _connections = new Map<net.Socket, string>();
 }
 
-/** A picture for people to look at. */
+/** Take a screenshot for visual review. */
 export async function picture(page: IJupyterLabPageFixture, name: string): Promise<void> {
   await page.screenshot({ path: path.join(IMAGES, `${name}.png`) });
 }
@@ -166,7 +180,7 @@ export function slice(panel: Locator, index: number): Locator {
   return panel.locator(`.pw-slice[data-slice$="/${index}"]`);
 }
 
-/** A new notebook with a kernel of its own, in front. Galata's way leads through a menu and a dialog about kernels. */
+/** Open a new notebook with its own kernel, without the menu and the kernel dialog that Galata's helper uses. */
 export async function newNotebook(page: IJupyterLabPageFixture, name = 'Untitled.ipynb'): Promise<void> {
   const folder = await page.filebrowser.getCurrentDirectory();
   await page.evaluate(
@@ -177,7 +191,11 @@ export async function newNotebook(page: IJupyterLabPageFixture, name = 'Untitled
       if (made.path !== path) {
         await serviceManager.contents.rename(made.path, path);
       }
-      const panel = await commands.execute('docmanager:open', { path, factory: 'Notebook', kernel: { name: 'python3' } });
+      const panel = await commands.execute('docmanager:open', {
+        path,
+        factory: 'Notebook',
+        kernel: { name: 'python3' }
+      });
       await panel.context.ready;
       await panel.sessionContext.ready;
       await panel.sessionContext.session.kernel.info;
@@ -186,7 +204,7 @@ export async function newNotebook(page: IJupyterLabPageFixture, name = 'Untitled
   );
 }
 
-/** Connects the notebook in front through the dialog. */
+/** Connect the notebook in front with the dialog. */
 export async function connect(page: IJupyterLabPageFixture, panel: Locator, slices = 2, free = 2): Promise<void> {
   await section(panel, 'session').getByRole('button', { name: 'Connect…' }).click();
   const dialog = page.getByRole('dialog');
@@ -194,12 +212,16 @@ export async function connect(page: IJupyterLabPageFixture, panel: Locator, slic
   await dialog.getByLabel('Number of slices').fill(String(slices));
   await dialog.getByRole('button', { name: 'Connect', exact: true }).click();
   await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected', { timeout: 60_000 });
-  // The proxy is there; JAX follows before the cell ends.
+  // The proxy is ready; JAX is switched before the cell ends.
   await expect(indicator(page)).toHaveAttribute('data-status', 'idle');
 }
 
-/** Ends the session of the notebook in front, so that the next test finds its slices free. */
-export async function disconnect(page: IJupyterLabPageFixture, panel: Locator, options: { busy?: boolean } = {}): Promise<void> {
+/** Disconnect the notebook in front, so that its slices are free for the next test. */
+export async function disconnect(
+  page: IJupyterLabPageFixture,
+  panel: Locator,
+  options: { busy?: boolean } = {}
+): Promise<void> {
   await panel.getByRole('button', { name: 'Disconnect' }).click();
   if (options.busy) {
     await page.getByRole('dialog').getByRole('button', { name: 'Disconnect' }).click();
@@ -207,7 +229,7 @@ export async function disconnect(page: IJupyterLabPageFixture, panel: Locator, o
   await expect(panel.locator('.pw-session')).toHaveCount(0, { timeout: 60_000 });
 }
 
-/** Runs a new cell without waiting for its end. */
+/** Run a new cell without waiting for its end. */
 export async function start(page: IJupyterLabPageFixture, code: string): Promise<void> {
   await page.evaluate(async source => {
     const { commands, shell } = window.jupyterapp;

@@ -8,6 +8,7 @@ import {
   newNotebook,
   openPanel,
   proxies,
+  reload,
   section,
   slice,
   start,
@@ -15,7 +16,9 @@ import {
   withoutWorker
 } from './helpers';
 
-test('a notebook connects through the dialog, sees a slice go down and heal, and disconnects while a cell runs', async ({ page }) => {
+test('a notebook connects through the dialog, sees a slice go down and recover, and disconnects while a cell runs', async ({
+  page
+}) => {
   await newNotebook(page);
   const panel = await openPanel(page);
   await connect(page, panel);
@@ -37,7 +40,7 @@ test('a notebook connects through the dialog, sees a slice go down and heal, and
 
   await start(page, 'import time; time.sleep(600)');
   await expect(indicator(page)).toHaveAttribute('data-status', 'busy');
-  // A running cell is asked about first.
+  // While a cell runs, disconnecting asks for confirmation.
   const dialog = page.getByRole('dialog');
   await panel.getByRole('button', { name: 'Disconnect' }).click();
   await expect(dialog).toContainText('while a cell is running?');
@@ -50,13 +53,12 @@ test('a notebook connects through the dialog, sees a slice go down and heal, and
   expect(proxies()).toBe('');
 });
 
-test('a session outlives a page that is loaded again, and ends with its kernelâ€™s restart', async ({ page }) => {
+test('a session survives a reload of the page, and ends when its kernel restarts', async ({ page }) => {
   await newNotebook(page);
   const panel = await openPanel(page);
   await connect(page, panel);
   await page.notebook.save();
-  await page.reload({ waitForIsReady: false });
-  await page.locator('#jupyterlab-splash').waitFor({ state: 'detached' });
+  await reload(page);
   await expect(panel).toBeVisible();
   await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected');
   await page.evaluate(() => void window.jupyterapp.commands.execute('kernelmenu:restart'));
@@ -66,7 +68,7 @@ test('a session outlives a page that is loaded again, and ends with its kernelâ€
   await expect(slice(panel, 0)).toHaveAttribute('data-owner', 'free');
 });
 
-test('the Running panel lists a session, and ends it', async ({ page }) => {
+test('the Running panel lists and disconnects a session', async ({ page }) => {
   await newNotebook(page);
   const panel = await openPanel(page);
   await connect(page, panel, 1);
@@ -79,7 +81,7 @@ test('the Running panel lists a session, and ends it', async ({ page }) => {
   await expect.poll(proxies).toBe('');
 });
 
-test('the pictures in a notebook stay live while a cell runs', async ({ page }) => {
+test('the widgets in a notebook stay live while a cell runs', async ({ page }) => {
   await newNotebook(page);
   const panel = await openPanel(page);
   await connect(page, panel);

@@ -1,5 +1,18 @@
-/** The pictures in docs/images: taken here, looked at by people, and kept when PATHWAYS_UI_IMAGES says where. */
-import { connect, disconnect, expect, newNotebook, openPanel, picture, section, slice, start, test, THEMES, withoutWorker } from './helpers';
+/** Takes the pictures of docs/images, and keeps them in the directory that PATHWAYS_UI_IMAGES names. */
+import {
+  connect,
+  disconnect,
+  expect,
+  newNotebook,
+  openPanel,
+  picture,
+  section,
+  slice,
+  start,
+  test,
+  THEMES,
+  withoutWorker
+} from './helpers';
 
 for (const [theme, name] of THEMES) {
   test(`the sidebar with a connected notebook, ${name}`, async ({ page }) => {
@@ -15,7 +28,7 @@ for (const [theme, name] of THEMES) {
     });
     await expect(section(panel, 'events').locator('[data-kind="slice-healed"]')).toBeVisible();
     await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
-    // The notification goes away by itself once the slice is back; it would cover the notebook.
+    // Wait until the notification closes after the recovery: it would cover the notebook.
     await expect(page.locator('.Toastify__toast')).toHaveCount(0);
     await picture(page, `sidebar-${name}`);
     await disconnect(page, panel);

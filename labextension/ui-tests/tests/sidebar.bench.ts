@@ -1,5 +1,5 @@
 /**
- * How quick the sidebar is, written as JSON to the file that PATHWAYS_UI_REPORT names. Run by `make bench` for a small
+ * Measure the sidebar's speed, written as JSON to the file that PATHWAYS_UI_REPORT names. Run by `make bench` for a small
  * cluster and for one of a thousand slices (PATHWAYS_UI_SLICES, PATHWAYS_UI_TYPE).
  */
 import * as fs from 'fs';
@@ -15,7 +15,7 @@ const ROUNDS = 15;
 const UPDATES = 5;
 const PORT = process.env.PATHWAYS_UI_PORT || '8931';
 
-/** The server's memory that is its own, in MB. */
+/** The server's private memory, in MB. */
 function memory(): number {
   const pid = fs.readFileSync(path.join(__dirname, '..', `.server-pid${PORT}`), 'utf-8');
   return Number(/RssAnon:\s+(\d+)/.exec(fs.readFileSync(`/proc/${pid}/status`, 'utf-8'))![1]) / 1024;
@@ -45,7 +45,7 @@ function firstPaint(page: IJupyterLabPageFixture, unfold = ''): Promise<number> 
   );
 }
 
-/** Says of a pod whether it is ready, as a kubelet does; resolves when the API server is about to be told. */
+/** Set a pod's readiness, as a kubelet does; resolves just before the request to the API server. */
 class Api {
   constructor() {
     const config = JSON.parse(kubectl('config', 'view', '--raw', '-o', 'json'));
@@ -69,7 +69,9 @@ class Api {
         },
         response => {
           response.resume();
-          response.on('end', () => (response.statusCode === 200 ? done() : failed(new Error(`${response.statusCode}`))));
+          response.on('end', () =>
+            response.statusCode === 200 ? done() : failed(new Error(`${response.statusCode}`))
+          );
         }
       );
       request.on('error', failed);
@@ -107,7 +109,7 @@ test('bench', async ({ page }) => {
   test.setTimeout(900_000);
   const before = memory();
   const cold = await firstPaint(page);
-  // The map alone: what a page pays that has the rows already.
+  // The map alone: the cost for a page that has the rows already.
   const warm: number[] = [];
   const fold = page.locator('#pathways-jupyter-panel [data-section="slices"] h2 button');
   for (let round = 0; round < 3; round++) {
@@ -115,8 +117,10 @@ test('bench', async ({ page }) => {
     await expect(page.locator('#pathways-jupyter-panel .pw-slice')).toHaveCount(0);
     warm.push(await firstPaint(page, '#pathways-jupyter-panel [data-section="slices"] h2 button'));
   }
-  // Every pod is known now; the server told Jobs' words before.
-  await expect(page.locator('#pathways-jupyter-panel [data-section="slices"]')).not.toContainText('Asking the cluster');
+  // Jobs arrive before pods; now every pod has arrived.
+  await expect(page.locator('#pathways-jupyter-panel [data-section="slices"]')).not.toContainText(
+    'Loading from the cluster'
+  );
   const after = memory();
 
   const api = new Api();
@@ -140,10 +144,12 @@ test('bench', async ({ page }) => {
     await api.setReady(pod, ready);
     latencies.push((await seen) - begun);
   }
-  // All of the main thread's work in the second of an update, less that of the idle second before it.
+  // Main-thread work in the second of an update, minus that of the idle second before.
   await page.evaluate(() => {
     const tasks: number[] = ((window as any).tasks = []);
-    new PerformanceObserver(list => list.getEntries().forEach(each => tasks.push(each.duration))).observe({ type: 'longtask' });
+    new PerformanceObserver(list => list.getEntries().forEach(each => tasks.push(each.duration))).observe({
+      type: 'longtask'
+    });
   });
   for (let round = 0; round < UPDATES; round++) {
     const idle = await busy();

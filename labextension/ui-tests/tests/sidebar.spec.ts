@@ -1,4 +1,4 @@
-import { openPanel, section, slice, test, expect, newNotebook } from './helpers';
+import { openPanel, section, slice, test, expect, newNotebook, reload } from './helpers';
 
 test('the panel shows two slices ready and free, and the service they belong to', async ({ page }) => {
   const panel = await openPanel(page);
@@ -8,7 +8,7 @@ test('the panel shows two slices ready and free, and the service they belong to'
   await expect(section(panel, 'services')).toContainText('tpuv6e:2x2: 2 of 2 free');
 });
 
-test('a list holds what the map shows, and fits into the panel', async ({ page }) => {
+test('the list shows the same as the map, and fits into the panel', async ({ page }) => {
   const panel = await openPanel(page);
   await panel.getByRole('button', { name: 'Show as a list' }).click();
   const rows = section(panel, 'slices').getByRole('list', { name: 'Slices' }).getByRole('listitem');
@@ -18,7 +18,7 @@ test('a list holds what the map shows, and fits into the panel', async ({ page }
   await expect(rows.nth(1)).toContainText('free');
   await panel.getByRole('button', { name: 'Jobs' }).click();
   await expect(section(panel, 'jobs')).toContainText('JobSet');
-  // At JupyterLab's own width nothing is cut off, and nothing is scrolled sideways.
+  // At JupyterLab's default width nothing is cut off or scrolled sideways.
   const width = await panel.evaluate(node => ({ shown: node.clientWidth, needed: node.scrollWidth }));
   expect(width.shown).toBeLessThan(270);
   expect(width.needed).toBe(width.shown);
@@ -27,7 +27,10 @@ test('a list holds what the map shows, and fits into the panel', async ({ page }
 test('a log opens in a tab, can be searched, and is there again after a reload', async ({ page }) => {
   const panel = await openPanel(page);
   const saved = page.waitForRequest(
-    request => request.method() === 'PUT' && /workspaces/.test(request.url()) && /pathways-jupyter-log/.test(request.postData() ?? '')
+    request =>
+      request.method() === 'PUT' &&
+      /workspaces/.test(request.url()) &&
+      /pathways-jupyter-log/.test(request.postData() ?? '')
   );
   await panel.getByRole('button', { name: /Log of the resource manager/ }).click();
   const log = page.locator('.pw-log');
@@ -36,8 +39,7 @@ test('a log opens in a tab, can be searched, and is there again after a reload',
   await expect(log.locator('pre')).toHaveText(/Pathways Server serving on/);
   await expect(log.locator('pre')).not.toContainText('Now Ready');
   await saved;
-  await page.reload({ waitForIsReady: false });
-  await page.locator('#jupyterlab-splash').waitFor({ state: 'detached' });
+  await reload(page);
   await expect(panel).toBeVisible();
   await expect(log.locator('pre')).toContainText('Pathways Slices Now Ready');
 });

@@ -18,7 +18,7 @@ import {
 } from './helpers';
 
 for (const [theme, look] of THEMES.slice(0, 2)) {
-  test(`a session from its first day to its end (${look})`, async ({ page }) => {
+  test(`a session from connecting to its end (${look})`, async ({ page }) => {
     await page.theme.setTheme(theme);
     await newNotebook(page, 'tpus.ipynb');
     const panel = await openPanel(page);
@@ -37,7 +37,7 @@ for (const [theme, look] of THEMES.slice(0, 2)) {
       await expect(session).toContainText('4 of 8');
       await expect(page.locator('#jp-main-statusbar')).toContainText('TPU: Connected, 1 of 2 slices');
       await expect(page.locator('#jp-main-statusbar .pw-tone')).toHaveClass(/pw-tone-wait/);
-      // The slice is down, and this notebook's: nobody else can have it.
+      // The slice is down and still belongs to this notebook, so it is not free.
       await expect(slice(panel, 1)).toHaveAttribute('data-owner', 'this');
       await expect(section(panel, 'slices')).toContainText('2 in this notebook, 0 free');
       await expect(page.locator('.Toastify__toast--warning')).toContainText('tpus.ipynb: Slice 1 is down.');
@@ -46,17 +46,17 @@ for (const [theme, look] of THEMES.slice(0, 2)) {
       await picture(page, `state-list-${look}`);
     });
     await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected');
-    // The same notification has turned into good news, and goes away by itself.
+    // The same notification now reports the recovery, and closes by itself.
     await expect(page.locator('.Toastify__toast')).toHaveCount(0);
 
     await disconnect(page, panel);
     await expect(section(panel, 'events')).toContainText(/Session \w+ has ended/);
     await expect(section(panel, 'events')).toContainText('Slice 1 is down.');
-    await expect(section(panel, 'services')).toContainText('Nobody is connected.');
+    await expect(section(panel, 'services')).toContainText('There are no proxies.');
     await picture(page, `state-ended-${look}`);
   });
 
-  test(`two notebooks with a slice each are told apart (${look})`, async ({ page }) => {
+  test(`two notebooks with one slice each are distinguished (${look})`, async ({ page }) => {
     await page.theme.setTheme(theme);
     const panel = await openPanel(page);
     await newNotebook(page, 'one.ipynb');
@@ -71,7 +71,7 @@ for (const [theme, look] of THEMES.slice(0, 2)) {
     await picture(page, `state-two-${look}`);
 
     await withoutWorker(1, async () => {
-      // One name for a slice, in the picture, the session, the events and the notification.
+      // The slice has the same name in the map, the session, the events and the notification.
       await expect(slice(panel, 1)).not.toHaveAttribute('data-health', 'ready');
       await expect(slice(panel, 0)).toHaveAttribute('data-health', 'ready');
       for (const place of [panel.locator('.pw-session'), section(panel, 'events'), page.locator('.Toastify')]) {
@@ -91,7 +91,7 @@ for (const [theme, look] of THEMES.slice(0, 2)) {
     await disconnect(page, panel);
   });
 
-  base.describe(`Without a setting (${look})`, () => {
+  base.describe(`Without settings (${look})`, () => {
     base.use({ mockSettings: galata.DEFAULT_SETTINGS });
 
     base('a changed context empties the panel, and is named', async ({ page }) => {
@@ -103,26 +103,26 @@ for (const [theme, look] of THEMES.slice(0, 2)) {
       await withEmbeddedContext(async () => {
         await expect(slices).toContainText('in pathways-local / default');
         await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
-        await expect(section(panel, 'services')).toContainText('Nobody is connected.');
+        await expect(section(panel, 'services')).toContainText('There are no proxies.');
         await expect(section(panel, 'session').locator('.pw-line')).toContainText('--tpu tpuv6e:2x2=2');
       });
       await expect(slices).toContainText('in unreachable / default');
       await expect(slices.locator('.pw-slice')).toHaveCount(0);
       await expect(slices.getByRole('alert')).toContainText('127.0.0.1:1');
       await expect(panel.getByRole('alert')).toHaveCount(1);
-      await expect(section(panel, 'services')).not.toContainText('Nobody is connected.');
+      await expect(section(panel, 'services')).not.toContainText('There are no proxies.');
       await expect(section(panel, 'session').locator('.pw-line')).toHaveCount(0);
       await picture(page, `state-unreachable-${look}`);
     });
   });
 
-  base.describe(`On the first day (${look})`, () => {
+  base.describe(`First use (${look})`, () => {
     base.use({ baseURL: `http://127.0.0.1:${PORT + 2}` });
 
     base('one calm card says what to do', async ({ page }) => {
       await page.theme.setTheme(theme);
       const panel = await openPanel(page);
-      await expect(panel).toContainText('No cluster is set up yet.');
+      await expect(panel).toContainText('No cluster is configured yet.');
       await expect(panel.getByRole('alert')).toHaveCount(0);
       await expect(panel).not.toContainText('--');
       await picture(page, `state-nothing-${look}`);

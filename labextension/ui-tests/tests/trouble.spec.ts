@@ -19,11 +19,11 @@ base.describe('A cluster that does not answer', () => {
 
   base('is named, with what to do', async ({ page }) => {
     const panel = await openPanel(page);
-    // Once, and not in each section that has nothing to show because of it.
+    // Shown once, not in each section that is empty because of it.
     await expect(panel.getByRole('alert')).toHaveCount(1);
     await expect(section(panel, 'slices').getByRole('alert')).toContainText('127.0.0.1:1');
-    await expect(section(panel, 'services')).toContainText('Not known.');
-    await expect(section(panel, 'services')).not.toContainText('Nobody is connected.');
+    await expect(section(panel, 'services')).toContainText('Unknown.');
+    await expect(section(panel, 'services')).not.toContainText('There are no proxies.');
     await expect(section(panel, 'session')).toContainText('No notebook is in front.');
   });
 });
@@ -44,7 +44,9 @@ base.describe('A server extension of another version', () => {
   base('is named beside the page’s own', async ({ page }) => {
     await page.routeWebSocket(/pathways-jupyter\/updates/, socket => {
       const server = socket.connectToServer();
-      server.onMessage(message => socket.send(String(message).replace(/("type":"hello","version":)"[^"]+"/, '$1"99.0"')));
+      server.onMessage(message =>
+        socket.send(String(message).replace(/("type":"hello","version":)"[^"]+"/, '$1"99.0"'))
+      );
     });
     await page.reload();
     const panel = await openPanel(page);
