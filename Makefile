@@ -7,6 +7,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Node comes in a wheel; the browser is the system's, and none is downloaded.
 WITH_NODE := PATH="$(CURDIR)/$(BIN):$$PATH" PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1
 
+NODE_MODULES := labextension/node_modules/.installed labextension/ui-tests/node_modules/.installed
+
 # In a container one is often root, which Jupyter serves only with --allow-root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
@@ -36,9 +38,9 @@ lab: $(VENV)/.installed ## Open JupyterLab with the sidebar on the embedded clus
 test: $(VENV)/.test ## Run the tests (under 8 minutes on two cores; WORKERS=)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
-ui: $(VENV)/.ui ## Test the sidebar: its models, and the whole of it in a real browser (Chromium, kubectl)
-	cd labextension && $(WITH_NODE) jlpm install --immutable && $(WITH_NODE) jlpm build:prod && $(WITH_NODE) jlpm test
-	cd labextension/ui-tests && $(WITH_NODE) jlpm install --immutable && $(WITH_NODE) jlpm test
+ui: $(NODE_MODULES) ## Test the sidebar: its models, and the whole of it in a real browser (Chromium, kubectl)
+	cd labextension && $(WITH_NODE) jlpm build:prod && $(WITH_NODE) jlpm test
+	cd labextension/ui-tests && $(WITH_NODE) jlpm test
 
 soak: $(VENV)/.test ## Run what takes longer: slow tests, deaths at random, growth, hostile input (ROUNDS=, SECONDS=, SEED=)
 	$(BIN)/pytest -m soak
@@ -46,17 +48,20 @@ soak: $(VENV)/.test ## Run what takes longer: slow tests, deaths at random, grow
 	$(BIN)/python tests/soak churn --rounds $(ROUNDS) --seed $(SEED)
 	$(BIN)/python tests/soak fuzz --seconds $(SECONDS) --seed $(SEED)
 
-lint: $(VENV)/.lint ## Style, types, and who may import whom
+lint: $(VENV)/.lint $(NODE_MODULES) ## Style, words, types, dependencies, dead code and import layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy tests/typing_examples.py
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
+	$(BIN)/python tools/check_words.py
+	cd labextension && $(WITH_NODE) jlpm lint
 
-format: $(VENV)/.lint ## Rewrite the sources in the house style
+format: $(VENV)/.lint $(NODE_MODULES) ## Rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	cd labextension && $(WITH_NODE) jlpm format
 
 bench: $(VENV)/.bench $(VENV)/.ui ## Measure ours and the peers in one run, and write docs/benchmarks.md
 	$(BIN)/python -m benchmarks --output docs/benchmarks
@@ -74,4 +79,9 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.%: $(VENV)/.installed
 	$(PIP) --group $*
+	@touch $@
+
+# Installs again only when a lock file changes.
+%/node_modules/.installed: %/package.json %/yarn.lock | $(VENV)/.ui
+	cd $* && $(WITH_NODE) jlpm install --immutable
 	@touch $@

@@ -27,7 +27,7 @@ INSTEAD = {
 ALLOWED: dict[str, set[str]] = {
     "tools/check_words.py": {"*"},
 }
-KINDS = ("*.py", "*.ts", "*.tsx", "*.css", "*.md", "*.ipynb", "*.toml", "Makefile")
+KINDS = ("*.py", "*.ts", "*.tsx", "*.js", "*.mjs", "*.css", "*.json", "*.md", "*.ipynb", "*.toml", "Makefile", ".ci/*")
 
 # Underscores count as edges, so that names are checked as well as sentences.
 _PATTERNS = [
