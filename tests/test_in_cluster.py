@@ -23,8 +23,8 @@ import pathways_jupyter
 options = json.loads(sys.argv[1])
 session = pathways_jupyter.connect(tpu="tpuv6e:2x2=1", progress=False, wait=90, **options)
 total = float(jax.jit(jnp.sum)(jnp.arange(10.0)))
-told = {"total": total, "platform": jax.devices()[0].platform, "path": session.record.data_path}
-print(json.dumps(told | {"session": session.id}), flush=True)
+report = {"total": total, "platform": jax.devices()[0].platform, "path": session.record.data_path}
+print(json.dumps(report | {"session": session.id}), flush=True)
 if not options:
     time.sleep(600)
 session.disconnect()

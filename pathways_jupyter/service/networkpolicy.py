@@ -37,7 +37,7 @@ def for_session(job: Mapping[str, Any], notebook: Mapping[str, Any], port: int) 
 
     Args:
       job: The proxy's Job as the API server created it; the policy is deleted with it.
-      notebook: The notebook's pod. Policies select by labels: a pod with all the same labels may connect as well.
+      notebook: The notebook's pod. Policies select by labels: a pod with the same set of labels may connect as well.
     """
     metadata, pod = job["metadata"], notebook["metadata"]
     source: Manifest = {"podSelector": {"matchLabels": dict(pod["labels"])}}
