@@ -64,7 +64,7 @@ class Child:
             )
             self.group = self._process.pid
             # A pipe keeps what was written even if this process is killed in the next moment.
-            self._tell_watchdog(f"{self.group}\n".encode())
+            self._notify_watchdog(f"{self.group}\n".encode())
             self._terminal.give(self.group)
             os.write(gate_out, b"\n")
         except OSError as error:
@@ -106,7 +106,7 @@ class Child:
         self._terminal.take(self.group)
         self._terminal.close()
         watchdog.end_group(self.group)
-        self._tell_watchdog(watchdog.DONE)
+        self._notify_watchdog(watchdog.DONE)
         assert self._watchdog.stdin is not None
         with contextlib.suppress(OSError):
             self._watchdog.stdin.close()
@@ -135,9 +135,9 @@ class Child:
         self._terminal.give(self.group)
         self.send(signal.SIGCONT)
 
-    def _tell_watchdog(self, words: bytes) -> None:
+    def _notify_watchdog(self, words: bytes) -> None:
         assert self._watchdog.stdin is not None
-        # OSError: somebody has killed it.
+        # OSError: the watchdog was killed.
         with contextlib.suppress(OSError):
             self._watchdog.stdin.write(words)
             self._watchdog.stdin.flush()

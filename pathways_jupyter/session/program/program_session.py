@@ -117,7 +117,7 @@ class ProgramSession:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._over.set()
-        # From here on a signal ends this process only: the supervisor removes the proxy, whoever waits for it.
+        # From here on a signal ends this process only: the supervisor removes the proxy anyway.
         self._restore_handlers()
         if self._link is not None:
             self.left = finish(self._link)

@@ -343,10 +343,10 @@ def test_a_shell_stops_and_continues_it_as_one_job(cluster, tmp_path):
 
     def say(keys: str, answer: str) -> None:
         os.write(terminal, keys.encode())
-        heard, deadline = "", time.monotonic() + DEADLINE
-        while answer not in heard:
-            assert select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))[0], heard
-            heard += os.read(terminal, 4096).decode(errors="replace")
+        output, deadline = "", time.monotonic() + DEADLINE
+        while answer not in output:
+            assert select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))[0], output
+            output += os.read(terminal, 4096).decode(errors="replace")
 
     try:
         say(f'{line} -- {sys.executable} -c "{code}"\n', "ready")
