@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 FORBIDDEN = {
     "pathways_jupyter": {"jax", "aiohttp", "kubernetes", "rich", "IPython", "numpy", "click"},
     "pathways_jupyter.session.supervisor.main": {"jax", "kubernetes", "IPython", "numpy"},
-    "pathways_jupyter.service.operator": {"jax", "kubernetes", "IPython"},
+    "pathways_jupyter.operator.main": {"jax", "kubernetes", "IPython"},
     "pathways_jupyter.server": {"jax"},
 }
 

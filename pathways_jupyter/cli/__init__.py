@@ -28,7 +28,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "clean": ("clean:clean", "Remove proxies whose owner is gone, and files of sessions that ended."),
     "operator": (
         "operator:operator",
-        "Remove what dead sessions left, periodically until stopped; in a pod or anywhere.",
+        "The controller of PathwaysJobs and sweeper of dead sessions: run it, or print its manifests.",
     ),
     "network-policy": ("policy:network_policy", "Print NetworkPolicies that close the ports of proxies and services."),
     "sidecar": ("sidecar:sidecar", "Build the image that runs %%colocated cells on TPU hosts."),

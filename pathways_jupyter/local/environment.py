@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.errors import PathwaysError
@@ -12,6 +13,8 @@ from pathways_jupyter.local.apiserver.resources import CONFIG_MAPS, SECRETS, Obj
 from pathways_jupyter.local.apiserver.store import Store
 
 _REFERENCE = re.compile(r"\$(\$|\((?P<name>[^()\s]+)\))")
+_TARGET = re.compile(r"grpc://(?P<host>[^:/]+):(?P<port>\d+)")
+_TARGET_VARIABLE = "JAX_BACKEND_TARGET"
 _SUBSCRIPT = re.compile(r"metadata\.(?P<field>labels|annotations)\['(?P<key>[^']+)'\]")
 
 
@@ -54,6 +57,21 @@ def container_environment(container: Object, pod: Object, *, base: Mapping[str, 
         elif (value := _value(source, container, pod, store)) is not None:
             variables[variable["name"]] = value
     return variables
+
+
+def point_jax(variables: dict[str, str], socket: Callable[[str, int], Path | None]) -> None:
+    """Replace the name of a pod in JAX's target by the socket of its proxy, in place.
+
+    JAX resolves names in C++, where it finds only those that this machine knows, and no name server knows pods. The
+    bytes stay in a socket that only this user can open, so the client needs no credentials of Google Cloud either.
+
+    Args:
+      socket: Returns the socket that stands for a port of a pod, by its name, or None.
+    """
+    match = _TARGET.fullmatch(variables.get(_TARGET_VARIABLE, ""))
+    if match is not None and (path := socket(match["host"], int(match["port"]))) is not None:
+        variables[_TARGET_VARIABLE] = f"grpc://unix:{path}"
+        variables.setdefault("IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "true")
 
 
 def arguments(words: Sequence[str] | None, variables: Mapping[str, str]) -> list[str]:

@@ -37,7 +37,7 @@ _RESOURCE_MANAGER = Program("pathways_jupyter.local.pathways.resource_manager:ma
 _WORKER = Program("pathways_jupyter.local.pathways.worker:main")
 _PROXY = Program("pathways_jupyter.local.pathways.proxy_program:main", warm=True)
 _SIDECAR = Program("pathways_jupyter.local.pathways.sidecar.server:main", warm=True)
-_OPERATOR = Program("pathways_jupyter.service.operator:main")
+_OPERATOR = Program("pathways_jupyter.operator.main:main")
 _LAB = Program("pathways_jupyter.local.jupyterlab:main")
 _COMMAND = Program()
 

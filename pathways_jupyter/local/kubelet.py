@@ -192,6 +192,7 @@ class Kubelet:
           SpecError: It names something that does not exist.
         """
         variables = environment.container_environment(spec, pod, base=base, store=self._store)
+        environment.point_jax(variables, self.network.socket)
         return volumes.mount(spec, pod, variables, directory=self.directory, store=self._store)
 
     def publish(self, pod: Pod) -> None:

@@ -98,6 +98,13 @@ class Network:
         if (path := self._directories.pop(key, None)) is not None:
             shutil.rmtree(path, ignore_errors=True)
 
+    def socket(self, name: str, port: int) -> Path | None:
+        """The unix socket that stands for a port of the pod that is called `name`; None when no pod is."""
+        for key, (_, names) in self._names.items():
+            if name in names and key in self._directories:
+                return self._directories[key] / str(port)
+        return None
+
     async def connect(
         self, uid: str, address: str, port: int, protocol: Callable[[], asyncio.Protocol]
     ) -> asyncio.Transport:

@@ -17,6 +17,7 @@ from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.controllers.garbage import GarbageCollector
 from pathways_jupyter.local.controllers.job import JobController
 from pathways_jupyter.local.controllers.jobset import JobSetController
+from pathways_jupyter.local.controllers.node_pools import NodePoolController
 from pathways_jupyter.local.controllers.nodes import NodeController, nodes_for
 from pathways_jupyter.local.controllers.reconciler import condition
 from pathways_jupyter.local.controllers.scheduler import Scheduler
@@ -140,9 +141,9 @@ class RunningCluster:
 
     @property
     def busy(self) -> bool:
-        """Whether the cluster is in use: by a client of the API, or by a Job that does not belong to a service."""
+        """Whether the cluster is in use: by a client of the API, or by a Job that is not one of its services'."""
         return self.api.in_use > 0 or any(
-            names.JOBSET_NAME_LABEL not in (job["metadata"].get("labels") or {})
+            (job["metadata"].get("labels") or {}).get(names.JOBSET_NAME_LABEL) not in self.services
             and not condition(job.get("status", {}), "Complete")
             and not condition(job.get("status", {}), "Failed")
             for job in self._store.list(JOBS)
@@ -164,14 +165,16 @@ class RunningCluster:
 
     def _start_controllers(self, nodes: list[Object]) -> None:
         recorder = Recorder(self._store)
+        registered = NodeController(
+            self._store,
+            recorder,
+            nodes,
+            address=self._kubelet.node_address,
+            repair_seconds=self._shape.repair_seconds,
+        )
         self._controllers = [
-            NodeController(
-                self._store,
-                recorder,
-                nodes,
-                address=self._kubelet.node_address,
-                repair_seconds=self._shape.repair_seconds,
-            ),
+            registered,
+            NodePoolController(self._store, registered),
             Scheduler(self._store, recorder),
             JobSetController(self._store, recorder),
             JobController(self._store, recorder, backoff=self._healing.jobs),

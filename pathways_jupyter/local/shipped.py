@@ -11,6 +11,7 @@ from pathways_jupyter.local import images
 from pathways_jupyter.local.apiserver.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
+    CRDS,
     JOBSETS,
     NAMESPACES,
     NETWORK_POLICIES,
@@ -23,9 +24,10 @@ from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.controllers.nodes import CPU_POOL
 from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION
 from pathways_jupyter.service import jobset, names, networkpolicy
+from pathways_jupyter.service.pathwaysjob import definition, installation
 
-SYSTEM_NAMESPACE = "pathways-system"
-OPERATOR = "pathways-operator"
+SYSTEM_NAMESPACE = installation.NAMESPACE
+OPERATOR = installation.NAME
 
 
 def service_name(instance_type: str, position: int) -> str:
@@ -73,41 +75,15 @@ def ship(store: Store, instances: Mapping[str, int], *, cluster: str, sidecar: b
 
 
 def _operator() -> Iterator[tuple[ResourceType, Object]]:
-    account = {"name": OPERATOR, "namespace": SYSTEM_NAMESPACE}
+    """The objects with which a real cluster's operator is installed, with a pod instead of a Deployment."""
+    yield CRDS, definition.definition()
     yield NAMESPACES, {"metadata": {"name": SYSTEM_NAMESPACE}}
-    yield SERVICE_ACCOUNTS, {"metadata": account}
-    yield (
-        CLUSTER_ROLES,
-        {
-            "metadata": {"name": OPERATOR},
-            "rules": [
-                {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list", "watch", "delete"]},
-                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
-                {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
-                {"apiGroups": [names.JOBSET_GROUP], "resources": ["jobsets"], "verbs": ["get", "list", "watch"]},
-            ],
-        },
-    )
-    yield (
-        CLUSTER_ROLE_BINDINGS,
-        {
-            "metadata": {"name": OPERATOR},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": OPERATOR},
-            "subjects": [{"kind": "ServiceAccount", **account}],
-        },
-    )
-    yield (
-        PODS,
-        {
-            "metadata": {**account, "labels": {"app": OPERATOR, names.MANAGED_BY_LABEL: names.MANAGED_BY}},
-            "spec": {
-                "serviceAccountName": OPERATOR,
-                "terminationGracePeriodSeconds": 2,
-                "nodeSelector": {names.NODEPOOL_LABEL: CPU_POOL},
-                "containers": [{"name": "operator", "image": images.reference(images.OPERATOR_IMAGE), "args": []}],
-            },
-        },
-    )
+    resources = (SERVICE_ACCOUNTS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
+    yield from zip(resources, installation.permissions(SYSTEM_NAMESPACE), strict=True)
+    pod = installation.pod(images.reference(images.OPERATOR_IMAGE))
+    pod["metadata"] |= {"name": OPERATOR, "namespace": SYSTEM_NAMESPACE}
+    pod["spec"]["nodeSelector"] = {names.NODEPOOL_LABEL: CPU_POOL}
+    yield PODS, pod
 
 
 def _create(store: Store, resource: ResourceType, obj: Object) -> None:

@@ -31,7 +31,12 @@ def pod_status(pod: Object) -> str:
     """Its STATUS column: the phase, or the reason why it does not run."""
     status = pod.get("status") or {}
     word = str(status.get("reason") or status.get("phase") or "Unknown")
-    word = _initializing(pod) or _running(_statuses(pod, "containerStatuses"), status, word)
+    initialized = any(
+        each["type"] == "Initialized" and each["status"] == "True" for each in status.get("conditions") or ()
+    )
+    # A sidecar that has ended after the others says nothing about a pod that was initialized.
+    initializing = "" if initialized else _initializing(pod)
+    word = initializing or _running(_statuses(pod, "containerStatuses"), status, word)
     if pod["metadata"].get("deletionTimestamp"):
         return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
     return word

@@ -23,6 +23,7 @@ from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, condi
 from pathways_jupyter.local.recorder import Recorder
 from pathways_jupyter.local.shape import REPAIR_SECONDS
 from pathways_jupyter.service import names
+from pathways_jupyter.tpu import InstanceType
 
 CPU_POOL = "cpu"
 _ZONE = "local-a"
@@ -92,8 +93,12 @@ class NodeController:
         self._register(name)
         return None
 
-    def _register(self, name: str) -> None:
-        node: Object = clone(self._wanted[name])
+    def add(self, node: Object) -> None:
+        """Register a node that is not repaired when it is deleted."""
+        self._register(node["metadata"]["name"], node)
+
+    def _register(self, name: str, given: Object | None = None) -> None:
+        node: Object = clone(self._wanted[name] if given is None else given)
         status = node.pop("status")
         addresses = [{"type": "InternalIP", "address": self._address(name)}, {"type": "Hostname", "address": name}]
         self._store.create(NODES, node)
@@ -137,21 +142,28 @@ def nodes_for(instances: Mapping[str, int], *, cpu_nodes: int = 2) -> list[Objec
     Raises:
       ConfigError: An instance type is not in the catalogue.
     """
-    nodes = [_node(f"{CPU_POOL}-{index}", CPU_POOL, {}, {}, "local-cpu") for index in range(cpu_nodes)]
+    nodes = [cpu_node(f"{CPU_POOL}-{index}") for index in range(cpu_nodes)]
     for name, count in instances.items():
         instance = tpu.parse_instance_type(name)
         for index in range(count):
-            pool = f"{instance.machine.version}-{instance.topology}-{index}"
-            marks = {
-                names.ACCELERATOR_LABEL: instance.machine.accelerator,
-                names.TOPOLOGY_LABEL: instance.topology,
-                "cloud.google.com/gke-accelerator-count": str(instance.chips_per_host),
-            }
-            chips = {names.TPU_RESOURCE: str(instance.chips_per_host)}
-            nodes += [
-                _node(f"{pool}-{host}", pool, marks, chips, instance.machine.name) for host in range(instance.hosts)
-            ]
+            nodes += slice_nodes(instance, f"{instance.machine.version}-{instance.topology}-{index}")
     return nodes
+
+
+def slice_nodes(instance: InstanceType, pool: str) -> list[Object]:
+    """The nodes of one slice, which are a node pool of their own."""
+    marks = {
+        names.ACCELERATOR_LABEL: instance.machine.accelerator,
+        names.TOPOLOGY_LABEL: instance.topology,
+        "cloud.google.com/gke-accelerator-count": str(instance.chips_per_host),
+    }
+    chips = {names.TPU_RESOURCE: str(instance.chips_per_host)}
+    return [_node(f"{pool}-{host}", pool, marks, chips, instance.machine.name) for host in range(instance.hosts)]
+
+
+def cpu_node(name: str) -> Object:
+    """A node without TPUs."""
+    return _node(name, CPU_POOL, {}, {}, "local-cpu")
 
 
 def _node(name: str, pool: str, marks: Mapping[str, str], chips: Mapping[str, str], machine: str) -> Object:

@@ -5,6 +5,7 @@ It accepts connections as soon as it runs; a client's session opens once every s
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
 import logging
 import os
@@ -25,7 +26,8 @@ from pathways_jupyter.local.pathways.ifrt.server import Server
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
 from pathways_jupyter.local.pathways.ifrt.sidecars import Sidecars
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
-from pathways_jupyter.local.pathways.slice_requests import PlacedSlice, Placement
+from pathways_jupyter.local.pathways.links import LinkError
+from pathways_jupyter.local.pathways.slice_requests import PlacedSlice, Placement, inventory
 from pathways_jupyter.tpu import InstanceType
 
 _log = logging.getLogger(__name__)
@@ -38,14 +40,19 @@ def main(argv: Sequence[str]) -> int:
     faulthandler.enable()
     flags = Flags("proxy")
     flags.add_argument("--resource_manager_address", required=True)
-    flags.add_argument("--virtual_slices", required=True)
+    flags.add_argument("--virtual_slices", default="")
     flags.add_argument("--num_elastic_slices", type=int, default=0)
     flags.add_argument("--sidecar_name", default="")
     try:
         values = flags.read(argv)
         addresses.split(values.resource_manager_address)
-        wanted = instance_list(values.virtual_slices)
-    except (ConfigError, ValueError) as error:
+        # Without slices of its own it serves all of the resource manager's, as in a job that has one to itself.
+        wanted = (
+            instance_list(values.virtual_slices)
+            if values.virtual_slices
+            else asyncio.run(inventory(values.resource_manager_address))
+        )
+    except (ConfigError, LinkError, ValueError) as error:
         _log.error("FAILED_PRECONDITION: %s", error)
         return 2
     return Proxy(wanted, sidecars=bool(values.sidecar_name)).run(values.server_port, values.resource_manager_address)

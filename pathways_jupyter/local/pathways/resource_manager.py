@@ -62,6 +62,9 @@ class ResourceManager:
                 await self._serve_worker(link, Host.from_message(hello))
             elif hello.get("role") == "proxy":
                 await self._serve_proxy(link, _request(hello))
+            elif hello.get("role") == "inventory":
+                kinds = [str(each.instance_type) for each in self._slices.slices]
+                link.send("inventory", slices=kinds)
             else:
                 link.send("refused", message="only workers and proxies are served")
         except (KeyError, ValueError, TypeError, OverflowError, ConfigError) as error:

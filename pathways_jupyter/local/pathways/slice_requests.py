@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from pathways_jupyter.local.pathways import addresses, links
 from pathways_jupyter.local.pathways.links import Link, LinkError, Message
-from pathways_jupyter.tpu import InstanceType
+from pathways_jupyter.tpu import InstanceType, parse_instance_type
 
 _log = logging.getLogger(__name__)
 
@@ -143,6 +143,28 @@ class Placement:
 
     def _log_unplaced(self, virtual: int, job: str, why: str) -> None:
         _log.warning("Transition slice %d (%s) placed -> unplaced from %s: %s", virtual, self.wanted[virtual], job, why)
+
+
+async def inventory(resource_manager: str) -> list[InstanceType]:
+    """Return the kinds of all slices of a resource manager, in order, once it answers.
+
+    Raises:
+      LinkError: It refused to say.
+    """
+    while True:
+        link = await links.dial(resource_manager)
+        link.send("hello", role="inventory", secret=addresses.secret())
+        try:
+            message = await link.receive()
+        except LinkError as error:
+            _log.warning("Lost the resource manager: %s", error)
+            await asyncio.sleep(_RETRY_SECONDS)
+            continue
+        finally:
+            await link.close()
+        if message["type"] != "inventory":
+            raise LinkError(str(message.get("message") or "it sent no inventory"))
+        return [parse_instance_type(each) for each in message["slices"]]
 
 
 def _read(message: Mapping[str, Any], *, up: bool) -> PlacedSlice:

@@ -1,21 +1,16 @@
-"""The operator: a program in the cluster that deletes the proxies of dead sessions as soon as their leases expire.
+"""The sweeper deletes the proxies of dead sessions as soon as their leases expire.
 
 Every connect sweeps too, but in a cluster where no user connects any more an abandoned proxy would hold its slices
-until its deadline. The operator may only list, watch and delete Jobs and Leases. It watches the Leases, so it knows
-when the next one expires, and sends no requests in between.
+until its deadline. The sweeper only lists, watches and deletes Jobs and Leases. It watches the Leases, so it knows
+when the next one expires, and sends no requests in between. Several may sweep at the same time.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import contextlib
-import signal
-import sys
-from datetime import UTC, datetime
+from collections.abc import Callable
 
-from pathways_jupyter.errors import ClusterError, PathwaysError
-from pathways_jupyter.kube import auth
+from pathways_jupyter.errors import ClusterError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import LEASES
 from pathways_jupyter.kube.watch import ChangeType, watch
@@ -26,16 +21,20 @@ _RETRY_SECONDS = 5.0
 _SHORTEST_PAUSE_SECONDS = 0.2
 
 
-class Operator:
+class Sweeper:
     """Sweeps one namespace, or all of them.
 
     Args:
       namespace: Empty for all.
       interval: Longest time between sweeps in seconds, for Jobs that never got a lease.
+      say: Called with each action, in words.
     """
 
-    def __init__(self, client: Client, *, namespace: str = "", interval: float = INTERVAL_SECONDS) -> None:
+    def __init__(
+        self, client: Client, *, namespace: str = "", interval: float = INTERVAL_SECONDS, say: Callable[[str], None]
+    ) -> None:
         self._client = client
+        self._say = say
         self._namespace = namespace
         self._interval = interval
         self._ends: dict[str, float] = {}
@@ -65,9 +64,9 @@ class Operator:
         for each in swept:
             whose = f"session {each.session} of {each.user or 'unknown'}"
             if each.error:
-                say(f"cannot delete Job {each.namespace}/{each.job} ({whose}): {each.error}")
+                self._say(f"cannot delete Job {each.namespace}/{each.job} ({whose}): {each.error}")
             else:
-                say(f"deleted Job {each.namespace}/{each.job} ({whose}): {each.reason}")
+                self._say(f"deleted Job {each.namespace}/{each.job} ({whose}): {each.reason}")
 
     async def _pause(self, stopping: asyncio.Task[bool]) -> None:
         """Wait until the next lease may have ended."""
@@ -117,48 +116,4 @@ class Operator:
         text = str(error) if error is not None else ""
         if text != self._trouble:
             self._trouble = text
-            say(text or "the API server answers again")
-
-
-def say(text: str) -> None:
-    """Write one line of the operator's log."""
-    print(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), text, flush=True)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Run the operator until SIGTERM or SIGINT; return the exit code."""
-    parser = argparse.ArgumentParser(prog="pathways-jupyter operator", description=__doc__)
-    parser.add_argument("--namespace", default="", help="only this namespace (default: all)")
-    parser.add_argument("--interval", type=float, default=INTERVAL_SECONDS, help="seconds between sweeps at most")
-    parser.add_argument("--once", action="store_true", help="sweep once, and end")
-    parser.add_argument("--kubeconfig", default="", help="instead of the pod's service account")
-    parser.add_argument("--context", default="", help="instead of the kubeconfig's current context")
-    options = parser.parse_args(argv)
-    try:
-        return asyncio.run(_main(options))
-    except PathwaysError as error:
-        print(f"{error} {error.hint}".strip(), file=sys.stderr)
-        return 1
-
-
-async def _main(options: argparse.Namespace) -> int:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # Only the main thread can have signal handlers; in another thread the caller stops it.
-        with contextlib.suppress(RuntimeError, ValueError):
-            loop.add_signal_handler(number, stop.set)
-    async with Client(auth.load(options.kubeconfig, options.context)) as client:
-        where = f"namespace {options.namespace}" if options.namespace else "all namespaces"
-        say(f"sweeping {where} of {client.cluster.name}")
-        if options.once:
-            for each in await leases.sweep(client, options.namespace):
-                say(f"deleted Job {each.namespace}/{each.job}: {each.reason} {each.error}".rstrip())
-            return 0
-        await Operator(client, namespace=options.namespace, interval=options.interval).run(stop)
-    say("stopped")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            self._say(text or "the API server answers again")

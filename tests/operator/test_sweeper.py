@@ -5,7 +5,9 @@ import sys
 
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBS, LEASES
-from pathways_jupyter.service import leases, operator
+from pathways_jupyter.operator.main import say
+from pathways_jupyter.operator.sweeper import Sweeper
+from pathways_jupyter.service import leases
 
 DEADLINE = 60.0
 
@@ -24,7 +26,7 @@ async def test_an_expired_lease_is_noticed_without_polling(bench):
     """The interval is far beyond the test's deadline, so only watching the leases works."""
     async with bench.client() as client:
         stop = asyncio.Event()
-        running = asyncio.create_task(operator.Operator(client, interval=1e6).run(stop))
+        running = asyncio.create_task(Sweeper(client, interval=1e6, say=say).run(stop))
         dead = await bench.proxy(client, "dead")
         live = await bench.proxy(client, "live")
         await leases.create(client, live, seconds=3600)
@@ -37,7 +39,7 @@ async def test_an_expired_lease_is_noticed_without_polling(bench):
 async def test_the_operator_goes_on_after_the_server_restarted(bench, capsys):
     async with bench.client() as client:
         stop = asyncio.Event()
-        running = asyncio.create_task(operator.Operator(client, interval=0.5).run(stop))
+        running = asyncio.create_task(Sweeper(client, interval=0.5, say=say).run(stop))
         dead = await bench.proxy(client, "dead")
         await bench.server.stop()
         await bench.server.start()
@@ -52,7 +54,7 @@ async def start(bench, *arguments):
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "pathways_jupyter.service.operator",
+        "pathways_jupyter.operator.main",
         *arguments,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -87,7 +89,7 @@ async def test_it_is_a_command_too(bench):
     out, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
     assert (process.returncode, b"sweeping all namespaces of x" in out) == (0, True)
     usage = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pathways_jupyter", "operator", "--help"), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "pathways_jupyter", "operator", "run", "--help"), stdout=asyncio.subprocess.PIPE
     )
     out, _ = await asyncio.wait_for(usage.communicate(), DEADLINE)
     assert b"usage: pathways-jupyter operator" in out
@@ -95,7 +97,7 @@ async def test_it_is_a_command_too(bench):
 
 async def test_a_program_without_a_cluster_says_so(tmp_path):
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "pathways_jupyter.service.operator", "--kubeconfig", str(tmp_path / "missing"),
+        sys.executable, "-m", "pathways_jupyter.operator.main", "--kubeconfig", str(tmp_path / "missing"),
         stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     _, err = await asyncio.wait_for(process.communicate(), DEADLINE)

@@ -1,0 +1,154 @@
+"""Node pools that come and go with jobs, as GKE's node auto-provisioning makes them.
+
+The nodes of a new cluster belong to its services. A pod of any other JobSet that fits nowhere gets nodes of its own: a
+whole slice, or a node without TPUs. They are removed once no pod has been on them for a while. The pods of the services
+get none, because they wait for nodes that are repaired.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from pathways_jupyter import tpu
+from pathways_jupyter.local.apiserver.resources import JOBSETS, NODES, PODS, Object
+from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.apiserver.watch_delivery import Change
+from pathways_jupyter.local.controllers.fitting import selects
+from pathways_jupyter.local.controllers.nodes import CPU_POOL, NodeController, cpu_node, slice_nodes
+from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, controller_of
+from pathways_jupyter.service import names
+from pathways_jupyter.tpu import InstanceType
+
+PROVISIONED_LABEL = "pathways-jupyter/provisioned"
+MOST_NODES = 512
+"""Nodes that are made for jobs; further pods wait for one to become free."""
+IDLE_SECONDS = 10.0
+
+_ALL: Key = ("", "")
+_OVER = ("Succeeded", "Failed")
+
+
+class NodePoolController:
+    """Makes and removes the nodes of jobs."""
+
+    def __init__(self, store: Store, nodes: NodeController) -> None:
+        self._store = store
+        self._nodes = nodes
+        self._idle_since: dict[str, float] = {}
+        self._loop = Reconciler(store, self.reconcile, {PODS: _everything, NODES: _everything})
+
+    def start(self) -> None:
+        """Begin with all existing pods and nodes."""
+        self._loop.start()
+
+    async def close(self) -> None:
+        """Stop making nodes."""
+        await self._loop.close()
+
+    def reconcile(self, _key: Key) -> float | None:
+        """Make missing nodes and remove idle ones; return the seconds after which to look again, or None."""
+        pods = self._store.list(PODS)
+        waiting = [pod for pod in pods if _waits(pod) and self._belongs_to_job(pod)]
+        made = [node for node in self._store.list(NODES) if PROVISIONED_LABEL in node["metadata"]["labels"]]
+        if not waiting and not made:
+            return None
+        used = {pod["spec"].get("nodeName") for pod in pods if pod.get("status", {}).get("phase") not in _OVER}
+        pools: dict[str, list[Object]] = defaultdict(list)
+        for node in made:
+            pools[node["metadata"]["labels"][PROVISIONED_LABEL]].append(node)
+        free = {pool: nodes for pool, nodes in pools.items() if not used & {each["metadata"]["name"] for each in nodes}}
+        room = MOST_NODES - len(made)
+        for kind, count in _wanted(waiting).items():
+            count -= sum(1 for nodes in free.values() if _is_of(nodes[0], kind))
+            for _ in range(max(0, count)):
+                new = _pool(kind, pools)
+                if (room := room - len(new)) < 0:
+                    break
+                for node in new:
+                    self._nodes.add(node)
+        return self._remove_idle(free, needed=bool(waiting))
+
+    def _remove_idle(self, free: dict[str, list[Object]], *, needed: bool) -> float | None:
+        now = time.monotonic()
+        self._idle_since = {pool: self._idle_since.get(pool, now) for pool in free if not needed}
+        left = math.inf
+        for pool, since in self._idle_since.items():
+            if now - since < IDLE_SECONDS:
+                left = min(left, since + IDLE_SECONDS - now)
+                continue
+            for node in free[pool]:
+                self._store.delete(NODES, "", node["metadata"]["name"])
+        return None if left == math.inf else left
+
+    def _belongs_to_job(self, pod: Object) -> bool:
+        metadata = pod["metadata"]
+        name = (metadata.get("labels") or {}).get(names.JOBSET_NAME_LABEL)
+        found = self._store.find(JOBSETS, metadata["namespace"], name) if name else None
+        return found is not None and names.EMBEDDED_LABEL not in (found["metadata"].get("labels") or {})
+
+
+def _everything(_change: Change) -> Iterable[Key]:
+    return (_ALL,)
+
+
+def _waits(pod: Object) -> bool:
+    if pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
+        return False
+    return any(each.get("reason") == "Unschedulable" for each in pod.get("status", {}).get("conditions") or ())
+
+
+def _wanted(waiting: Iterable[Object]) -> Counter[InstanceType | None]:
+    """How many pools of each kind the pods need: a slice for each Job, and None for each pod without TPUs."""
+    jobs: set[tuple[InstanceType | None, str]] = set()
+    for pod in waiting:
+        selector = pod["spec"].get("nodeSelector") or {}
+        uid = pod["metadata"]["uid"]
+        if names.ACCELERATOR_LABEL in selector:
+            kind = _instance_type(pod, selector)
+            if kind is not None:
+                jobs.add((kind, (controller_of(pod) or {}).get("uid") or uid))
+        elif selects(pod["spec"], cpu_node(CPU_POOL)):
+            jobs.add((None, uid))
+    return Counter(kind for kind, _ in jobs)
+
+
+def _instance_type(pod: Object, selector: Object) -> InstanceType | None:
+    """The kind of slice that a pod selects; None when there is no such kind, or its nodes would not fit."""
+    chips = {
+        str(limit)
+        for container in pod["spec"]["containers"]
+        if (limit := ((container.get("resources") or {}).get("limits") or {}).get(names.TPU_RESOURCE))
+    }
+    for machine in tpu.MACHINES:
+        if machine.accelerator != selector[names.ACCELERATOR_LABEL]:
+            continue
+        try:
+            kind = tpu.parse_instance_type(f"{machine.name}:{selector.get(names.TOPOLOGY_LABEL, '')}")
+        except tpu.ConfigError:
+            continue
+        if chips <= {str(kind.chips_per_host)} and selects(pod["spec"], slice_nodes(kind, "new")[0]):
+            return kind
+    return None
+
+
+def _is_of(node: Object, kind: InstanceType | None) -> bool:
+    labels = node["metadata"]["labels"]
+    if kind is None:
+        return names.ACCELERATOR_LABEL not in labels
+    machine = labels["node.kubernetes.io/instance-type"]
+    return (machine, labels.get(names.TOPOLOGY_LABEL)) == (kind.machine.name, kind.topology)
+
+
+def _pool(kind: InstanceType | None, pools: dict[str, list[Object]]) -> list[Object]:
+    """The nodes of a new pool, which is added to `pools`."""
+    stem = CPU_POOL if kind is None else f"{kind.machine.version}-{kind.topology}"
+    number = next(number for number in range(len(pools) + 1) if f"{stem}-job-{number}" not in pools)
+    name = f"{stem}-job-{number}"
+    nodes = [cpu_node(name)] if kind is None else slice_nodes(kind, name)
+    for node in nodes:
+        node["metadata"]["labels"][PROVISIONED_LABEL] = name
+    pools[name] = nodes
+    return nodes

@@ -1,0 +1,221 @@
+"""The controller of PathwaysJobs: creates each one's JobSet, and keeps its status current.
+
+Every reconcile looks at the whole job and its JobSet, and makes at most one write of each kind, none of which depends
+on an earlier one having been seen. So it may be killed between any two: the JobSet's name is the job's, which makes
+creating it twice impossible; the status is a function of both objects; and an event's name is one of what it reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pathways_jupyter.errors import ApiError, ConfigError, PathwaysError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Object, Resource
+from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.operator.work import WorkQueue
+from pathways_jupyter.service.pathwaysjob import conditions, expansion, fields
+
+EVENTS = Resource("", "v1", "events", "Event")
+
+_COMPONENT = "pathways-jupyter-operator"
+MISSING_SECONDS = 10.0
+"""Wait before looking again for a kind that is not installed."""
+_WARNINGS = {conditions.FAILED}
+
+Key = tuple[str, str]
+"""Namespace and name of a job; its JobSet has the same."""
+
+
+class JobController:
+    """Controls the jobs of one namespace, or of all.
+
+    Args:
+      namespace: Empty for all.
+      say: Called with each action, in words.
+      missing_seconds: Wait before looking again for a kind that is not installed.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str = "",
+        say: Callable[[str], None],
+        missing_seconds: float = MISSING_SECONDS,
+    ) -> None:
+        self._client = client
+        self._missing_seconds = missing_seconds
+        self._namespace = namespace
+        self._say = say
+        self._jobs: dict[Key, Object] = {}
+        self._jobsets: dict[Key, Object] = {}
+        self._errors: dict[Key, str] = {}
+        self._said: dict[Resource, str] = {}
+
+    async def run(self) -> None:
+        """Control jobs until cancelled."""
+        queue = WorkQueue(self._reconcile, self._failed)
+        # JobSets first: a job whose JobSet is not known yet would be created again, which the API server refuses, but
+        # which costs a request for each job at every start.
+        known = asyncio.Event()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._follow(JOBSETS, self._jobsets, queue, known))
+                await known.wait()
+                group.create_task(self._follow(PATHWAYS_JOBS, self._jobs, queue, asyncio.Event()))
+        finally:
+            await queue.close()
+
+    async def _follow(
+        self, resource: Resource, known: dict[Key, Object], queue: WorkQueue[Key], synced: asyncio.Event
+    ) -> None:
+        while True:
+            known.clear()
+            try:
+                async for change in watch(self._client, resource, namespace=self._namespace):
+                    if change.type is ChangeType.SYNCED:
+                        self._report(resource, "")
+                        synced.set()
+                    elif change.type is ChangeType.LOST:
+                        self._report(resource, str(change.error or ""))
+                    else:
+                        key = _key(change.object)
+                        if change.type is ChangeType.DELETED:
+                            known.pop(key, None)
+                        else:
+                            known[key] = change.object
+                        queue.add(key)
+            except ApiError as error:
+                # Not installed, or not allowed yet; both can be changed while this program runs.
+                missing = f"there is no {resource.kind} API" if error.status == 404 else str(error)
+                self._report(resource, missing)
+            except PathwaysError as error:
+                self._report(resource, str(error))
+            await asyncio.sleep(self._missing_seconds)
+
+    async def _reconcile(self, key: Key) -> None:
+        job = self._jobs.get(key)
+        if job is None or job["metadata"].get("deletionTimestamp"):
+            self._errors.pop(key, None)
+            return
+        if (job.get("status") or {}).get("terminalState"):
+            # Over. A JobSet that is gone must not be created again.
+            return
+        jobset = self._jobsets.get(key)
+        if jobset is None:
+            try:
+                jobset = await self._create(job)
+            except ConfigError as error:
+                # The API server's rules allow no such job; one that is older than the rules may be there anyway.
+                await self._write(job, conditions.failed(job, "Invalid", f"{error} {error.hint}", now=self._now()))
+                return
+        if not _owns(job, jobset):
+            message = f"JobSet {key[1]} exists already and does not belong to this job"
+            await self._event(job, "JobSetExists", message, warning=True, occasion=jobset["metadata"]["uid"])
+            raise PathwaysError(f"{message}.", hint="Delete that JobSet, or give the job another name.")
+        await self._write(job, conditions.derive(job, jobset, now=self._now()))
+        self._errors.pop(key, None)
+
+    async def _create(self, job: Object) -> Object:
+        """Create the job's JobSet; return it, or the one that is there already."""
+        manifest = expansion.expand(job)
+        manifest["metadata"]["ownerReferences"] = [{**objects.owner(job, controller=True), "blockOwnerDeletion": True}]
+        namespace, name = _key(job)
+        try:
+            made = await objects.create(self._client, JOBSETS, manifest, namespace=namespace)
+        except ApiError as error:
+            if error.status == 409:
+                return await objects.get(self._client, JOBSETS, name, namespace=namespace)
+            await self._event(job, "FailedCreate", str(error), warning=True, occasion=str(error))
+            raise
+        self._say(f"created JobSet {namespace}/{name}")
+        uid = made["metadata"]["uid"]
+        await self._event(job, "CreatedJobSet", f"Created JobSet {name}", occasion=uid)
+        return made
+
+    async def _write(self, job: Object, status: Mapping[str, Any]) -> None:
+        if status == (job.get("status") or {}):
+            return
+        namespace, name = _key(job)
+        state, condition = conditions.current({"status": status})
+        if state != conditions.current(job)[0] or not job.get("status"):
+            # Before the status: a controller that is killed in between writes both again, and the event's name says
+            # that it is there already.
+            occasion = f"{state} {status.get('restarts', 0)} {condition.get('lastTransitionTime')}"
+            message = str(condition.get("message") or f"The job is {state.lower()}")
+            await self._event(job, state, message, warning=state in _WARNINGS, occasion=occasion)
+            self._say(f"{namespace}/{name} is {state.lower()}")
+        body = {"metadata": {"resourceVersion": job["metadata"]["resourceVersion"]}, "status": status}
+        path = PATHWAYS_JOBS.item(namespace, name, "status")
+        try:
+            written = await self._client.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+        except ApiError as error:
+            # 409: the job has changed, and the watch brings the change. 404: it is gone.
+            if error.status in {404, 409}:
+                return
+            raise
+        # Known from now on, so that a change of the JobSet that comes before the watch's echo starts from it.
+        if (known := self._jobs.get((namespace, name))) is job:
+            self._jobs[namespace, name] = written if isinstance(written, dict) else known
+
+    async def _event(self, job: Object, reason: str, message: str, *, occasion: str, warning: bool = False) -> None:
+        metadata = job["metadata"]
+        digest = hashlib.sha256(f"{metadata['uid']} {reason} {occasion}".encode()).hexdigest()[:16]
+        now = self._now()
+        body: Object = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{metadata['name']}.{digest}", "namespace": metadata["namespace"]},
+            "involvedObject": {
+                "apiVersion": fields.API_VERSION,
+                "kind": fields.KIND,
+                "name": metadata["name"],
+                "namespace": metadata["namespace"],
+                "uid": metadata["uid"],
+                "resourceVersion": metadata["resourceVersion"],
+            },
+            "type": "Warning" if warning else "Normal",
+            "reason": reason,
+            "message": message[:1024],
+            "source": {"component": _COMPONENT},
+            "reportingComponent": _COMPONENT,
+            "reportingInstance": "",
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        try:
+            await objects.create(self._client, EVENTS, body)
+        except ApiError as error:
+            # 409: written before. Anything else must not keep a job from running: an event is for people to read.
+            if error.status != 409:
+                self._say(f"cannot write an event about {metadata['namespace']}/{metadata['name']}: {error}")
+
+    def _failed(self, key: Key, error: PathwaysError) -> None:
+        text = f"{'/'.join(key)}: {error} {error.hint}".strip()
+        if self._errors.get(key) != text:
+            self._errors[key] = text
+            self._say(text)
+
+    def _report(self, resource: Resource, trouble: str) -> None:
+        if trouble != self._said.get(resource, ""):
+            self._said[resource] = trouble
+            self._say(trouble or f"following {resource.plural} again")
+
+    def _now(self) -> str:
+        return datetime.fromtimestamp(self._client.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _key(obj: Mapping[str, Any]) -> Key:
+    return str(obj["metadata"].get("namespace") or ""), str(obj["metadata"]["name"])
+
+
+def _owns(job: Mapping[str, Any], jobset: Mapping[str, Any]) -> bool:
+    references = jobset["metadata"].get("ownerReferences") or ()
+    return any(each.get("uid") == job["metadata"]["uid"] for each in references)

@@ -1,0 +1,140 @@
+"""The operator's program: sweeps, and controls PathwaysJobs while it is the leader and no other controller runs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+from datetime import UTC, datetime
+
+from pathways_jupyter.errors import ClusterError, PathwaysError
+from pathways_jupyter.kube import auth
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.operator.election import LEASE_SECONDS, Election, identity
+from pathways_jupyter.operator.job_controller import JobController
+from pathways_jupyter.operator.rivals import Rivals
+from pathways_jupyter.operator.sweeper import INTERVAL_SECONDS, Sweeper
+from pathways_jupyter.service import leases
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the operator until SIGTERM or SIGINT; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="pathways-jupyter operator run",
+        description="Control PathwaysJobs, and delete the proxies of dead sessions, until stopped. "
+        "Exit code 0 after SIGTERM or SIGINT, 1 when the cluster cannot be used.",
+        epilog="Examples: `pathways-jupyter operator run` in a pod with the service account of "
+        "`pathways-jupyter operator manifests`; `pathways-jupyter operator run --once` sweeps once.",
+    )
+    parser.add_argument("--namespace", default="", help="only this namespace (default: all)")
+    parser.add_argument("--interval", type=float, default=INTERVAL_SECONDS, help="seconds between sweeps at most")
+    parser.add_argument("--once", action="store_true", help="sweep once, and end")
+    parser.add_argument("--no-jobs", action="store_true", help="only sweep; do not control PathwaysJobs")
+    parser.add_argument(
+        "--lease-seconds",
+        type=float,
+        default=LEASE_SECONDS,
+        help="how long a leader may be silent before another operator takes over (default: 15)",
+    )
+    parser.add_argument("--kubeconfig", default="", help="instead of the pod's service account")
+    parser.add_argument("--context", default="", help="instead of the kubeconfig's current context")
+    options = parser.parse_args(argv)
+    try:
+        return asyncio.run(_main(options))
+    except PathwaysError as error:
+        print(f"{error} {error.hint}".strip(), file=sys.stderr)
+        return 1
+
+
+def say(text: str) -> None:
+    """Write one line of the operator's log."""
+    print(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), text, flush=True)
+
+
+async def operate(client: Client, options: argparse.Namespace, stop: asyncio.Event) -> None:
+    """Sweep and control jobs until `stop` is set."""
+    sweeper = Sweeper(client, namespace=options.namespace, interval=options.interval, say=say)
+    if options.no_jobs:
+        await sweeper.run(stop)
+        return
+    election = Election(
+        client,
+        options.namespace or client.namespace or "default",
+        me=identity(),
+        say=lambda text: say(f"PathwaysJobs: {text}"),
+        seconds=options.lease_seconds,
+    )
+    controlling = asyncio.create_task(election.run(lambda: _control(client, options.namespace)))
+    sweeping = asyncio.create_task(sweeper.run(stop))
+    try:
+        await asyncio.wait({controlling, sweeping}, return_when=asyncio.FIRST_COMPLETED)
+        if controlling.done():
+            await controlling
+    finally:
+        stop.set()
+        controlling.cancel()
+        await asyncio.gather(controlling, sweeping, return_exceptions=True)
+
+
+async def _control(client: Client, namespace: str) -> None:
+    """Control jobs as the leader, except while another controller of the same API runs."""
+    rivals = Rivals(client)
+    following = asyncio.create_task(_follow(rivals))
+    try:
+        await rivals.synced.wait()
+        while True:
+            rivals.changed.clear()
+            changed = asyncio.create_task(rivals.changed.wait())
+            work = [changed]
+            if rivals.present:
+                say(f"PathwaysJobs: {rivals.present} controls them already; standing back while it runs")
+            else:
+                say("PathwaysJobs: controlling them")
+                work.append(asyncio.create_task(JobController(client, namespace=namespace, say=say).run()))
+            try:
+                done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    await task
+            finally:
+                for task in work:
+                    task.cancel()
+                await asyncio.gather(*work, return_exceptions=True)
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+async def _follow(rivals: Rivals) -> None:
+    while True:
+        try:
+            await rivals.follow()
+        except ClusterError as error:
+            # Without the permission it can only hope that there is no other controller, and says so.
+            say(f"PathwaysJobs: cannot look for other controllers: {error}")
+            rivals.synced.set()
+        await asyncio.sleep(INTERVAL_SECONDS)
+
+
+async def _main(options: argparse.Namespace) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Only the main thread can have signal handlers; in another thread the caller stops it.
+        with contextlib.suppress(RuntimeError, ValueError):
+            loop.add_signal_handler(number, stop.set)
+    async with Client(auth.load(options.kubeconfig, options.context)) as client:
+        where = f"namespace {options.namespace}" if options.namespace else "all namespaces"
+        say(f"sweeping {where} of {client.cluster.name}")
+        if options.once:
+            for each in await leases.sweep(client, options.namespace):
+                say(f"deleted Job {each.namespace}/{each.job}: {each.reason} {each.error}".rstrip())
+            return 0
+        await operate(client, options, stop)
+    say("stopped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

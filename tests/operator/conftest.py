@@ -1,0 +1,87 @@
+import argparse
+import asyncio
+import contextlib
+
+import pytest
+from program_log import Log
+from quiet_cluster import DEADLINE, QuietCluster
+
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Resource
+from pathways_jupyter.operator.job_controller import JobController
+from pathways_jupyter.service import jobset, names, proxy_job
+from pathways_jupyter.service.pathwaysjob import definition
+
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
+
+
+class Bench(QuietCluster):
+    """A cluster whose JobSets do only what a test says, with proxies of sessions and PathwaysJobs."""
+
+    async def proxy(self, client: Client, session: str, user: str = "jane", **options) -> dict:
+        """Create the proxy Job of a session."""
+        spec = proxy_job.ProxySpec(
+            session=session,
+            service=names.DEFAULT_SERVICE,
+            address=jobset.address(names.DEFAULT_SERVICE),
+            image="r/proxy_server:1",
+            instances={"tpuv6e:2x2": 1},
+            user=user,
+            **options,
+        )
+        return await objects.create(client, objects.JOBS, proxy_job.job(spec))
+
+    async def install(self, client: Client) -> None:
+        """Make PathwaysJob an API of the cluster."""
+        await objects.create(client, CRDS, definition.definition())
+
+    @contextlib.asynccontextmanager
+    async def controlled(self, client: Client, **options):
+        """Control jobs meanwhile; yields the lines of the controller's log."""
+        lines = Log()
+        running = asyncio.create_task(JobController(client, say=lines.write, **options).run())
+        try:
+            yield lines
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    async def report(self, client: Client, name: str, *conditions: tuple[str, str], **status) -> None:
+        """Give a JobSet a status, as its controller would: conditions with their values."""
+        found = [
+            {"type": kind, "status": value, "reason": kind, "message": f"{kind} of {name}",
+             "lastTransitionTime": "2026-01-01T00:00:00Z"}
+            for kind, value in conditions
+        ]  # fmt: skip
+        path = JOBSETS.item("default", name, "status")
+        body = {"status": {"conditions": found, **status}}
+        await client.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+
+    async def job_in(self, client: Client, name: str, state: str) -> dict:
+        """Wait until a job is in a state; return it."""
+
+        def reached(job):
+            conditions = ((job or {}).get("status") or {}).get("conditions", ())
+            return {each["type"] for each in conditions if each["status"] == "True"} == {state}
+
+        return await self.until(client, name, reached, PATHWAYS_JOBS)
+
+
+@pytest.fixture
+async def bench(tmp_path):
+    made = Bench(tmp_path)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+def options():
+    """The program's options."""
+    return argparse.Namespace(namespace="", interval=1e6, no_jobs=False, lease_seconds=3.0)
+
+
+@pytest.fixture
+def deadline():
+    return DEADLINE

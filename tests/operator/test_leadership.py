@@ -1,0 +1,113 @@
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+
+import yaml
+from pathways_jobs import training
+from program_log import Log
+
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.objects import JOBSETS, LEASES, PATHWAYS_JOBS, PODS
+from pathways_jupyter.operator import main
+from pathways_jupyter.service.pathwaysjob import definition
+
+DEADLINE = 60.0
+RIVAL = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "pathways-job-controller-manager-x",
+        "namespace": "pathways-job-system",
+        "labels": {"control-plane": "controller-manager", "app.kubernetes.io/name": "pathways-job"},
+    },
+    "spec": {"containers": [{"name": "manager", "image": "registry/pathwaysjob-controller:v0.1.1"}]},
+}
+
+
+async def start(bench, *arguments):
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pathways_jupyter.operator.main", "--kubeconfig", bench.kubeconfig(), *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+
+
+async def until_said(process, text):
+    lines = []
+    async with asyncio.timeout(DEADLINE):
+        while text not in (line := (await process.stdout.readline()).decode()):
+            assert line, f"it ended: {lines}"
+            lines.append(line)
+    return line
+
+
+async def test_of_two_operators_one_leads_and_the_other_takes_over(bench):
+    async with bench.client() as client:
+        await bench.install(client)
+        first = await start(bench, "--lease-seconds", "3")
+        await until_said(first, "PathwaysJobs: controlling them")
+        second = await start(bench, "--lease-seconds", "3")
+        await until_said(second, "is the leader")
+        await objects.create(client, PATHWAYS_JOBS, training("a"))
+        await bench.job_in(client, "a", "Pending")
+        first.send_signal(signal.SIGKILL)
+        await first.wait()
+        await objects.create(client, PATHWAYS_JOBS, training("b"))
+        await until_said(second, "PathwaysJobs: controlling them")
+        await bench.job_in(client, "b", "Pending")
+
+        # One that ends in order hands over at once: the Lease has no holder then.
+        second.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(second.wait(), DEADLINE) == 0
+        lease = await objects.get(client, LEASES, "pathways-jupyter-operator", namespace="default")
+        assert lease["spec"]["holderIdentity"] == ""
+
+
+async def test_it_stands_back_while_another_controller_runs(bench, options, monkeypatch):
+    async with bench.client() as client:
+        await bench.install(client)
+        namespaces = objects.Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "pathways-job-system"}}
+        await objects.create(client, namespaces, namespace)
+        await objects.create(client, PODS, RIVAL)
+        stop, log = asyncio.Event(), Log()
+        monkeypatch.setattr(main, "say", log.write)
+        running = asyncio.create_task(main.operate(client, options, stop))
+        await log.until("standing back")
+        log.clear()
+        await objects.create(client, PATHWAYS_JOBS, training("a"))
+        await objects.delete(client, PODS, RIVAL["metadata"]["name"], namespace="pathways-job-system", grace_seconds=0)
+        await bench.until(client, "a", bool, JOBSETS)
+        await objects.create(client, PODS, RIVAL)
+        await log.until("standing back")
+        stop.set()
+        await asyncio.wait_for(running, DEADLINE)
+
+
+async def test_the_manifests_give_the_operator_all_it_needs_and_no_more(bench):
+    async with bench.client() as client:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "pathways_jupyter", "operator", "manifests", "--image", "r/pathways-jupyter:1"),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
+        made = {each["kind"]: each for each in yaml.safe_load_all(out)}
+        assert made["CustomResourceDefinition"] == json.loads(json.dumps(definition.definition()))
+        (container,) = made["Deployment"]["spec"]["template"]["spec"]["containers"]
+        assert (container["image"], container["command"][1:]) == ("r/pathways-jupyter:1", ["operator", "run"])
+
+        # A user who has exactly the role's rules.
+        rules = made["ClusterRole"]["rules"]
+        await bench.install(client)
+        async with bench.client(name="operator", rules=rules) as limited:
+            stop = asyncio.Event()
+            options = argparse.Namespace(namespace="", interval=1e6, no_jobs=False, lease_seconds=3.0)
+            running = asyncio.create_task(main.operate(limited, options, stop))
+            await objects.create(client, PATHWAYS_JOBS, training("a"))
+            await bench.job_in(client, "a", "Pending")
+            stop.set()
+            await asyncio.wait_for(running, DEADLINE)
+        assert not [rule for rule in rules if "*" in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])]
