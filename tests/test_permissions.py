@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import kubeconfigs
 import pytest
-from kinds import CRDS
+from pathways_jobs import headless
 from permissions import Grant, as_rules, documented_grants
 
 from pathways_jupyter.config import ConnectConfig
@@ -31,6 +31,7 @@ from pathways_jupyter.local.shape import Shape
 from pathways_jupyter.local.spawner import Spawner
 from pathways_jupyter.service import discovery, doctor, leases, logs, names
 from pathways_jupyter.service.clusterwatch import ClusterWatch
+from pathways_jupyter.service.pathwaysjob import fields
 from pathways_jupyter.session import cleanup, protocol, registry
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.protocol import Method
@@ -38,24 +39,6 @@ from pathways_jupyter.session.protocol import Method
 DEADLINE = 90.0
 TYPE = "tpuv6e:2x2"
 ADMIN = "admin"
-PATHWAYS_JOB_DEFINITION = {
-    "apiVersion": CRDS.api_version,
-    "kind": CRDS.kind,
-    "metadata": {"name": f"{PATHWAYS_JOBS.plural}.{PATHWAYS_JOBS.group}"},
-    "spec": {
-        "group": PATHWAYS_JOBS.group,
-        "scope": "Namespaced",
-        "names": {"plural": PATHWAYS_JOBS.plural, "kind": PATHWAYS_JOBS.kind},
-        "versions": [
-            {
-                "name": PATHWAYS_JOBS.version,
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
 
 
 class Watched:
@@ -295,8 +278,10 @@ def notebook_pod(name: str) -> dict:
 
 
 def pathways_job(name: str) -> dict:
-    metadata = {"name": name, "namespace": names.DEFAULT_NAMESPACE}
-    return {"apiVersion": PATHWAYS_JOBS.api_version, "kind": PATHWAYS_JOBS.kind, "metadata": metadata, "spec": {}}
+    """A job that does not start anything."""
+    job = headless(name)
+    job["metadata"]["annotations"] = {fields.START_SUSPENDED_ANNOTATION: "true"}
+    return job
 
 
 BATCH, LEASE, JOBSET = JOBS.group, LEASES.group, objects.JOBSETS.group
@@ -340,15 +325,6 @@ def cluster() -> Iterator[Watched]:
         directory.mkdir()
         with Watched(directory) as cluster:
             yield cluster
-
-
-@pytest.fixture(scope="module", autouse=True)
-def pathways_jobs(cluster) -> None:
-    async def define() -> None:
-        async with Client(auth.load(cluster.kubeconfig(ADMIN, None))) as client:
-            await objects.create(client, CRDS, PATHWAYS_JOB_DEFINITION)
-
-    asyncio.run(define())
 
 
 async def test_everything_works_with_the_documented_role_and_needs_all_of_it(cluster):

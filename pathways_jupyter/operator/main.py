@@ -86,8 +86,8 @@ async def _control(client: Client, namespace: str) -> None:
         await rivals.synced.wait()
         while True:
             rivals.changed.clear()
-            changed = asyncio.create_task(rivals.changed.wait())
-            work = [changed]
+            changed: asyncio.Task[object] = asyncio.create_task(rivals.changed.wait())
+            work: list[asyncio.Task[object]] = [changed]
             if rivals.present:
                 say(f"PathwaysJobs: {rivals.present} controls them already; standing back while it runs")
             else:

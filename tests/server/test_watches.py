@@ -11,8 +11,7 @@ from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 
 DEADLINE = 60
-# The embedded cluster has no PathwaysJobs.
-ONE_EACH = {"pods": 1, "jobs": 1, "jobsets": 1}
+ONE_EACH = {"pods": 1, "jobs": 1, "jobsets": 1, "pathwaysjobs": 1}
 
 
 @pytest.fixture

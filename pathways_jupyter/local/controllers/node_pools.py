@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from pathways_jupyter import tpu
+from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.local.apiserver.resources import JOBSETS, NODES, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.watch_delivery import Change
@@ -127,7 +128,7 @@ def _instance_type(pod: Object, selector: Object) -> InstanceType | None:
             continue
         try:
             kind = tpu.parse_instance_type(f"{machine.name}:{selector.get(names.TOPOLOGY_LABEL, '')}")
-        except tpu.ConfigError:
+        except ConfigError:
             continue
         if chips <= {str(kind.chips_per_host)} and selects(pod["spec"], slice_nodes(kind, "new")[0]):
             return kind
