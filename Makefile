@@ -55,6 +55,7 @@ lint: $(VENV)/.lint $(NODE_MODULES) ## Style, words, types, dependencies, dead c
 	$(BIN)/mypy tests/typing_examples.py
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
+	$(BIN)/vulture
 	$(BIN)/python tools/check_words.py
 	cd labextension && $(WITH_NODE) jlpm lint
 

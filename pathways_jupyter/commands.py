@@ -129,7 +129,6 @@ CLUSTER = (
 )
 """The options that select a cluster, the same for all commands."""
 
-SESSION = Word("session", "session id, or the beginning of one; default: this notebook's", source=Source.SESSIONS)
 SESSION_OPTION = Option(
     "--session", "session", "session id, or the beginning of one", metavar="ID", source=Source.SESSIONS
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from pathways_jupyter import tpu
 from pathways_jupyter.wording import count as count
@@ -46,14 +46,3 @@ def instances(wanted: Mapping[str, int]) -> str:
     chips = sum(tpu.parse_instance_type(name).chips * number for name, number in wanted.items())
     parts = [f"{count(number, 'slice')} of {name}" for name, number in wanted.items()]
     return f"{' and '.join(parts)} ({count(chips, 'chip')})" if parts else "no slices"
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Numbers in a row written short: ``0-3, 6``."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from typing import Any
 
 from pathways_jupyter import entry
@@ -36,8 +36,6 @@ SUPERVISOR_SECONDS = 15.0
 """How long the supervisor of an ended kernel has for its own clean-up, before the session is swept from here."""
 SWEEP_SECONDS = 300.0
 LOG_LINES = 5000
-
-Send = Callable[[dict[str, Any]], None]
 
 logger = logging.getLogger(__name__)
 

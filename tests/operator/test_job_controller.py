@@ -61,7 +61,7 @@ async def test_a_failed_job_stays_failed_when_its_jobset_is_gone(bench):
             assert await objects.find(client, JOBSETS, "t", namespace="default") is None
 
 
-async def test_a_jobset_of_somebody_else_is_left_alone(bench):
+async def test_a_jobset_of_another_owner_is_left_alone(bench):
     async with bench.client() as client:
         await bench.install(client)
         theirs = expansion.expand(headless("t"))

@@ -36,7 +36,6 @@ class Job:
         self.call = call
         self._changed = threading.Event()
         self._finished = threading.Event()
-        self._cancelled = False
         self._thread: threading.Thread | None = None
         self._result: Any = None
         self._error: BaseException | None = None
@@ -69,7 +68,6 @@ class Job:
 
     def cancel(self) -> None:
         """Raises KeyboardInterrupt in the thread."""
-        self._cancelled = True
         if self._thread is not None and not self._finished.is_set():
             _raise_in(self._thread, KeyboardInterrupt)
         self._changed.set()

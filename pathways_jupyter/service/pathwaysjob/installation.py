@@ -50,7 +50,7 @@ def permissions(namespace: str = NAMESPACE) -> list[Manifest]:
                 # PathwaysJobs: read them, and write their status.
                 _rule(fields.GROUP, fields.PLURAL, "list", "watch"),
                 _rule(fields.GROUP, f"{fields.PLURAL}/status", "patch"),
-                # Some API servers ask for this verb of whoever makes a job the blocking owner of a JobSet.
+                # Some API servers require this verb for making a job the blocking owner of a JobSet.
                 _rule(fields.GROUP, f"{fields.PLURAL}/finalizers", "update"),
                 _rule(names.JOBSET_GROUP, "jobsets", "get", "list", "watch", "create"),
                 _rule("", "events", "create"),

@@ -30,7 +30,6 @@ StoreMetadata: Any = _schema.message(_PROXY + "GrpcHostBufferStoreMetadata")
 LookupRequest: Any = _schema.message(_PROXY + "GrpcHostBufferLookupRequest")
 DeleteRequest: Any = _schema.message(_PROXY + "GrpcHostBufferDeleteRequest")
 
-AttributeMap: Any = _schema.message("xla.ifrt.AttributeMapProto")
 Sharding: Any = _schema.message("xla.ifrt.ShardingProto")
 SingleDeviceSharding: Any = _schema.message("xla.ifrt.SingleDeviceShardingProto")
 HloSharding: Any = _schema.message("xla.ifrt.HloShardingProto")
