@@ -295,6 +295,14 @@ SESSIONS = Command(
     "Sessions of all notebooks and scripts on this machine.",
     examples={"sessions": "all of them"},
 )
+ENV = Command(
+    "env",
+    "The environment variables by which %%bash, !python and other processes share this session.",
+    options=(
+        Option("--set", "set", "set them for every process that this notebook starts from now on", kind=Kind.FLAG),
+    ),
+    examples={"env": "to copy into a terminal", "env --set": "then: !python train.py"},
+)
 DOCTOR = Command(
     "doctor",
     "Check cluster, permissions, service, versions and leftovers, with advice for each problem.",
@@ -329,6 +337,7 @@ MAGIC: Mapping[str, Command] = {
         LOGS,
         EVENTS,
         SESSIONS,
+        ENV,
         DOCTOR,
         PROFILES,
         TRACEBACK,

@@ -180,6 +180,14 @@ def sessions(connection: Connection, values: Values) -> View:
     return sessions_picture.view(registry.sessions(), mine=current.id if current else "")
 
 
+def env(connection: Connection, values: Values) -> View:
+    """The variables by which other processes share this session."""
+    from pathways_jupyter.render import environment
+
+    current, share = connection.need(), bool(values.get("set"))
+    return environment.view(current.environment(share=share), shared=share, embedded=current.is_embedded)
+
+
 def doctor(connection: Connection, values: Values) -> View:
     """Check everything that a connection needs."""
     from pathways_jupyter.render import doctor as picture
@@ -240,6 +248,7 @@ ACTIONS: Mapping[str, Callable[[Connection, Values], Any]] = {
     "logs": logs,
     "events": events,
     "sessions": sessions,
+    "env": env,
     "doctor": doctor,
     "profiles": profiles,
 }

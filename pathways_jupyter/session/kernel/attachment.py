@@ -14,6 +14,7 @@ from typing import Any
 from pathways_jupyter.errors import SessionError
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel import process
+from pathways_jupyter.session.kernel.child_environment import ChildEnvironment
 from pathways_jupyter.session.kernel.jax_switch import JaxSwitch, Switched
 from pathways_jupyter.session.kernel.link import Link
 from pathways_jupyter.session.kernel.user_arrays import NamedArray
@@ -57,6 +58,7 @@ class Attachment:
     Attributes:
       link: The connection to the supervisor; another one once a dead supervisor has been replaced.
       switch: What points JAX at the proxy.
+      children: What points the processes that this one starts at the proxy.
       generation: The number of the proxy that JAX was pointed at last; 0 before the first.
       undone: Whether JAX was restored for good.
     """
@@ -64,6 +66,7 @@ class Attachment:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.switch = JaxSwitch()
+        self.children = ChildEnvironment()
         self.generation = 0
         self.undone = False
         self._process = os.getpid()
@@ -97,6 +100,7 @@ class Attachment:
             namespace=process.variables() if variables is None else variables,
         )
         self.generation = record.generation
+        self.children.follow(record)
         return switched
 
     def empty(self, variables: Variables | None) -> Switched | None:
@@ -105,6 +109,7 @@ class Attachment:
 
     def forget(self, variables: Variables | None) -> tuple[NamedArray, ...]:
         """Restore JAX, and leave the supervisor alone; return the arrays that became unusable."""
+        self.children.restore()
         unusable = self.switch.deactivate(self._searched(variables)).unusable
         self.undone = True
         return unusable

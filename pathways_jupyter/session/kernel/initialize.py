@@ -56,7 +56,7 @@ class InitializeGuard:
         changed = [
             (module, name, function)
             for module, name, function in self._functions
-            if getattr(module, name) is not function and _is_peers(getattr(module, name))
+            if getattr(module, name) is not function and is_peers(getattr(module, name))
         ]
         if not changed:
             return
@@ -70,12 +70,13 @@ class InitializeGuard:
 
     def _register_unless_served(self, name: str, factory: Any, **options: Any) -> None:
         """Register as JAX does, but skip pathwaysutils' client for a platform in use."""
-        if name == self._platform and _is_peers(factory):
+        if name == self._platform and is_peers(factory):
             return
         self.register(name, factory, **options)
 
 
-def _is_peers(function: Any) -> bool:
+def is_peers(function: Any) -> bool:
+    """Whether pathwaysutils has made `function`."""
     module = str(getattr(function, "__module__", ""))
     return module.partition(".")[0] == _PEER
 

@@ -23,9 +23,7 @@ from pathways_jupyter.session.kernel import jax_internals, lost_arrays, silenced
 from pathways_jupyter.session.kernel.initialize import InitializeGuard
 from pathways_jupyter.session.kernel.jax_internals import Internals
 from pathways_jupyter.session.kernel.user_arrays import NamedArray, arrays_of
-
-PLATFORM = "proxy"
-INSECURE_CREDENTIALS = "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"
+from pathways_jupyter.session.variables import INSECURE_CREDENTIALS, PLATFORM
 
 _Outcome = queue.SimpleQueue[tuple[Any, str]]
 """Carries the client from the thread that makes it, or the reason why there is none."""

@@ -18,7 +18,7 @@ from pathways_jupyter import interrupts
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, SessionError
 from pathways_jupyter.events import Event, SessionState
-from pathways_jupyter.session import client, protocol, registry
+from pathways_jupyter.session import client, protocol, reach, registry
 from pathways_jupyter.session.kernel import process, spawn
 from pathways_jupyter.session.kernel.attachment import CLEANUP_SECONDS, Attachment, Ended, Variables
 from pathways_jupyter.session.kernel.attempt import ConnectionAttempt, import_jax
@@ -26,6 +26,7 @@ from pathways_jupyter.session.kernel.jax_switch import Switched
 from pathways_jupyter.session.kernel.link import Link
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.variables import variables as client_variables
 
 if TYPE_CHECKING:
     import jax
@@ -78,6 +79,11 @@ class Session:
         """The session's record as of the last connect, with the current state and slices."""
         return self._attachment.record
 
+    @property
+    def is_embedded(self) -> bool:
+        """Whether its cluster is the embedded one."""
+        return reach.Embedded.of(self.config) is not None
+
     def slices(self) -> dict[int, tuple[jax.Device, ...]]:
         """JAX's devices by their ``slice_index``; empty once disconnected."""
         return self._attachment.switch.slices()
@@ -110,6 +116,26 @@ class Session:
             return self.record
         answer = link.answer(link.ask(Method.STATUS), patience=client.ANSWER_SECONDS)
         return SessionRecord.from_json(answer)
+
+    def environment(self, *, share: bool = False) -> dict[str, str]:
+        """Return the environment variables by which the JAX of another process uses this session's proxy.
+
+        That process is a second client of the proxy, with all of its devices and arrays of its own.
+
+        Args:
+          share: Set them in this process's environment too, for every process that it starts from now on, until the
+            session is disconnected.
+
+        Raises:
+          SessionError: The session has no proxy.
+        """
+        if self._is_over or not self.state.is_connected:
+            raise SessionError(
+                f"Session {self.id} has no proxy that another process could use.",
+                hint="%pathways reconnect gets a new one.",
+            )
+        record = self.record
+        return self._attachment.children.share(record) if share else client_variables(record)
 
     def reconnect(self, variables: Mapping[str, Any] | None = None) -> Switched:
         """Replace the proxy by a new one and point JAX at it; arrays on the previous one are lost.

@@ -11,9 +11,9 @@ import os
 from typing import Any
 
 from pathways_jupyter.session.kernel import jax_internals
-from pathways_jupyter.session.kernel.initialize import InitializeGuard
-from pathways_jupyter.session.kernel.jax_switch import PLATFORM
+from pathways_jupyter.session.kernel.initialize import InitializeGuard, is_peers
 from pathways_jupyter.session.kernel.silenced_logs import SilencedLogs, silenced
+from pathways_jupyter.session.variables import PLATFORM
 
 _CONNECT_SECONDS = 60
 _TIMEOUT_VARIABLE = "PATHWAYS_PROXY_CONNECTION_TIMEOUT_SECS"
@@ -29,10 +29,14 @@ def register() -> None:
     Raises:
       SessionError: This version of JAX lacks what is needed.
     """
-    guard = InitializeGuard(PLATFORM)
-    if PLATFORM not in jax_internals.load().bridge._backend_factories:
+    registered = jax_internals.load().bridge._backend_factories.get(PLATFORM)
+    if registered is None:
+        guard = InitializeGuard(PLATFORM)
         guard.register(PLATFORM, _client, priority=-1, fail_quietly=False)
-    guard.engage()
+        guard.engage()
+    elif not is_peers(registered.factory):
+        # A session of this process: the variables in its environment are for its children.
+        return
     # The client logs a stack trace when the program's exit closes its connection.
     atexit.register(SilencedLogs)
 

@@ -24,9 +24,9 @@ from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.attachment import finish
 from pathways_jupyter.session.kernel.link import Link
 from pathways_jupyter.session.program.child import Child, without_stop_signal
-from pathways_jupyter.session.program.variables import variables
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.variables import variables
 
 FORWARDED = (
     *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),

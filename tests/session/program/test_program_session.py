@@ -109,6 +109,12 @@ print("ready", flush=True)
 while True:
     time.sleep(0.05)
 """
+SHELL = """
+import fcntl, os, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+"""
 COMPUTES = """
 import jax, jax.numpy as jnp
 x = jnp.arange(8.0)
@@ -336,10 +342,9 @@ def test_a_port_instead_of_a_socket_comes_with_a_warning(run):
 def test_a_shell_stops_and_continues_it_as_one_job(cluster, tmp_path):
     code = "import sys; print('rea' 'dy', flush=True); [print('got', line, flush=True) for line in sys.stdin]"
     line = f"{sys.executable} -m pathways_jupyter run -q --kubeconfig {cluster.kubeconfig} --tpu tpuv6e:2x2=1"
-    pid, terminal = pty.fork()
-    if not pid:
-        os.chdir(tmp_path)
-        os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+    terminal, inner = pty.openpty()
+    shell = subprocess.Popen([sys.executable, "-c", SHELL], stdin=inner, stdout=inner, stderr=inner, cwd=tmp_path)
+    os.close(inner)
 
     def say(keys: str, answer: str) -> None:
         os.write(terminal, keys.encode())
@@ -359,7 +364,7 @@ def test_a_shell_stops_and_continues_it_as_one_job(cluster, tmp_path):
         say("echo code $?\n", "code 130")
     finally:
         os.close(terminal)
-        os.waitpid(pid, 0)
+        shell.wait(DEADLINE)
 
 
 def test_a_program_without_the_variables_does_not_notice_the_plugin():

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from pathways_jupyter.session.kernel.jax_switch import INSECURE_CREDENTIALS, PLATFORM
 from pathways_jupyter.session.registry import ALTS, SessionRecord
 
+PLATFORM = "proxy"
+"""JAX's name for devices behind a proxy."""
+INSECURE_CREDENTIALS = "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"
+"""Without it JAX's client demands ALTS, which only works inside Google Cloud."""
 PLATFORMS = "JAX_PLATFORMS"
 TARGET = "JAX_BACKEND_TARGET"
 
