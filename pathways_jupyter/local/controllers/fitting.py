@@ -84,21 +84,34 @@ class Occupancy:
         affinity = pod["spec"].get("affinity") or {}
         for kind, wanted in (("podAffinity", True), ("podAntiAffinity", False)):
             for term in (affinity.get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ():
-                if self._has_neighbour(pod, node, term) is not wanted:
+                met = self._has_neighbour(pod, node, term) is wanted
+                if not met and not (wanted and self._is_first(pod, term)):
                     return "node(s) didn't match pod affinity/anti-affinity rules"
         return ""
 
     def _has_neighbour(self, pod: Object, node: Object, term: Mapping[str, Any]) -> bool:
         key = term["topologyKey"]
         here = labels(node).get(key)
-        namespaces = term.get("namespaces") or [pod["metadata"]["namespace"]]
         return any(
-            other["metadata"]["namespace"] in namespaces
-            and matches_selector(term.get("labelSelector") or {}, labels(other))
+            _is_meant(term, other, pod)
             for name, others in self._pods.items()
             if name in self.nodes and here is not None and labels(self.nodes[name]).get(key) == here
             for other in others
         )
+
+    def _is_first(self, pod: Object, term: Mapping[str, Any]) -> bool:
+        """Whether a pod wants to be near pods like itself and is the first of them, which may go anywhere."""
+        return _is_meant(term, pod, pod) and not any(
+            _is_meant(term, other, pod) for others in self._pods.values() for other in others
+        )
+
+
+def _is_meant(term: Mapping[str, Any], other: Object, pod: Object) -> bool:
+    """Whether `other` is one of the pods that an affinity term of `pod` selects."""
+    namespaces = term.get("namespaces") or [pod["metadata"]["namespace"]]
+    return other["metadata"]["namespace"] in namespaces and matches_selector(
+        term.get("labelSelector") or {}, labels(other)
+    )
 
 
 def labels(obj: Object) -> Mapping[str, str]:
