@@ -92,6 +92,24 @@ def on_local_cluster(asked: ConnectConfig, *, start: bool = True) -> ConnectConf
     )
 
 
+def lab_image(config: ConnectConfig, image: str) -> str:
+    """Return the image of a lab: `image`, or that of the embedded cluster.
+
+    Raises:
+      ConfigError: A real cluster needs an image, and none is given.
+    """
+    if image:
+        return image
+    if not config.local:
+        raise ConfigError(
+            "A lab needs an image with JupyterLab and pathways_jupyter.",
+            hint="Give one with --image; docs/in-cluster.md shows how to build it.",
+        )
+    from pathways_jupyter.local import images
+
+    return images.reference(images.LAB_IMAGE)
+
+
 def revive(asked: ConnectConfig, state: SessionState) -> None:
     """Restart the embedded cluster before a reconnect, if the session may have been lost together with it.
 
@@ -185,12 +203,17 @@ def stream(
     return blocking.iterate(values)
 
 
-def examine(config: ConnectConfig) -> tuple[Finding, ...]:
-    """Return the doctor's findings for a connection from this process to the cluster of `config`."""
+def examine(config: ConnectConfig, *, lab: bool = False) -> tuple[Finding, ...]:
+    """Return the doctor's findings for a connection from this process to the cluster of `config`.
+
+    Args:
+      lab: Also check what `pathways-jupyter lab` needs.
+    """
     import platform
     from importlib.metadata import PackageNotFoundError, version
 
     from pathways_jupyter.service import doctor
+    from pathways_jupyter.service.lab.lifecycle import LAB_NEEDS
     from pathways_jupyter.service.versions import Versions
     from pathways_jupyter.session import strays, sweep
 
@@ -201,7 +224,8 @@ def examine(config: ConnectConfig) -> tuple[Finding, ...]:
         versions = Versions(python=platform.python_version())
     left = [f"session {record.id} (its supervisor is gone)" for record in sweep.dead()]
     left += [f"files of session {each.session} (its supervisor died before writing a record)" for each in strays.find()]
-    findings = blocking.run(doctor.examine(config, versions=versions, leftovers=left))
+    further = LAB_NEEDS if lab else ()
+    findings = blocking.run(doctor.examine(config, versions=versions, leftovers=left, further=further))
     hint = _embedded_hint(config)
     return tuple(
         dataclasses.replace(each, hint=f"{hint} {each.hint}") if each.name == "cluster" and each.hint and hint else each

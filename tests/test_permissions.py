@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import kubeconfigs
 import pytest
 from pathways_jobs import headless
-from permissions import Grant, as_rules, documented_grants
+from permissions import LAB, Grant, as_rules, documented_grants
 
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import PathwaysError
@@ -31,6 +31,8 @@ from pathways_jupyter.local.shape import Shape
 from pathways_jupyter.local.spawner import Spawner
 from pathways_jupyter.service import discovery, doctor, leases, logs, names
 from pathways_jupyter.service.clusterwatch import ClusterWatch
+from pathways_jupyter.service.lab import lifecycle, manifests
+from pathways_jupyter.service.lab.forward import LabForward
 from pathways_jupyter.service.pathwaysjob import fields
 from pathways_jupyter.session import cleanup, protocol, registry
 from pathways_jupyter.session.kernel import spawn
@@ -350,6 +352,39 @@ async def test_without_a_permission_what_needs_it_says_which_one(cluster, missin
         shown = await WITHOUT[missing](person)
     assert any(f"llowed to {verb} {resource}" in said for said in shown), shown
     assert any(f"--resource={resource.partition('/')[0]}" in said for said in shown), shown
+
+
+def lab_of(name: str) -> manifests.LabSpec:
+    image = images.reference(images.LAB_IMAGE)
+    return manifests.LabSpec(name=f"lab-{name}", namespace=names.DEFAULT_NAMESPACE, image=image)
+
+
+async def test_a_lab_needs_what_is_documented_and_nothing_else(cluster):
+    person = Person(cluster, "lara", as_rules(documented_grants() | documented_grants(LAB)))
+    spec = lab_of("lara")
+    async with asyncio.timeout(DEADLINE), person.client() as client:
+        await lifecycle.up(client, spec)
+        async with LabForward(client, spec.namespace, spec.name):
+            assert await lifecycle.token(client, spec.namespace, spec.name)
+        assert await lifecycle.find(client, spec.namespace, spec.name)
+        assert "its home volume" in await lifecycle.down(client, spec.namespace, spec.name, keep_volume=False)
+    assert documented_grants(LAB) <= cluster.asked["lara"]
+    assert cluster.asked["lara"] <= documented_grants() | documented_grants(LAB)
+
+
+async def test_without_a_permission_for_a_lab_nothing_is_made_and_doctor_finds_it_first(cluster):
+    for missing in sorted(documented_grants(LAB)):
+        _, resource, verb = missing
+        everything = documented_grants() | documented_grants(LAB)
+        person = Person(cluster, f"lab-no-{verb}-{resource}", as_rules(everything - {missing}))
+        async with person.client() as client:
+            with pytest.raises(PathwaysError, match=f"Not allowed to {verb} {resource}") as refused:
+                await lifecycle.up(client, lab_of("none"))
+            assert f"--resource={resource}" in refused.value.hint
+        found = await doctor.examine(person.config, further=lifecycle.LAB_NEEDS)
+        assert any(f"Not allowed to {verb} {resource}" in each.message for each in found)
+        assert cluster.asked[person.name] <= everything
+        assert not any(verb == "create" for _, _, verb in cluster.asked[person.name])
 
 
 async def test_without_the_proxys_log_a_session_connects_without_waiting_for_it_and_says_so(cluster):

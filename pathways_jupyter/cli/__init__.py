@@ -21,6 +21,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("demo:demo", "Connect to two slices of the embedded cluster, break one, recover, clean up."),
     "run": ("run:run", "Run any JAX program on TPUs of its own; python train.py, unchanged."),
     "local": ("local:local", "The embedded cluster on this machine: up, down, status, kubeconfig."),
+    "lab": ("lab:lab", "JupyterLab in the cluster: up, open, status, down."),
     "sessions": ("sessions:sessions", "Sessions on this machine; end one from here."),
     "slices": ("service:slices", "The service's slices, and who holds which since when."),
     "logs": ("service:logs", "The log of the resource manager, a worker or a session's proxy."),

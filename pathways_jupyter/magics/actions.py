@@ -192,8 +192,10 @@ def doctor(connection: Connection, values: Values) -> View:
     """Check everything that a connection needs."""
     from pathways_jupyter.render import doctor as picture
 
-    where, _ = _where(connection, values)
-    return picture.view(entry.examine(where))
+    asked = dict(values)
+    lab = bool(asked.pop("lab", False))
+    where, _ = _where(connection, asked)
+    return picture.view(entry.examine(where, lab=lab))
 
 
 def profiles(connection: Connection, values: Values) -> View:

@@ -90,7 +90,11 @@ _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 async def examine(
-    config: ConnectConfig, *, versions: Versions | None = None, leftovers: Sequence[str] = ()
+    config: ConnectConfig,
+    *,
+    versions: Versions | None = None,
+    leftovers: Sequence[str] = (),
+    further: Sequence[Need] = (),
 ) -> tuple[Finding, ...]:
     """Run every check that can be run.
 
@@ -98,12 +102,18 @@ async def examine(
       config: The cluster and the service, as for connecting.
       versions: Python and JAX of the kernel that would connect.
       leftovers: What dead sessions left on this machine, each in a few words.
+      further: Permissions to check besides :data:`NEEDS`.
     """
-    return tuple([each async for each in findings(config, versions=versions, leftovers=leftovers)])
+    found = findings(config, versions=versions, leftovers=leftovers, further=further)
+    return tuple([each async for each in found])
 
 
 async def findings(
-    config: ConnectConfig, *, versions: Versions | None = None, leftovers: Sequence[str] = ()
+    config: ConnectConfig,
+    *,
+    versions: Versions | None = None,
+    leftovers: Sequence[str] = (),
+    further: Sequence[Need] = (),
 ) -> AsyncIterator[Finding]:
     """Like :func:`examine`, but yield each finding as its check ends."""
     try:
@@ -132,7 +142,7 @@ async def findings(
                 return
         jobsets = await _jobsets(client)
         yield jobsets
-        for found in await asyncio.gather(*(_need(client, namespace, need) for need in NEEDS)):
+        for found in await asyncio.gather(*(permission(client, namespace, need) for need in (*NEEDS, *further))):
             yield found
         if jobsets.level is not Level.FAIL:
             async for found in _about_service(client, namespace, config, versions or Versions()):
@@ -196,7 +206,8 @@ async def _about_service(
         yield found
 
 
-async def _need(client: Client, namespace: str, need: Need) -> Finding:
+async def permission(client: Client, namespace: str, need: Need) -> Finding:
+    """Check one permission."""
     name = f"permission {need}"
     try:
         answers = await asyncio.gather(

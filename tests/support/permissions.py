@@ -17,17 +17,20 @@ def documents() -> list[dict]:
     return [yaml.safe_load(found) for found in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)]
 
 
-def documented_rules() -> list[dict]:
-    """Return the rules of the documented Role."""
-    (role,) = [each for each in documents() if each["kind"] == "Role"]
+USER, LAB = "pathways-jupyter-user", "pathways-jupyter-lab"
+
+
+def documented_rules(name: str = USER) -> list[dict]:
+    """Return the rules of a documented Role."""
+    (role,) = [each for each in documents() if each["kind"] == "Role" and each["metadata"]["name"] == name]
     return role["rules"]
 
 
-def documented_grants() -> set[Grant]:
-    """Return the single permissions of the documented Role."""
+def documented_grants(name: str = USER) -> set[Grant]:
+    """Return the single permissions of a documented Role."""
     return {
         (group, resource, verb)
-        for rule in documented_rules()
+        for rule in documented_rules(name)
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]

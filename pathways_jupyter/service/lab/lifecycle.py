@@ -1,0 +1,278 @@
+"""Start a lab, look at it, and end it.
+
+Starting is idempotent: what is there is kept, so that a lab whose start was interrupted is completed by the next one.
+Permissions are checked first, so that nothing is left half made for the lack of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pathways_jupyter.errors import ApiError, ClusterError, ServiceError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.credentials import parse_time
+from pathways_jupyter.kube.objects import JOBS, PODS, Object, Resource
+from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.service import doctor
+from pathways_jupyter.service.doctor import Level, Need
+from pathways_jupyter.service.lab import manifests
+from pathways_jupyter.service.lab.manifests import CLAIMS, LabSpec
+from pathways_jupyter.service.podstate import FATAL_REASONS, State, pod_state, restarts
+
+START_SECONDS = 600.0
+"""Longest wait for a lab's pod: a node may have to be made first, and a large image pulled."""
+END_SECONDS = 90.0
+SHUT_DOWN = "it was shut down"
+
+LAB_NEEDS: tuple[Need, ...] = (
+    *(
+        Need(resource, ("get", "create", "delete"), level=Level.WARN, purpose="start and end a lab in the cluster")
+        for resource in (
+            manifests.SERVICE_ACCOUNTS,
+            manifests.ROLES,
+            manifests.ROLE_BINDINGS,
+            manifests.SECRETS,
+            CLAIMS,
+            JOBS,
+        )
+    ),
+    Need(PODS, ("list", "watch"), level=Level.WARN, purpose="follow the pod of a lab"),
+    Need(PODS, ("create", "get"), "portforward", level=Level.WARN, purpose="open a lab in the browser"),
+)
+"""What the user of ``pathways-jupyter lab`` has to be allowed, besides the rules of the Role that the lab gets."""
+
+_MADE = (manifests.ROLE_BINDINGS, manifests.ROLES, manifests.SERVICE_ACCOUNTS, manifests.SECRETS)
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A lab as it is in the cluster.
+
+    Attributes:
+      state: ``ready``, ``starting`` or ``down``.
+      reason: Why it is not ready; empty when it is.
+      pod: Name of its pod; empty while there is none.
+      age: Seconds since it was started.
+      volume: Size of its home volume; empty when it is gone.
+      restarts: How often its container was restarted.
+    """
+
+    name: str
+    namespace: str
+    state: State
+    reason: str = ""
+    pod: str = ""
+    node: str = ""
+    image: str = ""
+    age: float = 0.0
+    volume: str = ""
+    restarts: int = 0
+
+
+async def check(client: Client, namespace: str) -> None:
+    """Check the permissions that a lab needs.
+
+    Raises:
+      ClusterError: One is missing; the message names all that are.
+    """
+    found = await asyncio.gather(*(doctor.permission(client, namespace, need) for need in LAB_NEEDS))
+    if missing := [each for each in found if each.level is not Level.OK]:
+        raise ClusterError(" ".join(each.message for each in missing), hint=" ".join(each.hint for each in missing))
+
+
+async def up(client: Client, spec: LabSpec, *, progress: Callable[[str], None] = lambda words: None) -> Lab:
+    """Start a lab, and return once its container runs; one that runs already stays as it is.
+
+    Raises:
+      ServiceError: It cannot start, and why; what was made for it stays, for the next attempt or for :func:`down`.
+      ClusterError: A permission is missing, or the server could not be reached.
+    """
+    await check(client, spec.namespace)
+    existing = await objects.find(client, JOBS, spec.name, namespace=spec.namespace)
+    if existing is not None and (_has_ended(existing) or existing["metadata"].get("deletionTimestamp")):
+        progress(f"Removing the lab {spec.name}, which has ended.")
+        await _remove_job(client, spec.namespace, spec.name)
+        existing = None
+    if existing is None:
+        progress(f"Creating {spec.name} in namespace {spec.namespace}.")
+        await _create(client, spec)
+    await _until_running(client, spec, progress)
+    lab = await find(client, spec.namespace, spec.name)
+    if lab is None:
+        raise ServiceError(f"Lab {spec.name} was removed while it started.", hint="Run pathways-jupyter lab up again.")
+    return lab
+
+
+async def find(client: Client, namespace: str, name: str) -> Lab | None:
+    """Return a lab; None when there is none of that name.
+
+    Raises:
+      ClusterError: A permission is missing, or the server could not be reached.
+    """
+    job = await objects.find(client, JOBS, name, namespace=namespace)
+    if job is None:
+        return None
+    pod, claim = await asyncio.gather(
+        current_pod(client, namespace, name), objects.find(client, CLAIMS, name, namespace=namespace)
+    )
+    state, reason = (State.STARTING, "it has no pod yet") if pod is None else pod_state(pod)
+    if _has_ended(job):
+        state, reason = State.DOWN, SHUT_DOWN
+    return Lab(
+        name=name,
+        namespace=namespace,
+        state=state,
+        reason=reason,
+        pod="" if pod is None else pod["metadata"]["name"],
+        node="" if pod is None else str(pod["spec"].get("nodeName") or ""),
+        image=job["spec"]["template"]["spec"]["containers"][0]["image"],
+        age=max(0.0, client.now() - parse_time(str(job["metadata"]["creationTimestamp"]))),
+        volume=str((((claim or {}).get("status") or {}).get("capacity") or {}).get("storage") or ""),
+        restarts=0 if pod is None else restarts(pod),
+    )
+
+
+async def current_pod(client: Client, namespace: str, name: str) -> Object | None:
+    """Return the newest pod of a lab that is not being deleted."""
+    found = await objects.list_(client, PODS, namespace=namespace, labels=f"{manifests.LAB_LABEL}={name}")
+    living = [each for each in found.items if not each["metadata"].get("deletionTimestamp")]
+    return max(living, key=lambda each: str(each["metadata"]["creationTimestamp"]), default=None)
+
+
+async def token(client: Client, namespace: str, name: str) -> str:
+    """Return the token of a lab's server.
+
+    Raises:
+      ApiError: There is no such lab, or reading its Secret is forbidden.
+    """
+    found = await objects.get(client, manifests.SECRETS, name, namespace=namespace)
+    return base64.b64decode(found["data"][manifests.TOKEN_KEY]).decode()
+
+
+async def down(client: Client, namespace: str, name: str, *, keep_volume: bool = True) -> list[str]:
+    """End a lab, and return what was removed, in a few words each, once its pod is gone.
+
+    The proxies of its notebooks go with the pod, which owns them.
+
+    Raises:
+      ClusterError: Something could not be deleted; the rest may be gone.
+    """
+    ended = await _remove_job(client, namespace, name)
+    # Only now: a pod that still ends uses its volume and its account, e.g. to remove its sessions' proxies.
+    doomed = (*_MADE, *(() if keep_volume else (CLAIMS,)))
+    gone = await asyncio.gather(*(objects.delete(client, each, name, namespace=namespace) for each in doomed))
+    titles = ["its home volume" if each is CLAIMS else f"its {each.kind}" for each in doomed]
+    return [*(["the server"] if ended else []), *(title for title, was in zip(titles, gone, strict=True) if was)]
+
+
+async def has_volume(client: Client, namespace: str, name: str) -> bool:
+    """Whether the home volume of a lab exists."""
+    return await objects.find(client, CLAIMS, name, namespace=namespace) is not None
+
+
+async def manifests_of(client: Client, spec: LabSpec) -> list[tuple[Resource, Object]]:
+    """Return all objects of a lab in the order of their creation; the Role only where the documented one is missing."""
+    shared = await objects.find(client, manifests.ROLES, manifests.ROLE, namespace=spec.namespace)
+    own_role = [] if shared is not None else [(manifests.ROLES, manifests.role(spec))]
+    bound = manifests.ROLE if shared is not None else spec.name
+    return [
+        (manifests.SERVICE_ACCOUNTS, manifests.service_account(spec)),
+        *own_role,
+        (manifests.ROLE_BINDINGS, manifests.role_binding(spec, bound)),
+        (manifests.SECRETS, manifests.secret(spec, secrets.token_urlsafe(32))),
+        (CLAIMS, manifests.claim(spec)),
+        (JOBS, manifests.job(spec)),
+    ]
+
+
+async def _create(client: Client, spec: LabSpec) -> None:
+    for resource, manifest in await manifests_of(client, spec):
+        if await objects.find(client, resource, spec.name, namespace=spec.namespace) is not None:
+            continue
+        try:
+            await objects.create(client, resource, manifest)
+        except ApiError as error:
+            # Another `lab up` was faster.
+            if error.status != 409:
+                raise
+
+
+async def _until_running(client: Client, spec: LabSpec, progress: Callable[[str], None]) -> None:
+    """Return once the pod is ready.
+
+    Raises:
+      ServiceError: It cannot start, or takes too long.
+    """
+    reported, deadline = "", time.monotonic() + START_SECONDS
+    changes = watch(client, PODS, namespace=spec.namespace, labels=f"{manifests.LAB_LABEL}={spec.name}")
+    try:
+        async with asyncio.timeout(deadline - time.monotonic()), contextlib.aclosing(changes):
+            async for change in changes:
+                if change.type not in {ChangeType.ADDED, ChangeType.MODIFIED}:
+                    continue
+                state, reason = pod_state(change.object)
+                if state is State.READY:
+                    return
+                if reason in FATAL_REASONS:
+                    raise _cannot_start(change.object, reason)
+                words = f"Pod {change.object['metadata']['name']}: {_why(change.object, reason)}."
+                if words != reported:
+                    reported = words
+                    progress(words)
+    except TimeoutError as error:
+        raise ServiceError(
+            f"The lab did not start within {START_SECONDS:.0f} s. {reported or 'It has no pod.'}",
+            hint=f"See its events: kubectl describe pods -l {manifests.LAB_LABEL}={spec.name} -n {spec.namespace}.",
+        ) from error
+
+
+def _cannot_start(pod: Object, reason: str) -> ServiceError:
+    (status, *_) = (pod.get("status") or {}).get("containerStatuses") or [{}]
+    waiting = (status.get("state") or {}).get("waiting") or {}
+    what = f"{FATAL_REASONS[reason]} ({status.get('image', '?')}): {waiting.get('message') or reason}"
+    log = f"kubectl logs {pod['metadata']['name']} -n {pod['metadata']['namespace']}"
+    return ServiceError(
+        f"The lab cannot start: {what}",
+        hint=f"Fix it, e.g. with another --image, and end this one: pathways-jupyter lab down. Its log: {log}.",
+    )
+
+
+def _why(pod: Object, reason: str) -> str:
+    """Return why `pod` is not ready, with the scheduler's words while it waits for a node."""
+    for each in (pod.get("status") or {}).get("conditions") or ():
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            return f"waits for a node: {each.get('message') or reason}"
+    return reason
+
+
+async def _remove_job(client: Client, namespace: str, name: str) -> bool:
+    """Delete the Job; return whether there was one, once its pods are gone."""
+    existed = await objects.delete(client, JOBS, name, namespace=namespace)
+    left: set[str] = set()
+    changes = watch(client, PODS, namespace=namespace, labels=f"{manifests.LAB_LABEL}={name}")
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(END_SECONDS), contextlib.aclosing(changes):
+            async for change in changes:
+                if change.type in {ChangeType.ADDED, ChangeType.MODIFIED}:
+                    left.add(change.object["metadata"]["uid"])
+                elif change.type is ChangeType.DELETED:
+                    left.discard(change.object["metadata"]["uid"])
+                if not left and change.type in {ChangeType.SYNCED, ChangeType.DELETED}:
+                    return existed
+    if left:
+        raise ServiceError(
+            f"The pod of lab {name} still ends after {END_SECONDS:.0f} s.", hint="Run pathways-jupyter lab down again."
+        )
+    return existed
+
+
+def _has_ended(job: Object) -> bool:
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") in {"Complete", "Failed"} and each.get("status") == "True" for each in conditions)

@@ -1,0 +1,212 @@
+"""A lab from its start to its end: a real JupyterLab in a pod, reached through its forward, with a notebook on TPUs."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import uuid
+
+import aiohttp
+import pytest
+import yaml
+from permissions import documented_rules
+
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PODS
+from pathways_jupyter.service import names
+from pathways_jupyter.service.lab import lifecycle, manifests
+
+DEADLINE = 100.0
+NAME = "pathways-lab-jane"
+CELL = """
+import pathways_jupyter, jax, jax.numpy as jnp
+session = pathways_jupyter.connect(tpu="tpuv6e:2x2=1", wait=90)
+print(float(jax.jit(jnp.sum)(jnp.arange(10.0))), jax.devices()[0].platform, session.record.data_path)
+open("kept.txt", "w").write("kept")
+"""
+
+
+@pytest.fixture
+async def admin(cluster):
+    async with Client(auth.load(str(cluster))) as client:
+        yield client
+
+
+class Lab:
+    """A running ``pathways-jupyter lab open``."""
+
+    def __init__(self, machine, *options):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pathways_jupyter", "lab", "open", "--local", "--name", "jane", "--json", *options],
+            env=machine.environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        line = self.process.stdout.readline()
+        assert line, self.process.stderr.read()
+        self.url = json.loads(line)["url"]
+        self.base, _, self.token = self.url.partition("/lab?token=")
+
+    def close(self):
+        """Interrupt it, as Ctrl-C does; returns its exit code and what it said."""
+        self.process.send_signal(signal.SIGINT)
+        _, said = self.process.communicate(timeout=DEADLINE)
+        return self.process.returncode, said
+
+    @contextlib.asynccontextmanager
+    async def page(self):
+        """A browser's session with the server."""
+        headers = {"Authorization": f"token {self.token}"}
+        async with aiohttp.ClientSession(self.base, headers=headers) as page:
+            yield page
+
+    async def until_up(self):
+        async with asyncio.timeout(DEADLINE), self.page() as page:
+            while True:
+                with contextlib.suppress(aiohttp.ClientError):
+                    async with page.get("/api/status") as answer:
+                        if answer.status == 200:
+                            return
+
+    async def run(self, code):
+        """Run a cell in a new kernel, and return what it prints or raises."""
+        async with asyncio.timeout(DEADLINE), self.page() as page:
+            async with page.post("/api/kernels", json={"name": "python3"}) as answer:
+                kernel = (await answer.json())["id"]
+            async with page.ws_connect(f"/api/kernels/{kernel}/channels") as channels:
+                request = uuid.uuid4().hex
+                content = {"code": code, "silent": False, "allow_stdin": False, "stop_on_error": True}
+                header = {"msg_id": request, "msg_type": "execute_request", "session": uuid.uuid4().hex}
+                header |= {"username": "", "version": "5.3"}
+                shell = {"channel": "shell", "parent_header": {}, "metadata": {}, "buffers": []}
+                await channels.send_json({"header": header, "content": content, **shell})
+                said = ""
+                async for message in channels:
+                    received = json.loads(message.data)
+                    if received.get("parent_header", {}).get("msg_id") != request:
+                        continue
+                    said += received["content"].get("text", "") + "\n".join(received["content"].get("traceback", ()))
+                    if received["content"].get("execution_state") == "idle":
+                        return said
+        raise AssertionError("the connection was closed")
+
+
+async def everything(client):
+    """What there is of labs and of sessions, by kind."""
+    found = {}
+    for kind in (*lifecycle._MADE, manifests.CLAIMS, JOBS, PODS, LEASES, NETWORK_POLICIES):
+        for labels in (manifests.LAB_LABEL, names.SESSION_LABEL):
+            for each in (await objects.list_(client, kind, namespace="default", labels=labels)).items:
+                found.setdefault(kind.plural, []).append(each["metadata"]["name"])
+    return found
+
+
+async def until_gone(client, *kinds):
+    async with asyncio.timeout(DEADLINE):
+        while not (await everything(client)).keys().isdisjoint(kinds):
+            pass
+
+
+async def test_a_lab_runs_notebooks_next_to_the_tpus_and_leaves_nothing(machine, admin):
+    def cli(*arguments, timeout=DEADLINE):
+        return asyncio.to_thread(machine.cli, "lab", *arguments, "--local", "--name", "jane", timeout=timeout)
+
+    up = await cli("up", "--no-open", "--json")
+    assert up.returncode == 0, up.stderr
+    assert json.loads(up.stdout)["state"] == "ready"
+    lab = await asyncio.to_thread(Lab, machine, "--no-browser")
+    try:
+        await lab.until_up()
+        said = await lab.run(CELL)
+        assert "45.0 tpu direct, through a unix socket" in said
+
+        # The node is lost: the cluster makes another pod, and the same address leads to it.
+        before = await lifecycle.current_pod(admin, "default", NAME)
+        await objects.delete(admin, PODS, before["metadata"]["name"], namespace="default", grace_seconds=0)
+        async with asyncio.timeout(DEADLINE):
+            pod = None
+            while pod is None or pod["metadata"]["uid"] == before["metadata"]["uid"]:
+                pod = await lifecycle.current_pod(admin, "default", NAME)
+        await lab.until_up()
+        assert "kept" in await lab.run("print(open('kept.txt').read())")
+        # The first pod's proxy went with it.
+        await until_gone(admin, "leases", "networkpolicies")
+    finally:
+        code, said = await asyncio.to_thread(lab.close)
+    assert code == 0
+    assert "the lab keeps running" in said
+
+    status = await cli("status")
+    assert f"Lab {NAME}: ready" in status.stdout
+    down = await cli("down", "--keep-volume")
+    assert down.returncode == 0, down.stderr
+    await until_gone(admin, "jobs", "pods", "secrets")
+    assert (await everything(admin)).keys() == {"persistentvolumeclaims"}
+    down = await cli("down", "--delete-volume", "--json")
+    assert json.loads(down.stdout)["removed"] == ["its home volume"]
+    assert await everything(admin) == {}
+    assert (await cli("status")).returncode == 3
+
+
+async def test_a_lab_that_cannot_start_says_why(machine, admin):
+    up = await asyncio.to_thread(
+        machine.cli, "lab", "up", "--local", "--name", "broken", "--image", "nowhere/lab:7", "--no-open"
+    )
+    assert up.returncode == 1
+    assert "its image cannot be pulled (nowhere/lab:7)" in up.stderr
+    await asyncio.to_thread(machine.cli, "lab", "down", "--local", "--name", "broken", "--delete-volume")
+    assert "pathways-lab-broken" not in str(await everything(admin))
+
+
+async def test_a_dry_run_prints_what_would_be_made_and_makes_nothing(machine, admin):
+    dry = await asyncio.to_thread(
+        machine.cli, "lab", "up", "--local", "--name", "dry", "--cpu", "8", "--memory", "32G", "--dry-run"
+    )
+    made = {each["kind"]: each for each in yaml.safe_load_all(dry.stdout)}
+    assert set(made) == {
+        *("ServiceAccount", "Role", "RoleBinding", "Secret", "PersistentVolumeClaim", "Job"),
+    }
+    (container,) = made["Job"]["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {"cpu": "8", "memory": "32G"}
+    # Only the API server's forward leads to it.
+    assert "--ip=127.0.0.1" in container["args"]
+    assert "pathways-lab-dry" not in str(await everything(admin))
+
+
+def grants(rules):
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_a_lab_gets_the_documented_role_and_no_more():
+    assert grants(manifests.role_rules()) == grants(documented_rules())
+
+
+def test_the_page_for_the_browser_is_private_and_hides_the_token_from_other_users(tmp_path, monkeypatch):
+    from pathways_jupyter.cli import lab
+
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    with lab._page("http://127.0.0.1:1/lab?token=a&b", "lab") as page:
+        assert stat.S_IMODE(os.stat(page).st_mode) == 0o600
+        assert re.search(r'url=http://127\.0\.0\.1:1/lab\?token=a&amp;b"', page.read_text())
+    assert not page.exists()
+
+
+def test_a_lab_is_named_after_its_user():
+    assert manifests.lab_name("Jane.Doe@example.com") == "pathways-lab-jane-doe"
+    assert manifests.lab_name("jane", "big") == "pathways-lab-big"
+    with pytest.raises(ConfigError, match="cannot be called"):
+        manifests.lab_name("jane", "Not A Name")
