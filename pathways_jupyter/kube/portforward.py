@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import socket
 import struct
@@ -21,13 +22,26 @@ from pathways_jupyter.kube.http import READ_BYTES
 from pathways_jupyter.kube.podport import HEADROOM, PortRefused, Remote, Target
 from pathways_jupyter.kube.websocket import WRITE_BUFFER_BYTES
 
-__all__ = ["Forward", "PortRefused", "Target", "listen"]
+__all__ = ["Forward", "PortRefused", "Target", "Traffic", "listen"]
 
 GREETING_SECONDS = 1.0
 """How long :meth:`Forward.prepare` waits for the first bytes from the pod, or for an error."""
 
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 0.25
+
+
+@dataclasses.dataclass
+class Traffic:
+    """Bytes that were carried, over all connections; a caller may use one for several forwards.
+
+    Attributes:
+      sent: To the pod.
+      received: From the pod.
+    """
+
+    sent: int = 0
+    received: int = 0
 
 
 class Forward:
@@ -37,10 +51,14 @@ class Forward:
       target: The port that connections are forwarded to.
       address: The socket's path, or ``host:port``.
       connections: Number of open connections.
+      traffic: The bytes that were carried.
     """
 
-    def __init__(self, target: Target, on_failure: Callable[[ClusterError], None] | None) -> None:
+    def __init__(
+        self, target: Target, on_failure: Callable[[ClusterError], None] | None, traffic: Traffic | None = None
+    ) -> None:
         self.target = target
+        self.traffic = traffic or Traffic()
         self.address = ""
         self.connections = 0
         self._on_failure = on_failure
@@ -144,6 +162,7 @@ async def listen(
     host: str = "127.0.0.1",
     port: int = 0,
     on_failure: Callable[[ClusterError], None] | None = None,
+    traffic: Traffic | None = None,
 ) -> Forward:
     """Listen on a unix socket (`path`), or on a TCP port of this machine.
 
@@ -151,11 +170,12 @@ async def listen(
       path: Where to create the socket; its directory must be private.
       port: 0 for any free port.
       on_failure: Called with the reason when a connection could not be made, or was lost.
+      traffic: Where to count the bytes.
 
     Raises:
       ClusterError: The path or the port is in use.
     """
-    forward = Forward(target, on_failure)
+    forward = Forward(target, on_failure, traffic)
     loop = asyncio.get_running_loop()
     try:
         if path is not None:
@@ -178,6 +198,7 @@ class _Local(asyncio.BufferedProtocol):
 
     def __init__(self, forward: Forward) -> None:
         self._forward = forward
+        self._traffic = forward.traffic
         self._transport: asyncio.Transport | None = None
         self._remote: Remote | None = None
         self._error: ClusterError | None = None
@@ -199,6 +220,7 @@ class _Local(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """See :class:`asyncio.BufferedProtocol`."""
+        self._traffic.sent += nbytes
         if self._remote is not None:
             self._remote.send(self._buffer, HEADROOM, HEADROOM + nbytes)
         else:
@@ -244,6 +266,7 @@ class _Local(asyncio.BufferedProtocol):
 
     def write(self, data: memoryview | bytes) -> None:
         """Write bytes from the pod to the local program."""
+        self._traffic.received += len(data)
         if self._transport is not None:
             self._transport.write(data)
 

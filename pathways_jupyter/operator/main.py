@@ -38,6 +38,13 @@ def main(argv: list[str] | None = None) -> int:
         default=LEASE_SECONDS,
         help="how long a leader may be silent before another operator takes over (default: 15)",
     )
+    parser.add_argument(
+        "--metrics-port",
+        type=int,
+        default=0,
+        metavar="PORT",
+        help="serve Prometheus metrics on this port",
+    )
     parser.add_argument("--kubeconfig", default="", help="instead of the pod's service account")
     parser.add_argument("--context", default="", help="instead of the kubeconfig's current context")
     options = parser.parse_args(argv)
@@ -131,7 +138,13 @@ async def _main(options: argparse.Namespace) -> int:
             for each in await leases.sweep(client, options.namespace):
                 say(f"deleted Job {each.namespace}/{each.job}: {each.reason} {each.error}".rstrip())
             return 0
-        await operate(client, options, stop)
+        async with contextlib.AsyncExitStack() as stack:
+            if options.metrics_port:
+                from pathways_jupyter.operator import metrics_server
+
+                serving = metrics_server.serving(client, options.metrics_port, namespace=options.namespace, say=say)
+                say(f"metrics: {await stack.enter_async_context(serving)}")
+            await operate(client, options, stop)
     say("stopped")
     return 0
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from jupyter_server.utils import url_path_join
+from prometheus_client import REGISTRY
 
 from pathways_jupyter.server import handlers
 from pathways_jupyter.server.hub import Hub
+from pathways_jupyter.server.server_metrics import ServerMetrics
 from pathways_jupyter.server.settings import PathwaysJupyter
 from pathways_jupyter.server.updates import UpdatesHandler
 
@@ -34,6 +36,8 @@ def load(app: Any) -> Hub:
         ".*$", [(url_path_join(base, ROOT, path), handler, {"hub": hub}) for path, handler in routes.items()]
     )
     app.web_app.settings["pathways_jupyter_hub"] = hub
+    # The registry that the server's own /metrics shows.
+    REGISTRY.register(ServerMetrics(hub))
 
     async def kernel_acted(logger: Any, schema_id: str, data: dict[str, Any]) -> None:
         if data.get("action") in {"shutdown", "restart"} and data.get("kernel_id"):

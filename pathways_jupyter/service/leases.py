@@ -80,15 +80,21 @@ async def create(client: Client, job: Object, *, seconds: float = DEFAULT_SECOND
     return await objects.create(client, LEASES, body)
 
 
-async def renew(client: Client, name: str, *, namespace: str) -> bool:
+async def renew(client: Client, name: str, *, namespace: str, figures: str = "") -> bool:
     """Renew a Lease; False when it is gone, because a sweep has considered the session dead.
+
+    Args:
+      figures: The session's figures, which the Lease carries until the next renewal.
 
     Raises:
       ApiError: Renewing is forbidden.
       ClusterError: The server could not be reached.
     """
     try:
-        await objects.patch(client, LEASES, name, {"spec": {"renewTime": stamp(client.now())}}, namespace=namespace)
+        change: Object = {"spec": {"renewTime": stamp(client.now())}}
+        if figures:
+            change["metadata"] = {"annotations": {names.FIGURES_ANNOTATION: figures}}
+        await objects.patch(client, LEASES, name, change, namespace=namespace)
     except ApiError as error:
         if error.status == 404:
             return False

@@ -14,6 +14,8 @@ SERVICE_LABEL = "pathways-jupyter/service"
 KERNEL_ANNOTATION = "pathways-jupyter/kernel"
 NOTEBOOK_ANNOTATION = "pathways-jupyter/notebook"
 HOST_ANNOTATION = "pathways-jupyter/host"
+FIGURES_ANNOTATION = "pathways-jupyter/figures"
+"""On a Lease: the session's figures at its last renewal, as JSON; see service/figures.py."""
 EMBEDDED_LABEL = "pathways-jupyter/embedded"
 """On a service of an embedded cluster: the cluster's name, because such a service is repaired in another way."""
 

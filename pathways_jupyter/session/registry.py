@@ -68,6 +68,9 @@ class SessionRecord:
       slices: The slices that it holds, by JAX's index.
       host: Name of the machine that its supervisor runs on; empty in a record of an older version.
       program: The command line of the program that the session was made for; empty for notebooks and scripts.
+      waited: Seconds that it has waited for taken slices, without a wait that goes on.
+      sent: Bytes that its tunnel has carried to its proxies; only the supervisor's answer has the present number.
+      received: Bytes from them; both are 0 without a tunnel.
       tcp_port: The loopback port that JAX connects to instead of the socket; 0 for the socket.
     """
 
@@ -97,6 +100,9 @@ class SessionRecord:
     direct: str = ""
     credentials: str = INSECURE
     program: str = ""
+    waited: float = 0.0
+    sent: int = 0
+    received: int = 0
     tcp_port: int = 0
 
     def __str__(self) -> str:

@@ -11,6 +11,7 @@ from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.events import EventKind
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service import leases
+from pathways_jupyter.session.record_figures import figures
 from pathways_jupyter.session.supervisor import pauses
 from pathways_jupyter.session.supervisor.pauses import PauseWatch
 from pathways_jupyter.session.supervisor.session_log import SessionLog
@@ -48,7 +49,7 @@ class LeaseKeeper:
           ApiError: Renewing is forbidden, or failed.
         """
         try:
-            await leases.renew(self._client, self._job, namespace=self._session_log.record.namespace)
+            await self._renew()
         except ApiError as error:
             if error.status not in {401, 403}:
                 raise
@@ -69,7 +70,7 @@ class LeaseKeeper:
             while True:
                 await asyncio.sleep(self._seconds / leases.RENEWALS_PER_LEASE)
                 try:
-                    if not await leases.renew(self._client, self._job, namespace=self._session_log.record.namespace):
+                    if not await self._renew():
                         self._on_gone("The proxy's Lease was deleted, by a sweep or by hand.")
                         return
                     failures, self._renewed = 0, pauses.now()
@@ -80,6 +81,12 @@ class LeaseKeeper:
                         self._warn(error)
         finally:
             noticing.cancel()
+
+    async def _renew(self) -> bool:
+        record = self._session_log.counted()
+        return await leases.renew(
+            self._client, self._job, namespace=record.namespace, figures=figures(record).to_json()
+        )
 
     def explain(self, reason: str, *, removed: bool) -> str:
         """Return why the proxy is lost: `reason`, or the pause of this process that caused it.

@@ -262,7 +262,13 @@ class Proxy:
         """Open the tunnel, and return when the proxy takes connections."""
         record = self._session_log.record
         path = None if record.tcp_port else Path(record.tunnel)
-        self._tunnel = await portforward.listen(target, path=path, port=record.tcp_port, on_failure=self._tunnel_broke)
+        self._tunnel = await portforward.listen(
+            target,
+            path=path,
+            port=record.tcp_port,
+            on_failure=self._tunnel_broke,
+            traffic=self._session_log.traffic,
+        )
         pause, deadline = _FIRST_PAUSE_SECONDS, time.monotonic() + self._config.timeout
         while True:
             try:

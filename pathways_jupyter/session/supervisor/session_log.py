@@ -22,6 +22,7 @@ from pathways_jupyter.events import (
     Stage,
     slices_after,
 )
+from pathways_jupyter.kube.portforward import Traffic
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.history import History
@@ -39,12 +40,14 @@ class SessionLog:
       record: The current record.
       config: The settings that the user asked for.
       history: Past events, and the listeners for new ones.
+      traffic: The bytes that the tunnels of its proxies have carried.
     """
 
     def __init__(self, record: SessionRecord, config: ConnectConfig) -> None:
         self.record = record
         self.config = config
         self.history = History()
+        self.traffic = Traffic()
         self._published = False
 
     def publish(self, **changes: Any) -> None:
@@ -84,9 +87,15 @@ class SessionLog:
         if state not in TRANSITIONS[self.record.state]:
             logger.error("no transition leads from %s to %s", self.record.state, state)
         now = time.time()
+        before = self.record
+        waited = before.waited + (now - before.state_since if before.state is SessionState.WAITING else 0.0)
         # The record first: a client that reads it because of the event must find the new state.
-        self.update(state=state, state_since=now)
+        self.update(state=state, state_since=now, waited=waited)
         self._publish(Event(EventKind.STATE, message, now, {"state": state, **data}))
+
+    def counted(self) -> SessionRecord:
+        """Return the record with the bytes that the tunnel has carried so far."""
+        return dataclasses.replace(self.record, sent=self.traffic.sent, received=self.traffic.received)
 
     def connected(self, **data: Any) -> None:
         """Transition to connected, and from there to degraded if a slice has gone down meanwhile."""

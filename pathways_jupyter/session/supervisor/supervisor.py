@@ -68,7 +68,7 @@ class Supervisor:
         if request.method is Method.PING:
             return self._record.pid
         if request.method is Method.STATUS:
-            return self._record.to_json()
+            return self._session_log.counted().to_json()
         if request.method is Method.EVENTS:
             self._session_log.history.listen(connection.writer)
             return None

@@ -1,0 +1,130 @@
+"""Serve Prometheus metrics of all services and sessions that the operator can see.
+
+Every scrape reads the cluster, at most once in :data:`FRESH_SECONDS`. If that fails there is one metric less than
+before: ``pathways_up`` is 0 and all others are missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING
+
+from pathways_jupyter.errors import ClusterError, PathwaysError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import LEASES
+from pathways_jupyter.service import metrics, names, status
+from pathways_jupyter.service.session_figures import SessionFigures
+
+if TYPE_CHECKING:
+    from aiohttp import web
+    from prometheus_client.core import Metric
+
+FRESH_SECONDS = 5.0
+"""How long one look at the cluster serves all scrapes."""
+
+
+class _Scrape:
+    """A collector with the metrics of one moment."""
+
+    def __init__(self, found: list[Metric]) -> None:
+        self._found = found
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
+        yield from self._found
+
+
+class ClusterMetrics:
+    """The metrics of one namespace, or of all.
+
+    Args:
+      namespace: Empty for all.
+      say: Called with the reason whenever the cluster cannot be read.
+    """
+
+    def __init__(self, client: Client, *, namespace: str = "", say: Callable[[str], None]) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._say = say
+        self._lock = asyncio.Lock()
+        self._text = b""
+        self._read_at = float("-inf")
+
+    async def text(self) -> bytes:
+        """Return the metrics in Prometheus' text format."""
+        from prometheus_client import CollectorRegistry, generate_latest
+
+        # Under the lock, so that scrapes at the same time share one look.
+        async with self._lock:
+            if time.monotonic() - self._read_at > FRESH_SECONDS:
+                registry = CollectorRegistry()
+                registry.register(_Scrape(await self._read()))
+                self._text, self._read_at = generate_latest(registry), time.monotonic()
+            return self._text
+
+    async def _read(self) -> list[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        up = "Whether the cluster could be read; if not, all other metrics are missing."
+        labels = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},{names.SESSION_LABEL}"
+        try:
+            # Without the proxies' logs, which the operator may not read.
+            services, found = await asyncio.gather(
+                status.fetch(self._client, self._namespace, logs=False),
+                objects.list_(self._client, LEASES, namespace=self._namespace, labels=labels),
+            )
+        except PathwaysError as error:
+            self._say(f"metrics: {error}")
+            return [GaugeMetricFamily("pathways_up", up, value=0)]
+        now = self._client.now()
+        figures = [each for each in (SessionFigures.of_lease(lease, now) for lease in found.items) if each is not None]
+        return [
+            GaugeMetricFamily("pathways_up", up, value=1),
+            *metrics.of_services((self._client.cluster.name, each) for each in services),
+            *metrics.of_sessions(figures),
+        ]
+
+
+@contextlib.asynccontextmanager
+async def serving(client: Client, port: int, *, namespace: str = "", say: Callable[[str], None]) -> AsyncIterator[str]:
+    """Serve ``/metrics`` on `port` inside the block; yields the address.
+
+    In a pod it listens on all addresses, because Prometheus comes from another pod; elsewhere on the loopback one.
+
+    Raises:
+      ClusterError: The port is in use.
+    """
+    from aiohttp import web
+
+    collected = ClusterMetrics(client, namespace=namespace, say=say)
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=await collected.text(), headers={"Content-Type": _content_type()})
+
+    application = web.Application()
+    application.router.add_get("/metrics", answer)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    host = "" if os.environ.get("KUBERNETES_SERVICE_HOST") else "127.0.0.1"
+    try:
+        try:
+            site = web.TCPSite(runner, host or None, port)
+            await site.start()
+        except OSError as error:
+            raise ClusterError(
+                f"Metrics cannot be served on port {port}: {error.strerror or error}.", hint="Choose another port."
+            ) from error
+        yield f"http://{host or '0.0.0.0'}:{port}/metrics"
+    finally:
+        await runner.cleanup()
+
+
+def _content_type() -> str:
+    from prometheus_client import CONTENT_TYPE_LATEST
+
+    return CONTENT_TYPE_LATEST

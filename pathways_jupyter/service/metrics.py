@@ -1,0 +1,72 @@
+"""Prometheus metrics of services and sessions, made anew for every scrape.
+
+Nothing is kept between two scrapes: a value whose source is out of date is not passed in, and its series ends. So no
+series shows what was true once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from pathways_jupyter.service.model import Service
+from pathways_jupyter.service.podstate import State
+from pathways_jupyter.service.session_figures import SessionFigures
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+_SERVICE = ("cluster", "namespace", "service", "instance_type")
+_SESSION = ("session", "user", "namespace", "service")
+
+
+def of_services(pictures: Iterable[tuple[str, Service]]) -> Iterator[Metric]:
+    """Yield the metrics of services.
+
+    Args:
+      pictures: The name of the cluster, and the picture of a service; a service that comes twice counts once.
+    """
+    from prometheus_client.core import GaugeMetricFamily
+
+    slices = GaugeMetricFamily("pathways_slices", "Slices of a service by state.", labels=[*_SERVICE, "state"])
+    free = GaugeMetricFamily("pathways_slices_free", "Slices that are ready and not held.", labels=_SERVICE)
+    for (cluster, namespace, name), each in {(at, each.namespace, each.name): each for at, each in pictures}.items():
+        about = (cluster, namespace, name, each.instance_type)
+        counted = Counter(one.state for one in each.slices)
+        for state in State:
+            slices.add_metric([*about, state], counted[state])
+        free.add_metric(about, each.free)
+    yield from (slices, free)
+
+
+def of_sessions(sessions: Iterable[SessionFigures], *, unreachable: int | None = None) -> Iterator[Metric]:
+    """Yield the metrics of sessions.
+
+    Args:
+      unreachable: Number of sessions whose supervisor does not answer, so that nothing else is known of them; None
+        where that cannot be known.
+    """
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    listed = list(sessions)
+    states = GaugeMetricFamily("pathways_sessions", "Sessions by state.", labels=["state"])
+    for state, number in sorted(Counter(each.state for each in listed).items()):
+        states.add_metric([state], number)
+    waited = CounterMetricFamily("pathways_session_slice_wait_seconds", "Seconds waited for slices.", labels=_SESSION)
+    again = CounterMetricFamily("pathways_session_reconnects", "Proxies that were replaced.", labels=_SESSION)
+    carried = CounterMetricFamily(
+        "pathways_session_tunnel_bytes", "Bytes that the tunnel carried.", labels=[*_SESSION, "direction"]
+    )
+    for each in listed:
+        about = (each.session, each.user, each.namespace, each.service)
+        waited.add_metric(about, each.waited)
+        again.add_metric(about, each.reconnects)
+        if each.sent is not None and each.received is not None:
+            carried.add_metric([*about, "sent"], each.sent)
+            carried.add_metric([*about, "received"], each.received)
+    yield from (states, waited, again, carried)
+    if unreachable is not None:
+        yield GaugeMetricFamily(
+            "pathways_sessions_unreachable", "Sessions whose supervisor does not answer.", value=unreachable
+        )

@@ -1,0 +1,30 @@
+"""The figures of a session, from its record."""
+
+from __future__ import annotations
+
+import time
+
+from pathways_jupyter.events import SessionState
+from pathways_jupyter.service.session_figures import SessionFigures
+from pathways_jupyter.session.registry import SessionRecord
+
+
+def figures(record: SessionRecord, now: float | None = None) -> SessionFigures:
+    """Return the figures of a session whose supervisor has just given `record`.
+
+    Args:
+      now: Seconds since the epoch; the clock's when left out.
+    """
+    waiting = record.state is SessionState.WAITING
+    since = (time.time() if now is None else now) - record.state_since if waiting else 0.0
+    return SessionFigures(
+        session=record.id,
+        user=record.user,
+        namespace=record.namespace,
+        service=record.service,
+        state=record.state,
+        waited=round(record.waited + since, 3),
+        reconnects=max(0, record.generation - 1),
+        sent=None if record.direct else record.sent,
+        received=None if record.direct else record.received,
+    )

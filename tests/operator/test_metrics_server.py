@@ -1,0 +1,103 @@
+"""What Prometheus gets from the operator: the whole cluster, and nothing that is out of date."""
+
+import aiohttp
+import holders
+import portpicker
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import LEASES
+from pathways_jupyter.operator import metrics_server
+from pathways_jupyter.service import names
+from pathways_jupyter.service.derived_names import current_user
+from pathways_jupyter.service.session_figures import SessionFigures
+
+
+@pytest.fixture
+def session(machine, cluster, monkeypatch):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", machine.environ["JUPYTER_RUNTIME_DIR"])
+    link = holders.hold(cluster)
+    yield link.session
+    assert link.close(patience=holders.DEADLINE)
+
+
+async def scrape(url):
+    async with aiohttp.ClientSession() as http, http.get(url) as answer:
+        assert answer.status == 200
+        assert answer.content_type == "text/plain"
+        return samples(await answer.text())
+
+
+def samples(text):
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for each in family.samples:
+            found[each.name, *sorted(each.labels.items())] = each.value
+    return found
+
+
+def of(found, name, **labels):
+    return [value for (kind, *rest), value in found.items() if kind == name and labels.items() <= dict(rest).items()]
+
+
+async def test_services_and_sessions_of_the_cluster_are_served(cluster, session):
+    said = []
+    async with (
+        Client(auth.load(str(cluster))) as client,
+        metrics_server.serving(client, portpicker.pick_unused_port(), say=said.append) as url,
+    ):
+        found = await scrape(url)
+    assert said == []
+    assert of(found, "pathways_up") == [1]
+    assert of(found, "pathways_slices", service="pathways-cluster", state="ready") == [2]
+    assert of(found, "pathways_slices", service="pathways-cluster", state="down") == [0]
+    assert of(found, "pathways_slices_free", service="pathways-cluster") == [1]
+    about = {"session": session, "user": current_user(), "namespace": "default"}
+    assert of(found, "pathways_session_reconnects_total", **about) == [0]
+    assert of(found, "pathways_session_slice_wait_seconds_total", **about) == [0]
+    assert len(of(found, "pathways_session_tunnel_bytes_total", **about)) == 2
+    assert sum(of(found, "pathways_sessions")) == 1
+
+
+async def test_a_cluster_that_does_not_answer_leaves_one_metric(unreachable):
+    said = []
+    async with (
+        Client(auth.load(str(unreachable))) as client,
+        metrics_server.serving(client, portpicker.pick_unused_port(), say=said.append) as url,
+    ):
+        found = await scrape(url)
+    assert found == {("pathways_up",): 0}
+    assert len(said) == 1
+
+
+@pytest.fixture
+def unreachable(tmp_path):
+    path = tmp_path / "unreachable.yaml"
+    path.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n"
+        "clusters: [{name: x, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: x, user: {token: t}}]\n"
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    ["", "no json", "[]", '{"waited": "long"}', '{"waited": 1, "reconnects": [], "state": "", "service": ""}'],
+)
+def test_figures_that_are_none_are_left_out(annotation):
+    lease = {
+        "metadata": {"name": "x", "namespace": "default", "annotations": {names.FIGURES_ANNOTATION: annotation}},
+        "spec": {"renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 60},
+    }
+    assert SessionFigures.of_lease(lease, 1767225600.0) is None
+
+
+async def test_figures_of_an_expired_lease_are_left_out(cluster, session):
+    async with Client(auth.load(str(cluster))) as client:
+        (lease,) = (await objects.list_(client, LEASES, labels=f"{names.SESSION_LABEL}={session}")).items
+        figures = SessionFigures.of_lease(lease, client.now())
+        assert figures is not None
+        assert (figures.session, figures.namespace) == (session, "default")
+        assert SessionFigures.of_lease(lease, client.now() + 3600) is None

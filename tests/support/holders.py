@@ -1,0 +1,22 @@
+"""Sessions that hold slices of the embedded cluster, with the test's process for their kernel."""
+
+import os
+
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.session import protocol
+from pathways_jupyter.session.kernel import spawn
+from pathways_jupyter.session.kernel.link import Link
+from pathways_jupyter.session.protocol import Method
+
+DEADLINE = 60.0
+
+
+def hold(kubeconfig: object, **settings: object) -> Link:
+    """Start a session of one slice and wait until it is connected; the caller closes the link."""
+    config = ConnectConfig(
+        **{"instances": {"tpuv6e:2x2": 1}, "kubeconfig": str(kubeconfig), "wait": DEADLINE, **settings}
+    )
+    link = spawn.supervisor()
+    asked = {"config": protocol.config_to_json(config), "kernel_pid": os.getpid(), "notebook": "work/holder.ipynb"}
+    link.answer(link.ask(Method.START, **asked), patience=DEADLINE)
+    return link
