@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
@@ -76,18 +76,22 @@ def run(coroutine: Coroutine[Any, Any, Value]) -> Value:
     return result
 
 
-def iterate(source: Callable[[], AsyncIterator[Value]]) -> Iterator[Value]:
+def iterate(source: Callable[[], AsyncIterator[Value]]) -> Generator[Value, None, None]:
     """Yield the values of the asynchronous iterator from `source`; closing this generator cancels it."""
     arrived: queue.SimpleQueue[tuple[Value] | None] = queue.SimpleQueue()
     # Back-pressure: a flood of log lines waits in the network for a slow reader, not in memory.
     room = asyncio.Semaphore(_ROOM)
 
     async def pump() -> None:
+        values = source()
         try:
-            async for value in source():
+            async for value in values:
                 await room.acquire()
                 arrived.put((value,))
         finally:
+            # Not left to the garbage collector: its clean-up is part of this call.
+            if isinstance(values, AsyncGenerator):
+                await values.aclose()
             # Wakes the reader at the end, also when the source raised.
             arrived.put(None)
 

@@ -38,6 +38,8 @@ class Source(Enum):
     SLICES = "slices"
     HOSTS = "hosts"
     HOST_COMMANDS = "host-commands"
+    RUNS = "runs"
+    RUN_COMMANDS = "run-commands"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from pathways_jupyter.events import SessionState
 
 if TYPE_CHECKING:
     from pathways_jupyter.kube.client import Client
+    from pathways_jupyter.multihost.wanted import Wanted
     from pathways_jupyter.service.doctor import Finding
     from pathways_jupyter.session.registry import SessionRecord
 
@@ -163,6 +164,29 @@ def find_session(beginning: str = "") -> SessionRecord:
         raise SessionError(f"There is no session {beginning!r}.", hint=f"Sessions on this machine: {listed}.")
     which = f"{beginning!r} matches" if beginning else "There are"
     raise SessionError(f"{which} {len(found)} sessions.", hint=f"Choose one: {listed}.")
+
+
+def hosts_wanted(values: Mapping[str, Any]) -> Wanted:
+    """Return the hosts that the options of a command on many hosts name; starts nothing.
+
+    Raises:
+      ConfigError: A value is invalid.
+      SessionError: There is no such session.
+    """
+    from pathways_jupyter.multihost import asked
+
+    if not asked.in_cluster(values):
+        return asked.wanted(values, None)
+    given = {name: values[name] for name in asked.CLUSTER_NAMES if values.get(name)}
+    if not values.get("session"):
+        return asked.wanted(values, where(given))
+    from pathways_jupyter.session import protocol
+
+    record = find_session(values["session"])
+    config = dataclasses.replace(
+        protocol.config_from_json(record.config), namespace=record.namespace, context=record.context
+    )
+    return asked.wanted(values, config, record.service)
 
 
 def whole_number(option: str, value: str | int) -> int:

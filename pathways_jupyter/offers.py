@@ -42,3 +42,10 @@ def sessions() -> list[str]:
     from pathways_jupyter.session import registry
 
     return [record.id for record in registry.sessions()]
+
+
+def runs() -> list[str]:
+    """Return the names of the runs on many hosts of this machine."""
+    from pathways_jupyter.multihost import records
+
+    return list(dict.fromkeys(record.name for record in records.runs()))

@@ -27,6 +27,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "logs": ("service:logs", "The log of the resource manager, a worker or a session's proxy."),
     "doctor": ("service:doctor", "Check cluster, permissions, service, versions and leftovers."),
     "clean": ("clean:clean", "Remove proxies whose owner is gone, and files of sessions that ended."),
+    "multihost": ("multihost:multihost", "Run a command on many hosts: TPU VMs, a list of hosts, pods."),
     "operator": (
         "operator:operator",
         "The controller of PathwaysJobs and sweeper of dead sessions: run it, or print its manifests.",

@@ -83,7 +83,8 @@ def _option(option: Option) -> Callable[[Decorated], Decorated]:
     if option.kind is Kind.FLAG:
         return click.option(*spellings, is_flag=True, help=text)
     if option.kind is Kind.LIST:
-        return click.option(*spellings, multiple=True, metavar=option.metavar or None, help=text)
+        tab = completing(option.source)
+        return click.option(*spellings, multiple=True, metavar=option.metavar or None, help=text, shell_complete=tab)
     if option.kind is Kind.SECONDS:
         return click.option(*spellings, is_flag=False, flag_value=str(option.implied), metavar="[SECONDS]", help=text)
     metavar = option.metavar or ("N" if option.kind is Kind.NUMBER else None)
@@ -108,6 +109,8 @@ def completing(source: Source) -> Callable[[click.Context, click.Parameter, str]
                 found = offers.services(local=bool(given.get("local")))
             elif source is Source.SESSIONS:
                 found = offers.sessions()
+            elif source is Source.RUNS:
+                found = offers.runs()
         return [CompletionItem(each) for each in found if each.startswith(fragment)]
 
     return complete

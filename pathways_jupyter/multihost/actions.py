@@ -1,0 +1,227 @@
+"""What the magics and the command line do with runs: start, attach, stop, status, logs, hosts, dry run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from pathways_jupyter.multihost import reach, records
+from pathways_jupyter.multihost.channel import Connect
+from pathways_jupyter.multihost.errors import HostError
+from pathways_jupyter.multihost.events import Ended, Event, HostStatus, Note, Phase, worst
+from pathways_jupyter.multihost.output import HostLog
+from pathways_jupyter.multihost.pack import Packed, pack
+from pathways_jupyter.multihost.records import Record
+from pathways_jupyter.multihost.run import LEASE_SECONDS, Plan, Runner
+from pathways_jupyter.multihost.session import Holder, HostSession, Outcome
+from pathways_jupyter.multihost.targets import Target
+from pathways_jupyter.wording import count
+
+Answer = TypeVar("Answer")
+
+LOG_FOLDER = "multihost-runs"
+_POLL_SECONDS, _END_POLLS = 0.1, 600
+
+
+@dataclass(frozen=True)
+class Request:
+    """A run that the user wants.
+
+    Attributes:
+      command: For a shell on the hosts.
+      directory: What is sent.
+      name: The run directory on the hosts; the time when empty.
+      send: Whether to send anything; otherwise the run directory must be on the hosts.
+      logs: Parent of the directory with the logs.
+      keep_tpu: Leave alone what holds the TPUs of the hosts.
+    """
+
+    command: str
+    directory: Path = Path()
+    name: str = ""
+    exclude: tuple[str, ...] = ()
+    send: bool = True
+    logs: Path = field(default_factory=lambda: Path(LOG_FOLDER))
+    keep_going: bool = False
+    keep_tpu: bool = False
+    detach: bool = False
+    grace: float = 10.0
+    lease: float = LEASE_SECONDS
+
+
+@dataclass(frozen=True)
+class HostReport:
+    """What is on a host before a run.
+
+    Attributes:
+      missing: Bytes that would be sent; None when not asked.
+      error: Why it cannot be used; empty when it can.
+    """
+
+    target: Target
+    python: str = ""
+    missing: int | None = None
+    holders: tuple[Holder, ...] = ()
+    error: str = ""
+    hint: str = ""
+
+
+async def start(hosts: reach.Hosts, request: Request) -> AsyncGenerator[Event | Record, None]:
+    """Start a run; yield its record, and then its events.
+
+    Raises:
+      PackError: The directory cannot be packed; nothing was started.
+      ConfigError: The request is not valid.
+    """
+    name = request.name or records.default_name()
+    record = Record(
+        id=records.new_id(name),
+        name=name,
+        command=request.command,
+        targets=hosts.targets,
+        logs=str((request.logs / name).absolute()),
+        detached=request.detach,
+        connection=hosts.connection,
+        started=time.time(),
+    )
+    packed = await asyncio.to_thread(pack, request.directory, request.exclude) if request.send else None
+    # In a service's pod the TPU belongs to the service's worker.
+    free = not request.keep_tpu and hosts.connection["kind"] == "ssh"
+    plan = Plan(packed, keep_going=request.keep_going, grace=request.grace, free_tpu=free, lease=request.lease)
+    async with reach.connecting(hosts.connection) as connect:
+        runner = Runner(record, connect, plan)
+        yield record
+        if packed is not None:
+            size = f"{count(len(packed.files), 'file')}, {packed.size / 1e6:.1f} MB"
+            yield Note(f"{packed.root}: {size}, to {count(len(hosts.targets), 'host')}.")
+            for each in packed.skipped:
+                yield Note(f"Not sent: {each}")
+        async with contextlib.aclosing(runner.events()) as events:
+            async for event in events:
+                yield event
+
+
+async def attach(record: Record, *, stop: bool = False) -> AsyncGenerator[Event, None]:
+    """Continue to follow a run, and end it if `stop`.
+
+    Raises:
+      MultihostError: Another process of this machine follows it.
+    """
+    async with reach.connecting(record.connection) as connect:
+        # Leaving off must not end what another process started.
+        runner = Runner(record, connect, owner=False)
+        if stop:
+            runner.stopping.set()
+        async with contextlib.aclosing(runner.events()) as events:
+            async for event in events:
+                yield event
+
+
+async def stop(record: Record) -> tuple[HostStatus, ...]:
+    """End a run on all hosts, fetch the rest of its output, and return how it ended."""
+    if record.attended:
+        # The process that follows the run has its log files open; it sees the end and keeps the output.
+        await _ask(record, lambda session: session.stop(record.on(session.target)))
+        for _ in range(_END_POLLS):
+            if not record.attended:
+                break
+            await asyncio.sleep(_POLL_SECONDS)
+        return await status(records.find(record.id))
+    hosts: tuple[HostStatus, ...] = ()
+    async for event in attach(record, stop=True):
+        if isinstance(event, Ended):
+            hosts = event.hosts
+    return hosts
+
+
+async def status(record: Record) -> tuple[HostStatus, ...]:
+    """Ask all hosts for the state of a run."""
+
+    async def ask(session: HostSession) -> HostStatus:
+        known, outcome = await session.status(record.on(session.target))
+        return _status(session.target, record, known, outcome)
+
+    found = await _ask(record, ask)
+    hosts = tuple(
+        each if isinstance(each, HostStatus) else HostStatus(target, Phase.LOST, message=str(each), hint=each.hint)
+        for target, each in zip(record.targets, found, strict=True)
+    )
+    if record.code is None and not record.attended and all(host.code is not None for host in hosts):
+        replace(record, code=worst(hosts), ended=time.time()).save()
+    return hosts
+
+
+async def fetch(record: Record) -> None:
+    """Bring the log files up to date, unless another process does that."""
+    if record.attended or record.ended:
+        return
+
+    async def read(session: HostSession) -> None:
+        log = HostLog(record.log(session.target), fresh=False)
+        try:
+            while data := await session.read(record.on(session.target), log.size):
+                log.add(data)
+        finally:
+            log.close()
+
+    with record.attending():
+        await _ask(record, read)
+
+
+async def examine(hosts: reach.Hosts, request: Request | None = None) -> tuple[Packed | None, tuple[HostReport, ...]]:
+    """Connect to all hosts and change nothing; with a request, find out what it would send."""
+    packed = await asyncio.to_thread(pack, request.directory, request.exclude) if request and request.send else None
+    sizes = {each.content: each.size for each in packed.files} if packed else {}
+
+    async def look(session: HostSession) -> HostReport:
+        missing = sum(sizes[each] for each in await session.lacking(packed)) if packed else None
+        held = await session.holders(stop=False, grace=0)
+        return HostReport(session.target, session.python, missing, held)
+
+    async with reach.connecting(hosts.connection) as connect:
+        found = await asyncio.gather(*(_on(target, connect, look) for target in hosts.targets))
+    return packed, tuple(
+        each if isinstance(each, HostReport) else HostReport(target, error=str(each), hint=each.hint)
+        for target, each in zip(hosts.targets, found, strict=True)
+    )
+
+
+def _status(target: Target, record: Record, known: bool, outcome: Outcome | None) -> HostStatus:
+    log = record.log(target)
+    last = ""
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 4096))
+        lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+        last = lines[-1] if lines else ""
+    if not known:
+        return HostStatus(target, Phase.FAILED, message="It was not started on this host.")
+    if outcome is None:
+        return HostStatus(target, Phase.RUNNING, last_line=last, began=record.started)
+    phases = {"exited": Phase.EXITED, "stopped": Phase.STOPPED}
+    return HostStatus(
+        target, phases.get(outcome.why, Phase.LOST), last_line=last, code=outcome.code, began=record.started
+    )
+
+
+async def _ask(record: Record, question: Callable[[HostSession], Awaitable[Answer]]) -> list[Answer | HostError]:
+    async with reach.connecting(record.connection) as connect:
+        return await asyncio.gather(*(_on(target, connect, question) for target in record.targets))
+
+
+async def _on(
+    target: Target, connect: Connect, question: Callable[[HostSession], Awaitable[Answer]]
+) -> Answer | HostError:
+    """Return the answer of one host, or its error."""
+    try:
+        session = await HostSession.open(target, connect)
+        try:
+            return await question(session)
+        finally:
+            await session.close()
+    except HostError as error:
+        return error

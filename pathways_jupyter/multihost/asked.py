@@ -1,0 +1,79 @@
+"""Turn the options of a command into hosts and a request, the same for the magics and the command line."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter.commands import CLUSTER
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.multihost.actions import LOG_FOLDER, Request
+from pathways_jupyter.multihost.wanted import Wanted
+
+CLUSTER_NAMES = tuple(each.name for each in CLUSTER)
+"""The options that select a cluster."""
+_SSH = ("hosts", "tpu_prefix", "job", "service", "user", "known_hosts", "accept_new", "internal_ip", "project", "zone")
+
+
+def wanted(values: Mapping[str, Any], cluster: ConnectConfig | None, session_service: str = "") -> Wanted:
+    """Return the hosts that `values` name.
+
+    Args:
+      cluster: The cluster that they name, if hosts in a cluster are meant.
+      session_service: Address of the service of the session that they name.
+    """
+    given = {name: values[name] for name in _SSH if values.get(name)}
+    return Wanted(**given, keys=tuple(values.get("keys") or ()), session=session_service, cluster=cluster)
+
+
+def in_cluster(values: Mapping[str, Any]) -> bool:
+    """Whether `values` name hosts in a cluster."""
+    return any(values.get(name) for name in ("service", "job", "session"))
+
+
+def request(values: Mapping[str, Any], command: str) -> Request:
+    """Return the run that `values` describe.
+
+    Raises:
+      ConfigError: There is no command, or values contradict each other.
+    """
+    if not command.strip():
+        raise ConfigError("Which command?", hint="Write it after --, for example: -- python3 train.py.")
+    existing, name = bool(values.get("existing")), str(values.get("name") or "")
+    if existing and not name:
+        raise ConfigError("Which existing folder?", hint="Name it with --run-name.")
+    return Request(
+        command=command,
+        directory=Path(values.get("directory") or "."),
+        name=name,
+        exclude=tuple(values.get("exclude") or ()),
+        send=not existing,
+        logs=Path(values.get("logs") or LOG_FOLDER).expanduser(),
+        keep_going=bool(values.get("keep_going")),
+        keep_tpu=bool(values.get("keep_tpu")),
+        detach=bool(values.get("detach")),
+        grace=seconds("--grace", values.get("grace", 10)),
+    )
+
+
+def seconds(option: str, value: Any) -> float:
+    """Parse a number of seconds.
+
+    Raises:
+      ConfigError: `value` is not one.
+    """
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < 1e9:
+        raise ConfigError(f"{option} must be a number of seconds, not {value}.", hint=f"For example: {option} 20.")
+    return number
+
+
+def shell(words: Sequence[str]) -> str:
+    """Return the words of a command line as a command for a shell; a single word is one already."""
+    return words[0] if len(words) == 1 else shlex.join(words)

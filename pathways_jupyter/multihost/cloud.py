@@ -1,0 +1,112 @@
+"""The Cloud TPU API: client, project and zone, and its errors in plain words."""
+
+from __future__ import annotations
+
+import configparser
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter.errors import ApiError, ClusterError, ConfigError
+
+ENDPOINT_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU"
+"""The variable with which gcloud is pointed at another endpoint than the public one."""
+
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_LOGIN = "Run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a service account's file."
+_HINTS: Mapping[int, str] = {
+    401: _LOGIN,
+    403: "Ask for the role TPU Admin (roles/tpu.admin) on the project, and check that the Cloud TPU API is enabled.",
+    404: "Check the name, --project and --zone; %pathways multihost list shows what there is.",
+    409: "Choose another name, or delete the existing one.",
+    429: "Ask for more quota for this TPU type in this zone, use fewer or smaller nodes, or another tier (--spot).",
+}
+
+
+def client() -> Any:
+    """Return a client of the Cloud TPU API with Google's default credentials.
+
+    Raises:
+      ConfigError: The client library is not installed.
+      ClusterError: There are no Google credentials on this machine.
+    """
+    try:
+        import google.auth
+        import google.auth.exceptions
+        from google.api_core.client_options import ClientOptions
+        from google.cloud import tpu_v2
+    except ImportError as error:
+        raise ConfigError(
+            "The Cloud TPU API needs the package google-cloud-tpu.",
+            hint='Run pip install "pathways_jupyter[multihost]".',
+        ) from error
+    try:
+        credentials, _ = google.auth.default(scopes=[_SCOPE])
+    except google.auth.exceptions.DefaultCredentialsError as error:
+        raise ClusterError("There are no Google credentials on this machine.", hint=_LOGIN) from error
+    endpoint = os.environ.get(ENDPOINT_VARIABLE, "").rstrip("/")
+    options = ClientOptions(api_endpoint=endpoint) if endpoint else None
+    return tpu_v2.TpuClient(credentials=credentials, transport="rest", client_options=options)
+
+
+@contextlib.contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Turn the errors of Google's libraries into this package's, which say that `what` failed.
+
+    Raises:
+      ApiError: The API answered with an error.
+      ClusterError: It could not be reached, or there is no token.
+    """
+    import google.api_core.exceptions
+    import google.auth.exceptions
+    import requests
+
+    try:
+        yield
+    except google.api_core.exceptions.GoogleAPICallError as error:
+        status = int(error.code or 0)
+        raise ApiError(
+            f"{what} failed: {_sentence(error.message)}", status=status, hint=_HINTS.get(status, "Try again later.")
+        ) from error
+    except google.auth.exceptions.GoogleAuthError as error:
+        raise ClusterError(f"Google refused to issue a token: {_sentence(str(error.args[0]))}", hint=_LOGIN) from error
+    except (requests.RequestException, google.api_core.exceptions.GoogleAPIError) as error:
+        raise ClusterError(
+            f"{what} failed: the Cloud TPU API cannot be reached ({type(error).__name__}).", hint="Check the network."
+        ) from error
+
+
+def location(project: str, zone: str) -> str:
+    """Return the API's name of project and zone; those that are empty come from gcloud's settings.
+
+    Raises:
+      ConfigError: One of them is not set anywhere.
+    """
+    settings = _gcloud()
+    environ = os.environ
+    project = project or environ.get("CLOUDSDK_CORE_PROJECT") or environ.get("GOOGLE_CLOUD_PROJECT") or settings[0]
+    zone = zone or environ.get("CLOUDSDK_COMPUTE_ZONE") or settings[1]
+    for name, value in (("project", project), ("zone", zone)):
+        if not value:
+            place = "core/project" if name == "project" else "compute/zone"
+            raise ConfigError(f"Which {name}?", hint=f"Add --{name}, or run gcloud config set {place} VALUE.")
+    return f"projects/{project}/locations/{zone}"
+
+
+def _gcloud() -> tuple[str, str]:
+    """Return project and zone of gcloud's active configuration; empty where they are not set."""
+    root = Path(os.environ.get("CLOUDSDK_CONFIG") or Path.home() / ".config/gcloud")
+    name = os.environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME", "")
+    with contextlib.suppress(OSError):
+        name = name or (root / "active_config").read_text(encoding="utf-8").strip()
+    parser = configparser.ConfigParser(interpolation=None)
+    with contextlib.suppress(OSError, configparser.Error, UnicodeDecodeError):
+        parser.read(root / "configurations" / f"config_{name or 'default'}", encoding="utf-8")
+    return parser.get("core", "project", fallback=""), parser.get("compute", "zone", fallback="")
+
+
+def _sentence(text: str) -> str:
+    words = " ".join(str(text).split())
+    return words if words.endswith(".") else f"{words}."

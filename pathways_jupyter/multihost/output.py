@@ -1,0 +1,67 @@
+"""The output of one host: kept byte for byte in a file, and cut into lines for the screen."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pathways_jupyter.multihost.errors import MultihostError
+
+_LONGEST_LINE = 64 * 1024
+
+
+class HostLog:
+    """A file that holds exactly the bytes that the host has sent, so its size is where to continue.
+
+    Args:
+      fresh: Begin a new file.
+
+    Raises:
+      MultihostError: The file cannot be written.
+    """
+
+    def __init__(self, path: Path, *, fresh: bool) -> None:
+        self.path = path
+        self.last_line = ""
+        self._partial = b""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if fresh else 0), 0o644)
+            self.size = os.lseek(self._file, 0, os.SEEK_END)
+        except OSError as error:
+            raise MultihostError(
+                f"{path} cannot be written: {error.strerror}.", hint="Choose another --log-dir."
+            ) from error
+
+    def add(self, data: bytes) -> tuple[str, ...]:
+        """Append `data`; return the lines that are complete now.
+
+        Raises:
+          MultihostError: The file cannot be written, for instance because the disk is full.
+        """
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self._file, view) :]
+            except OSError as error:
+                raise MultihostError(f"{self.path} cannot be written: {error.strerror}.") from error
+        self.size += len(data)
+        *whole, self._partial = (self._partial + data).split(b"\n")
+        if len(self._partial) > _LONGEST_LINE:
+            whole.append(self._partial)
+            self._partial = b""
+        return self._texts(whole)
+
+    def close(self) -> tuple[str, ...]:
+        """Close the file; return the last line if it has no end."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        rest, self._partial = [self._partial] if self._partial else [], b""
+        return self._texts(rest)
+
+    def _texts(self, lines: list[bytes]) -> tuple[str, ...]:
+        # Of a progress bar that redraws its line with carriage returns, the last state is what counts.
+        texts = tuple(line[:_LONGEST_LINE].decode(errors="replace").rstrip("\r").rpartition("\r")[2] for line in lines)
+        self.last_line = next((text for text in reversed(texts) if text.strip()), self.last_line)
+        return texts

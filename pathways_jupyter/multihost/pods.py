@@ -1,0 +1,112 @@
+"""The workers of a service, session or PathwaysJob as hosts, reached by exec."""
+
+from __future__ import annotations
+
+from pathways_jupyter.errors import ApiError, ClusterError, ConfigError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.execute import Execution, execute
+from pathways_jupyter.kube.objects import PODS, Object
+from pathways_jupyter.multihost.errors import HostError, HostUnreachable
+from pathways_jupyter.multihost.targets import Target, ordered
+from pathways_jupyter.service import discovery, names
+
+
+async def of_service(client: Client, namespace: str, wanted: str) -> tuple[Target, ...]:
+    """Return the running workers of a service.
+
+    Raises:
+      ServiceError: There is no such service.
+      ConfigError: No worker runs.
+    """
+    found = await discovery.find(client, namespace, wanted)
+    return await _workers(client, found.namespace, found.name, f"service {found.name}")
+
+
+async def of_job(client: Client, namespace: str, name: str) -> tuple[Target, ...]:
+    """Return the running workers of a PathwaysJob, which are the workers of the JobSet of the same name.
+
+    Raises:
+      ConfigError: No worker of it runs.
+    """
+    return await _workers(client, namespace, name, f"job {name}")
+
+
+async def _workers(client: Client, namespace: str, jobset: str, what: str) -> tuple[Target, ...]:
+    listing = await objects.list_(client, PODS, namespace=namespace, labels=f"{names.JOBSET_NAME_LABEL}={jobset}")
+    found = [_target(pod, namespace) for pod in listing.items if _is_worker(pod)]
+    if not found:
+        raise ConfigError(f"No worker of {what} is running.", hint="%pathways slices shows their state.")
+    return ordered(found, what)
+
+
+def _is_worker(pod: Object) -> bool:
+    meta = pod["metadata"]
+    labels = meta.get("labels") or {}
+    running = (pod.get("status") or {}).get("phase") == "Running" and not meta.get("deletionTimestamp")
+    return running and labels.get(names.REPLICATED_JOB_LABEL) in names.WORKER_JOBS
+
+
+def _target(pod: Object, namespace: str) -> Target:
+    labels = pod["metadata"]["labels"]
+    annotations = pod["metadata"].get("annotations") or {}
+    worker = labels.get(names.POD_INDEX_LABEL) or annotations.get(names.POD_INDEX_LABEL) or "0"
+    containers = [each["name"] for each in pod["spec"]["containers"]]
+    return Target(
+        name=pod["metadata"]["name"],
+        slice=int(labels.get(names.JOB_INDEX_LABEL, 0)),
+        worker=int(worker),
+        pod=pod["metadata"]["name"],
+        namespace=namespace,
+        container=names.WORKER_CONTAINER if names.WORKER_CONTAINER in containers else containers[0],
+    )
+
+
+class PodChannel:
+    """A program in a pod."""
+
+    def __init__(self, target: Target, execution: Execution) -> None:
+        self._target, self._execution = target, execution
+
+    async def write(self, data: bytes) -> None:
+        """See :class:`~pathways_jupyter.multihost.channel.Channel`."""
+        try:
+            await self._execution.write(data)
+        except ClusterError as error:
+            raise _lost(self._target, error) from error
+
+    async def read(self) -> bytes:
+        """See :class:`~pathways_jupyter.multihost.channel.Channel`."""
+        try:
+            return await self._execution.read()
+        except ClusterError as error:
+            raise _lost(self._target, error) from error
+
+    async def close(self) -> None:
+        """See :class:`~pathways_jupyter.multihost.channel.Channel`."""
+        self._execution.close()
+
+    def complaint(self) -> str:
+        """See :class:`~pathways_jupyter.multihost.channel.Channel`."""
+        text = self._execution.complaint.decode(errors="replace").strip()
+        return text.splitlines()[-1][:200] if text else ""
+
+
+async def connect(client: Client, target: Target, command: list[str]) -> PodChannel:
+    """Run `command` in the pod of `target`.
+
+    Raises:
+      HostError: The pod is gone, or commands may not be run in it.
+      HostUnreachable: The API server cannot be reached.
+    """
+    try:
+        running = await execute(client, target.pod, command, namespace=target.namespace, container=target.container)
+    except ApiError as error:
+        raise HostError(f"{target.name}: {error}", hint=error.hint) from error
+    except ClusterError as error:
+        raise _lost(target, error) from error
+    return PodChannel(target, running)
+
+
+def _lost(target: Target, error: ClusterError) -> HostUnreachable:
+    return HostUnreachable(f"The connection to {target.name} was lost: {error}", hint=error.hint)

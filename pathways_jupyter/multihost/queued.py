@@ -1,0 +1,218 @@
+"""Queued resources of the Cloud TPU API: ask for TPU VMs, wait for them, delete them; blocking."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.multihost import cloud
+from pathways_jupyter.multihost.errors import MultihostError
+from pathways_jupyter.wording import count
+
+TIERS = ("on-demand", "spot", "reserved", "best-effort")
+_HOPELESS = ("FAILED", "SUSPENDING", "SUSPENDED", "DELETING")
+_POLL_SECONDS = 5.0
+_REQUEST_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """A TPU VM: its name, state (``CREATING``, ``READY`` ...) and accelerator type."""
+
+    name: str
+    state: str
+    accelerator: str = ""
+
+
+@dataclass(frozen=True)
+class Queued:
+    """A queued resource.
+
+    Attributes:
+      state: ``ACCEPTED``, ``PROVISIONING``, ``ACTIVE`` ...
+      reason: Why it failed; empty while it has not.
+      nodes: Its TPU VMs; those that do not exist yet have the state ``-``.
+    """
+
+    name: str
+    state: str
+    tier: str
+    reason: str
+    nodes: tuple[NodeInfo, ...]
+
+    @property
+    def usable(self) -> bool:
+        """Whether all of its nodes are ready."""
+        return self.state == "ACTIVE" and bool(self.nodes) and all(each.state == "READY" for each in self.nodes)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A queued resource to create.
+
+    Attributes:
+      accelerator: For example ``v4-8``.
+      runtime: Version of the VM's image, for example ``tpu-ubuntu2204-base``.
+      nodes: How many TPU VMs.
+      prefix: Beginning of their names when there are several; the name of the queued resource when empty.
+      tier: One of :data:`TIERS`.
+    """
+
+    name: str
+    accelerator: str
+    runtime: str
+    nodes: int = 1
+    prefix: str = ""
+    tier: str = "on-demand"
+    network: str = ""
+    internal_only: bool = False
+
+
+def create(project: str, zone: str, wish: Wish) -> None:
+    """Ask for TPU VMs; returns when the API has accepted the request.
+
+    Raises:
+      ConfigError: The wish contradicts itself.
+      ApiError: The API refused, for instance for lack of quota.
+    """
+    if wish.nodes < 1:
+        raise ConfigError(f"--node-count must be 1 or more, not {wish.nodes}.")
+    place = cloud.location(project, zone)
+    client = cloud.client()
+    from google.cloud import tpu_v2
+
+    node = tpu_v2.Node(
+        accelerator_type=wish.accelerator,
+        runtime_version=wish.runtime,
+        network_config=tpu_v2.NetworkConfig(network=wish.network, enable_external_ips=not wish.internal_only),
+    )
+    spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=place, node=node)
+    prefix = wish.prefix or wish.name
+    if wish.nodes > 1:
+        several = tpu_v2.QueuedResource.Tpu.NodeSpec.MultisliceParams(node_count=wish.nodes, node_id_prefix=prefix)
+        spec.multislice_params = several
+    else:
+        # A single node is named like the first of several, so that the same prefix finds both.
+        spec.node_id = f"{prefix}-0"
+    resource = tpu_v2.QueuedResource(tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]))
+    scheduling = tpu_v2.SchedulingConfig()
+    if wish.tier == "spot":
+        resource.spot = tpu_v2.QueuedResource.Spot()
+        scheduling.spot = True
+    elif wish.tier == "best-effort":
+        scheduling.preemptible = True
+    elif wish.tier == "reserved":
+        resource.guaranteed = tpu_v2.QueuedResource.Guaranteed()
+        scheduling.reserved = True
+    resource.tpu.node_spec[0].node.scheduling_config = scheduling
+    with cloud.explained(f"Creating {wish.name} in {place}"):
+        client.create_queued_resource(
+            parent=place, queued_resource=resource, queued_resource_id=wish.name, timeout=_REQUEST_SECONDS
+        )
+
+
+def list_(project: str, zone: str, only: str = "") -> list[Queued]:
+    """Return the queued resources of a zone whose names contain `only`, sorted by name.
+
+    Raises:
+      ApiError: The API refused.
+    """
+    place = cloud.location(project, zone)
+    client = cloud.client()
+    with cloud.explained(f"Listing the queued resources of {place}"):
+        found = [each for each in client.list_queued_resources(parent=place) if only in each.name.rpartition("/")[2]]
+        nodes = {each.name.rpartition("/")[2]: each for each in client.list_nodes(parent=place)} if found else {}
+    return sorted((_described(each, nodes) for each in found), key=lambda each: each.name)
+
+
+def wait(
+    project: str,
+    zone: str,
+    name: str,
+    *,
+    timeout: float,
+    changed: Callable[[Queued], None],
+    poll: float = _POLL_SECONDS,
+) -> Queued:
+    """Wait until a queued resource is ``ACTIVE`` and all of its nodes are ``READY``.
+
+    Args:
+      changed: Called with each new state.
+
+    Raises:
+      MultihostError: It has failed or was suspended, or is not ready after `timeout` seconds.
+      ApiError: There is no such queued resource.
+    """
+    place = cloud.location(project, zone)
+    client = cloud.client()
+    give_up_at, last = time.monotonic() + timeout, None
+    while True:
+        with cloud.explained(f"Reading {name} in {place}"):
+            resource = client.get_queued_resource(name=f"{place}/queuedResources/{name}")
+            nodes = {each.name.rpartition("/")[2]: each for each in client.list_nodes(parent=place)}
+        now = _described(resource, nodes)
+        if now != last:
+            changed(now)
+            last = now
+        if now.usable:
+            return now
+        if now.state in _HOPELESS:
+            raise MultihostError(
+                f"{name} is {now.state}{f': {now.reason}' if now.reason else ''}.".replace("..", "."),
+                hint="%pathways multihost delete removes it; then try another zone, type or tier.",
+            )
+        if time.monotonic() > give_up_at:
+            ready = sum(each.state == "READY" for each in now.nodes)
+            raise MultihostError(
+                f"{name} is still {now.state}, with {ready} of {count(len(now.nodes), 'node')} READY.",
+                hint="It stays in the queue; wait again with a longer --timeout.",
+            )
+        time.sleep(min(poll, max(0.0, give_up_at - time.monotonic()) + 0.01))
+
+
+def delete(project: str, zone: str, name: str, *, force: bool, asynchronous: bool) -> None:
+    """Delete a queued resource, and with `force` its TPU VMs too.
+
+    Raises:
+      ApiError: There is none, or it still has TPU VMs and `force` is false.
+    """
+    place = cloud.location(project, zone)
+    client = cloud.client()
+    from google.cloud import tpu_v2
+
+    with cloud.explained(f"Deleting {name} in {place}"):
+        request = tpu_v2.DeleteQueuedResourceRequest(name=f"{place}/queuedResources/{name}", force=force)
+        operation = client.delete_queued_resource(request=request, timeout=_REQUEST_SECONDS)
+        if not asynchronous:
+            operation.result(timeout=1800)
+
+
+def _described(resource: Any, nodes: dict[str, Any]) -> Queued:
+    expected: list[str] = []
+    scheduling = None
+    for spec in resource.tpu.node_spec:
+        several = spec.multislice_params
+        scheduling = spec.node.scheduling_config
+        if several.node_count:
+            expected += [f"{several.node_id_prefix}-{number}" for number in range(several.node_count)]
+        else:
+            expected.append(spec.node_id)
+    kind = resource.tpu.node_spec[0].node.accelerator_type if resource.tpu.node_spec else ""
+    tier = "on-demand"
+    if "spot" in resource or (scheduling and scheduling.spot):
+        tier = "spot"
+    elif scheduling and scheduling.preemptible:
+        tier = "best-effort"
+    elif scheduling and scheduling.reserved:
+        tier = "reserved"
+    failed = resource.state.failed_data.error.message if "failed_data" in resource.state else ""
+    return Queued(
+        name=resource.name.rpartition("/")[2],
+        state=resource.state.state.name,
+        tier=tier,
+        reason=" ".join(failed.split()),
+        nodes=tuple(NodeInfo(name, nodes[name].state.name if name in nodes else "-", kind) for name in expected),
+    )

@@ -1,0 +1,238 @@
+"""The keeper of a run on a host: a detached process that starts the command, keeps its output, and ends all of it.
+
+It is a process of its own so that a dropped connection ends nothing: the client comes back and continues to read. The
+directory of a run is created exactly once, so that asking twice to start it starts it once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter.multihost.remote import processes
+
+OUTPUT, EXIT, LOCK, CLIENT, SPEC = "output", "exit.json", "lock", "client", "spec.json"
+
+_READ_BYTES = 256 * 1024
+_TICK_SECONDS = 1.0
+_DRAIN_SECONDS = 2.0
+_SET_CHILD_SUBREAPER = 36
+_DROPPED = b"\n[pathways: the output is longer than %d MiB on this host; the rest is dropped]\n"
+
+
+def start(directory: Path, spec: dict[str, Any]) -> bool:
+    """Start the run that `spec` describes; return False, and do nothing, if it has been started before.
+
+    Args:
+      spec: ``run``, ``command`` (for a shell), ``cwd``, ``env``, ``grace`` (seconds between SIGTERM and SIGKILL),
+        ``lease`` (seconds that the run outlives its client; 0 for ever) and ``limit`` (bytes of output).
+
+    Raises:
+      OSError: The command cannot be started.
+    """
+    directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        directory.mkdir(mode=0o700)
+    except FileExistsError:
+        return False
+    (directory / SPEC).write_text(json.dumps(spec))
+    (directory / CLIENT).touch()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        # Two forks, so that init reaps the keeper and not this process, which ends before it.
+        try:
+            os.setsid()
+            if os.fork() == 0:
+                os.close(reading)
+                _become_keeper(directory, spec, writing)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading, "rb") as answer:
+        problem = answer.read().decode()
+    if problem:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise OSError(problem)
+    return True
+
+
+def is_running(directory: Path) -> bool:
+    """Whether the run's keeper is alive: it holds the lock, which the system releases however it ends."""
+    try:
+        file = os.open(directory / LOCK, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def ask_to_stop(directory: Path) -> None:
+    """Ask the keeper to end the run; without a keeper, end what it left."""
+    with contextlib.suppress(OSError, ValueError):
+        if is_running(directory):
+            os.kill(int((directory / LOCK).read_text()), signal.SIGTERM)
+            return
+    if not (directory / EXIT).exists():
+        processes.end(lambda: processes.of_run(directory.name), 0.0)
+        _write_exit(directory, -signal.SIGKILL, "lost")
+
+
+def outcome(directory: Path) -> dict[str, Any] | None:
+    """Return the run's exit code and the reason of its end; None while it runs."""
+    # The lock first: the keeper writes the result before it releases the lock.
+    running = is_running(directory)
+    try:
+        found = json.loads((directory / EXIT).read_text())
+    except (OSError, ValueError):
+        return None if running else {"code": -signal.SIGKILL, "why": "lost"}
+    return found if isinstance(found, dict) else None
+
+
+def _become_keeper(directory: Path, spec: dict[str, Any], ready: int) -> None:
+    """Run as the keeper until the run has ended; `ready` is closed once the command runs, or gets the reason."""
+    try:
+        lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.write(lock, str(os.getpid()).encode())
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for standard in range(3):
+            # Else the connection would stay open as long as the run.
+            os.dup2(nothing, standard)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with contextlib.suppress(OSError, AttributeError):
+            # Descendants that lose their parent become children of the keeper, so that none escapes it.
+            ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        keeper = _Keeper(directory, spec)
+    except BaseException as error:
+        os.write(ready, str(error).encode() or b"unknown")
+        return
+    os.close(ready)
+    keeper.run()
+
+
+class _Keeper:
+    def __init__(self, directory: Path, spec: dict[str, Any]) -> None:
+        self._directory, self._spec = directory, spec
+        self._left = int(spec["limit"])
+        self._full = self._asked = False
+        self._why = "exited"
+        self._code: int | None = None
+        self._wake, wake = os.pipe()
+        for end in (self._wake, wake):
+            os.set_blocking(end, False)
+        # Signals only wake the loop below, which then looks at what has changed.
+        signal.set_wakeup_fd(wake)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._stop)
+        self._output = os.open(directory / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        shell = shutil.which("bash") or "/bin/sh"
+        environ = {**os.environ, "PYTHONUNBUFFERED": "1", **spec["env"], processes.MARK: spec["run"]}
+        self._command = subprocess.Popen(
+            [shell, "-c", spec["command"]],
+            cwd=spec["cwd"],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        assert self._command.stdout is not None
+        self._pipe: int | None = self._command.stdout.fileno()
+        os.set_blocking(self._pipe, False)
+
+    def run(self) -> None:
+        try:
+            while self._code is None and self._why == "exited":
+                watched = [self._wake] + ([self._pipe] if self._pipe is not None else [])
+                readable, _, _ = select.select(watched, [], [], _TICK_SECONDS)
+                self._look(readable)
+            processes.end(self._alive, float(self._spec["grace"]), self._look)
+            until = time.monotonic() + _DRAIN_SECONDS
+            # A process that could not be ended may hold the pipe open, so not until its end.
+            while self._pipe is not None and self._read() and time.monotonic() < until:
+                pass
+        finally:
+            _write_exit(self._directory, -signal.SIGKILL if self._code is None else self._code, self._why)
+
+    def _look(self, readable: list[int] | None = None) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake, 4096)
+        if self._pipe is not None and (readable is None or self._pipe in readable):
+            self._read()
+        self._reap()
+        if self._code is not None or self._why != "exited":
+            # It ended by itself before it was asked to, or was ended already.
+            return
+        if self._asked:
+            self._why = "stopped"
+        lease = float(self._spec["lease"])
+        with contextlib.suppress(OSError):
+            if lease and time.time() - (self._directory / CLIENT).stat().st_mtime > lease:
+                self._why = "abandoned"
+
+    def _alive(self) -> set[int]:
+        self._reap()
+        return processes.of_run(self._spec["run"], os.getpid())
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                if pid == self._command.pid:
+                    self._code = self._command.returncode = os.waitstatus_to_exitcode(status)
+
+    def _read(self) -> bool:
+        """Read once from the command; return whether there was something."""
+        assert self._pipe is not None
+        try:
+            data = os.read(self._pipe, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._pipe = None
+            return False
+        kept = data[: max(self._left, 0)]
+        self._left -= len(data)
+        try:
+            os.write(self._output, kept)
+            if self._left < 0 and not self._full:
+                self._full = True
+                os.write(self._output, _DROPPED % (int(self._spec["limit"]) >> 20))
+        except OSError:
+            # The disk is full. The command must not hang on its output, so it goes on without.
+            pass
+        return True
+
+    def _stop(self, *_: object) -> None:
+        self._asked = True
+
+
+def _write_exit(directory: Path, code: int, why: str) -> None:
+    scratch = directory / f"{EXIT}.partial"
+    try:
+        scratch.write_text(json.dumps({"code": code, "why": why, "at": time.time()}))
+        scratch.replace(directory / EXIT)
+    except OSError:
+        sys.exit(1)

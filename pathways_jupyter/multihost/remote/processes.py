@@ -1,0 +1,96 @@
+"""Find and end processes on a host: those of a run, and those that hold the TPU."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+MARK = "PATHWAYS_MULTIHOST_RUN"
+"""The environment variable by which the processes of a run are recognized, however they detached themselves."""
+_POLL_SECONDS = 0.05
+_KILL_SECONDS = 5.0
+
+
+def of_run(run: str, keeper: int = 0) -> set[int]:
+    """Return the processes of a run: those with its mark, and all descendants of its keeper (itself not)."""
+    mark = f"{MARK}={run}".encode()
+    found, children = set(), dict[int, list[int]]()
+    for pid in _all():
+        try:
+            status = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+            children.setdefault(int(status[1]), []).append(pid)
+            # A zombie has ended; only its parent can remove it.
+            if status[0] not in {b"Z", b"X"} and mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                found.add(pid)
+        except (OSError, IndexError):
+            continue
+    waiting = [keeper] if keeper else []
+    while waiting:
+        for child in children.get(waiting.pop(), ()):
+            waiting.append(child)
+            if _runs(child):
+                found.add(child)
+    return found - {keeper, os.getpid()}
+
+
+def end(find: Callable[[], Iterable[int]], grace: float, between: Callable[[], object] = lambda: None) -> None:
+    """End the processes that `find` returns: SIGTERM, after `grace` seconds SIGKILL, and again until none is left.
+
+    Args:
+      between: Called between two looks, for instance to read what they still print.
+    """
+    signalled: set[int] = set()
+    kill_at = time.monotonic() + grace
+    give_up_at = kill_at + _KILL_SECONDS
+    while pids := set(find()):
+        now = time.monotonic()
+        if now > give_up_at:
+            return
+        for pid in pids if now >= kill_at else pids - signalled:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL if now >= kill_at else signal.SIGTERM)
+        signalled |= pids
+        between()
+        time.sleep(_POLL_SECONDS)
+
+
+def holders(patterns: Sequence[str]) -> list[tuple[int, str, str]]:
+    """Return process, device and command line of everything that has a device of `patterns` open.
+
+    Other users' processes are seen only by root.
+    """
+    found = []
+    for pid in _all():
+        devices = set()
+        with contextlib.suppress(OSError):
+            for each in os.scandir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    device = os.readlink(each.path)
+                    if any(fnmatch.fnmatch(device, pattern) for pattern in patterns):
+                        devices.add(device)
+        if devices and pid != os.getpid():
+            found.append((pid, ", ".join(sorted(devices)), _command(pid)))
+    return found
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in {b"Z", b"X"}
+    except (OSError, IndexError):
+        return False
+
+
+def _all() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]

@@ -1,0 +1,226 @@
+"""Answer one client: the main loop of the program on a host.
+
+Everything happens in one thread around one ``select``: requests arrive on standard input, answers and the output of a
+run leave on standard output, which never blocks the loop. So a client that reads slowly still keeps its run alive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import platform
+import select
+import shutil
+import sys
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter.multihost.remote import keeper, processes
+from pathways_jupyter.multihost.remote.frames import Decoder, encode
+from pathways_jupyter.multihost.remote.store import Store
+from pathways_jupyter.multihost.remote.tree import FILE, unpack
+
+VERSION = 1
+_STATE = ".pathways-jupyter"
+_READ_BYTES = 1024 * 1024
+_SEND_BYTES = 256 * 1024
+_QUICK_SECONDS, _IDLE_SECONDS = 0.005, 0.2
+_SILENCE_SECONDS = 90.0
+"""The client pings more often than this; without a ping the connection is dead."""
+_RUN_RECORD_SECONDS = 30 * 24 * 3600.0
+
+
+class Server:
+    """The state of one connection."""
+
+    def __init__(self) -> None:
+        self._home = Path.home()
+        self._root = self._home / _STATE
+        self._store: Store | None = None
+        self._entries: list[list[Any]] = []
+        self._out = bytearray()
+        self._run: Path | None = None
+        self._output = -1
+        self._offset = 0
+        self._failed = False
+        self._answers = {
+            "ping": self._on_ping,
+            "offer": self._on_offer,
+            "blob": self._on_blob,
+            "unpack": self._on_unpack,
+            "start": self._on_start,
+            "follow": self._on_follow,
+            "stop": self._on_stop,
+            "status": self._on_status,
+            "read": self._on_read,
+            "holders": self._on_holders,
+        }
+
+    def serve(self) -> None:
+        """Answer until the client closes the connection."""
+        decoder, last_frame, pause = Decoder(), time.monotonic(), _QUICK_SECONDS
+        os.set_blocking(1, False)
+        self._send({"op": "hello", "version": VERSION, "python": platform.python_version(), "home": str(self._home)})
+        while True:
+            timeout = pause if self._run is not None else _SILENCE_SECONDS
+            readable, _, _ = select.select([0], [1] if self._out else [], [], timeout)
+            if readable:
+                data = os.read(0, _READ_BYTES)
+                if not data:
+                    return
+                last_frame = time.monotonic()
+                for header, payload in decoder.feed(data):
+                    self._answer(header, payload)
+            elif time.monotonic() - last_frame > _SILENCE_SECONDS:
+                return
+            pause = _QUICK_SECONDS if self._follow() else min(2 * pause, _IDLE_SECONDS)
+            self._flush()
+
+    def close(self) -> None:
+        """Remove what arrived in part."""
+        if self._store is not None:
+            self._store.discard()
+
+    def _answer(self, header: dict[str, Any], payload: bytes) -> None:
+        operation = header["op"]
+        try:
+            self._answers[operation](header, payload)
+        except OSError as error:
+            kind = "full" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "system"
+            text = error.strerror or str(error)
+            self._send({"op": "error", "kind": kind, "message": text, "path": str(error.filename or "")})
+            # The client learns it at its next answer; until then it may be sending content.
+            self._failed = operation == "blob"
+
+    def _on_ping(self, header: dict[str, Any], payload: bytes) -> None:
+        if self._run is not None:
+            with contextlib.suppress(OSError):
+                os.utime(self._run / keeper.CLIENT)
+
+    def _on_offer(self, header: dict[str, Any], payload: bytes) -> None:
+        self._store, self._failed = Store(self._root / "store"), False
+        self._entries = json.loads(zlib.decompress(payload))
+        absent = self._store.lacking(content for kind, _, _, content in self._entries if kind == FILE)
+        free = shutil.disk_usage(self._root).free
+        self._send({"op": "lack", "free": free}, zlib.compress(json.dumps(absent).encode(), 1))
+
+    def _on_blob(self, header: dict[str, Any], payload: bytes) -> None:
+        assert self._store is not None
+        if self._failed:
+            return
+        whole = self._store.add(header["hash"], header["codec"], payload, last=header["last"])
+        if not whole:
+            self._failed = True
+            self._send({"op": "error", "kind": "content", "message": "arrived damaged", "path": header["hash"]})
+
+    def _on_unpack(self, header: dict[str, Any], payload: bytes) -> None:
+        assert self._store is not None
+        if self._failed:
+            return
+        directory = self._home / header["directory"]
+        written = unpack(self._entries, self._store, directory, self._root / "trees")
+        self._send({"op": "unpacked", "directory": str(directory), "written": written})
+        self._store.forget_unused()
+
+    def _on_start(self, header: dict[str, Any], payload: bytes) -> None:
+        spec = header["spec"]
+        cwd = self._home / spec["cwd"]
+        if not cwd.is_dir():
+            self._send({"op": "error", "kind": "directory", "message": "there is no such directory", "path": str(cwd)})
+            return
+        started = keeper.start(self._runs / spec["run"], {**spec, "cwd": str(cwd)})
+        self._send({"op": "started", "already": not started})
+        self._forget_runs()
+
+    def _on_follow(self, header: dict[str, Any], payload: bytes) -> None:
+        directory = self._runs / header["run"]
+        if not directory.is_dir():
+            self._send({"op": "error", "kind": "run", "message": "this host does not know the run", "path": ""})
+            return
+        self._run, self._offset = directory, header["offset"]
+        self._on_ping(header, payload)
+
+    def _on_stop(self, header: dict[str, Any], payload: bytes) -> None:
+        keeper.ask_to_stop(self._runs / header["run"])
+
+    def _on_status(self, header: dict[str, Any], payload: bytes) -> None:
+        directory = self._runs / header["run"]
+        known = directory.is_dir()
+        outcome = keeper.outcome(directory) if known else None
+        self._send({"op": "status", "known": known, "outcome": outcome})
+
+    def _on_read(self, header: dict[str, Any], payload: bytes) -> None:
+        data = b""
+        with contextlib.suppress(OSError), (self._runs / header["run"] / keeper.OUTPUT).open("rb") as output:
+            output.seek(header["offset"])
+            data = output.read(_SEND_BYTES)
+        self._send({"op": "output", "offset": header["offset"]}, data)
+
+    def _on_holders(self, header: dict[str, Any], payload: bytes) -> None:
+        patterns = header["devices"]
+        found = processes.holders(patterns)
+        if header["stop"] and found:
+            processes.end(lambda: [pid for pid, _, _ in processes.holders(patterns)], header["grace"])
+        left = processes.holders(patterns) if header["stop"] else []
+        self._send({"op": "holders", "found": found, "left": left})
+
+    @property
+    def _runs(self) -> Path:
+        return self._root / "runs"
+
+    def _follow(self) -> bool:
+        """Queue more of the run's output, or its end; return whether there was something."""
+        if self._run is None or self._out:
+            return bool(self._out)
+        outcome = keeper.outcome(self._run)
+        with contextlib.suppress(OSError):
+            if self._output < 0:
+                self._output = os.open(self._run / keeper.OUTPUT, os.O_RDONLY)
+            data = os.pread(self._output, _SEND_BYTES, self._offset)
+            if data:
+                self._send({"op": "output", "offset": self._offset}, data)
+                self._offset += len(data)
+                return True
+        if outcome is None:
+            return False
+        if outcome["why"] == "lost":
+            # The keeper was killed; end what it can no longer end.
+            keeper.ask_to_stop(self._run)
+        # Read the outcome before the output: so all output was there when nothing more was found.
+        self._send({"op": "exit", **outcome})
+        self._run = None
+        return True
+
+    def _send(self, header: dict[str, Any], payload: bytes = b"") -> None:
+        self._out += encode(header, payload)
+
+    def _flush(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._out:
+                sent = os.write(1, self._out)
+                del self._out[:sent]
+
+    def _forget_runs(self) -> None:
+        """Remove the records of runs that ended long ago."""
+        for directory in self._runs.iterdir():
+            with contextlib.suppress(OSError):
+                old = time.time() - directory.stat().st_mtime > _RUN_RECORD_SECONDS
+                if old and not keeper.is_running(directory):
+                    shutil.rmtree(directory, ignore_errors=True)
+
+
+def main() -> None:
+    """Serve the client at standard input and output."""
+    server = Server()
+    try:
+        server.serve()
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+    finally:
+        server.close()

@@ -1,0 +1,227 @@
+"""One connection to the program on a host: requests and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import zlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pathways_jupyter.multihost import bundle
+from pathways_jupyter.multihost.channel import Channel, Connect
+from pathways_jupyter.multihost.errors import HostError, HostUnreachable
+from pathways_jupyter.multihost.pack import Packed
+from pathways_jupyter.multihost.remote.frames import Decoder, Frame, encode
+from pathways_jupyter.multihost.spool import Spool
+from pathways_jupyter.multihost.targets import Target
+
+DEVICES = ("/dev/accel*", "/dev/vfio/*")
+"""The devices of all generations of TPUs."""
+_HELLO_SECONDS = 60.0
+_PING_SECONDS = 2.0
+"""Much shorter than the lease of a run, so that a busy moment here ends nothing there."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that has a TPU open."""
+
+    pid: int
+    device: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended on one host.
+
+    Attributes:
+      code: Exit code; negative for a signal.
+      why: ``exited``; ``stopped`` on request; ``abandoned`` when its client was gone too long; ``lost`` when its keeper
+        on the host was killed.
+    """
+
+    code: int
+    why: str
+
+
+class HostSession:
+    """A connection to the program on one host. Requests are made one after another.
+
+    Attributes:
+      progressed: Whether the host has answered a request; connecting alone is no progress.
+    """
+
+    def __init__(self, target: Target, channel: Channel) -> None:
+        self.target = target
+        self.progressed = False
+        self.python = ""
+        self._channel = channel
+        self._decoder = Decoder()
+        self._frames: list[Frame] = []
+        self._sending = asyncio.Lock()
+        self._pinging: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, target: Target, connect: Connect) -> HostSession:
+        """Start the program on `target`.
+
+        Raises:
+          HostUnreachable: The host cannot be reached.
+          HostError: It refuses the login, or has no Python.
+        """
+        channel = await connect(target, ["python3", "-c", bundle.BOOTSTRAP])
+        session = cls(target, channel)
+        try:
+            async with asyncio.timeout(_HELLO_SECONDS):
+                await channel.write(bundle.program())
+                hello, _ = await session._receive("hello")
+        except TimeoutError:
+            await channel.close()
+            raise HostUnreachable(f"{target.name} did not answer in {_HELLO_SECONDS:.0f} s.") from None
+        except BaseException:
+            await channel.close()
+            raise
+        session.python = hello["python"]
+        session._pinging = asyncio.create_task(session._ping())
+        return session
+
+    async def close(self) -> None:
+        """Close the connection; what runs on the host is not affected."""
+        if self._pinging is not None:
+            self._pinging.cancel()
+        await self._channel.close()
+
+    async def lacking(self, packed: Packed) -> tuple[str, ...]:
+        """Offer `packed`; return the hashes of the contents that the host lacks."""
+        entries = [[each.kind, each.path, each.mode, each.content] for each in packed.entries]
+        await self._send({"op": "offer"}, zlib.compress(json.dumps(entries).encode(), 1))
+        _, payload = await self._receive("lack")
+        return tuple(json.loads(zlib.decompress(payload)))
+
+    async def sync(self, packed: Packed, spool: Spool, directory: str, sent: Callable[[int, int], None]) -> int:
+        """Make `directory` on the host, relative to the home directory, hold what `packed` does.
+
+        Args:
+          sent: Called with the bytes of content that were sent, and that have to be.
+
+        Returns:
+          The number of files that the host wrote.
+
+        Raises:
+          PackError: A file has changed since it was packed.
+          HostError: The host cannot write the files.
+          HostUnreachable: The connection was lost; what has arrived is kept for the next attempt.
+        """
+        missing = await self.lacking(packed)
+        total, done = spool.size(missing), 0
+        sent(0, total)
+        # Under the lock, because pieces end within frames: a ping must not come between two of them.
+        async with self._sending:
+            async for piece, share in spool.frames(missing):
+                await self._channel.write(piece)
+                done += share
+                sent(done, total)
+        await self._send({"op": "unpack", "directory": directory})
+        header, _ = await self._receive("unpacked")
+        sent(total, total)
+        return int(header["written"])
+
+    async def holders(self, *, stop: bool, grace: float) -> tuple[Holder, ...]:
+        """Return the processes that hold the host's TPU, and end them if `stop`.
+
+        Raises:
+          HostError: They could not be ended.
+        """
+        await self._send({"op": "holders", "devices": DEVICES, "stop": stop, "grace": grace})
+        header, _ = await self._receive("holders")
+        if header["left"]:
+            pids = ", ".join(str(pid) for pid, _, _ in header["left"])
+            raise HostError(
+                f"On {self.target.name} the TPU is still held by {pids}.", hint="End them there, with sudo."
+            )
+        return tuple(Holder(*each) for each in header["found"])
+
+    async def start(self, spec: dict[str, Any]) -> bool:
+        """Start a run; return False if the host has started it already, and then do nothing."""
+        await self._send({"op": "start", "spec": spec})
+        header, _ = await self._receive("started")
+        return not header["already"]
+
+    async def follow(self, run: str, offset: int) -> AsyncIterator[bytes | Outcome]:
+        """Yield the output of a run from the byte `offset` on, and at last its outcome."""
+        await self._send({"op": "follow", "run": run, "offset": offset})
+        while True:
+            header, payload = await self._receive("output", "exit")
+            if header["op"] == "exit":
+                yield Outcome(header["code"], header["why"])
+                return
+            yield payload
+
+    async def read(self, run: str, offset: int) -> bytes:
+        """Return some of the output of a run from the byte `offset` on; empty if there is no more now."""
+        await self._send({"op": "read", "run": run, "offset": offset})
+        _, payload = await self._receive("output")
+        return payload
+
+    async def stop(self, run: str) -> None:
+        """Ask the host to end a run. It has no answer: :meth:`follow` reports the end."""
+        await self._send({"op": "stop", "run": run})
+
+    async def status(self, run: str) -> tuple[bool, Outcome | None]:
+        """Return whether the host knows the run, and how it ended; None while it runs."""
+        await self._send({"op": "status", "run": run})
+        header, _ = await self._receive("status")
+        ended = header["outcome"]
+        return header["known"], Outcome(ended["code"], ended["why"]) if ended else None
+
+    async def _send(self, header: dict[str, Any], payload: bytes = b"") -> None:
+        async with self._sending:
+            await self._channel.write(encode(header, payload))
+
+    async def _receive(self, *expected: str) -> Frame:
+        while not self._frames:
+            data = await self._channel.read()
+            if not data:
+                raise self._ended()
+            try:
+                self._frames.extend(self._decoder.feed(data))
+            except ValueError as error:
+                raise HostError(
+                    f"{self.target.name} does not answer as expected: {data[:60]!r}.",
+                    hint="A login script there must print nothing when no terminal is connected.",
+                ) from error
+        header, payload = self._frames.pop(0)
+        self.progressed = header["op"] != "hello"
+        if header["op"] == "error":
+            raise self._failure(header)
+        if header["op"] not in expected:
+            raise HostError(f"{self.target.name} answered {header['op']} instead of {' or '.join(expected)}.")
+        return header, payload
+
+    def _ended(self) -> HostError:
+        complaint = self._channel.complaint()
+        if "not found" in complaint or "No such file" in complaint:
+            return HostError(
+                f"{self.target.name} has no python3: {complaint}.", hint="Install Python 3.9 or later there."
+            )
+        lost = f"The connection to {self.target.name} was lost"
+        return HostUnreachable(f"{lost}: {complaint}." if complaint else f"{lost}.", hint="Check the network.")
+
+    def _failure(self, header: dict[str, Any]) -> HostError:
+        path = f" ({header['path']})" if header["path"] else ""
+        hints = {
+            "full": "Free space there, or send less: --exclude.",
+            "directory": "Run once without --use-existing-folder, so that it is sent.",
+        }
+        text = "the disk is full" if header["kind"] == "full" else header["message"]
+        return HostError(f"{self.target.name}: {text}{path}.", hint=hints.get(header["kind"], ""))
+
+    async def _ping(self) -> None:
+        with contextlib.suppress(HostUnreachable):
+            while True:
+                await asyncio.sleep(_PING_SECONDS)
+                await self._send({"op": "ping"})

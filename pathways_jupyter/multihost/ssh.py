@@ -1,0 +1,241 @@
+"""Programs on hosts over SSH. Host keys are always verified."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from pathways_jupyter import config
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.multihost.errors import HostError, HostUnreachable
+from pathways_jupyter.multihost.targets import SSH_PORT, Target
+
+_CONNECT_SECONDS = 20.0
+_LOGIN_SECONDS = 30.0
+_KEEPALIVE_SECONDS, _KEEPALIVE_COUNT = 15, 4
+_HANDSHAKES = 16
+"""Handshakes at once: they are all CPU, and with hundreds at once the slowest would time out."""
+_READ_BYTES = 256 * 1024
+_COMPLAINT_BYTES = 2000
+_GOOGLE_KEY = "google_compute_engine"
+# GCM first: with the processor's AES it costs half as much as ChaCha20.
+_CIPHERS = (
+    "aes128-gcm@openssh.com",
+    "aes256-gcm@openssh.com",
+    "chacha20-poly1305@openssh.com",
+    "aes256-ctr",
+    "aes128-ctr",
+)
+
+
+@dataclass(frozen=True)
+class SshOptions:
+    """How to log in.
+
+    Attributes:
+      keys: Private keys; empty for the agent's, the usual ones in ``~/.ssh``, and ``google_compute_engine``.
+      known_hosts: File with the keys of hosts, instead of ``~/.ssh/known_hosts``.
+      accept_new: Accept and remember the key of a host that is not known yet. A changed key is never accepted.
+    """
+
+    keys: tuple[str, ...] = ()
+    known_hosts: str = ""
+    accept_new: bool = False
+
+
+class Ssh:
+    """Opens connections that share options and known hosts."""
+
+    def __init__(self, options: SshOptions) -> None:
+        self._options = options
+        self._handshakes = asyncio.Semaphore(_HANDSHAKES)
+        self._ours = config.profiles_path().with_name("pathways_known_hosts")
+        theirs = Path(options.known_hosts).expanduser() if options.known_hosts else Path.home() / ".ssh/known_hosts"
+        if options.known_hosts:
+            self._ours = theirs
+        self._known = _known_hosts({theirs, self._ours})
+        self._keys = [os.path.expanduser(key) for key in options.keys]
+        for key in self._keys:
+            if not os.path.isfile(key):
+                raise ConfigError(f"There is no key {key}.", hint="Make one: ssh-keygen -f FILE.")
+
+    async def connect(self, target: Target, command: list[str]) -> SshChannel:
+        """Run `command` on `target`.
+
+        Raises:
+          HostError: The host's key is unknown or has changed, or the host refuses the login.
+          HostUnreachable: It cannot be reached.
+        """
+        login = _Login(self, target)
+        given: dict[str, Any] = {"username": target.user} if target.user else {}
+        given |= {"client_keys": self._keys} if self._options.keys else {}
+        given |= {"host_key_alias": target.key_alias} if target.key_alias else {}
+        if target.port != SSH_PORT:
+            # Left out, the port of ~/.ssh/config counts.
+            given["port"] = target.port
+        try:
+            async with self._handshakes:
+                connection = await asyncssh.connect(
+                    target.address,
+                    known_hosts=self._known,
+                    client_factory=lambda: login,
+                    connect_timeout=_CONNECT_SECONDS,
+                    login_timeout=_LOGIN_SECONDS,
+                    keepalive_interval=_KEEPALIVE_SECONDS,
+                    keepalive_count_max=_KEEPALIVE_COUNT,
+                    encryption_algs=_CIPHERS,
+                    compression_algs=None,
+                    **given,
+                )
+        except (OSError, asyncssh.Error, TimeoutError) as error:
+            raise _refused(target, login, error) from error
+        try:
+            process = await connection.create_process(shlex.join(command), encoding=None)
+        except (OSError, asyncssh.Error) as error:
+            connection.abort()
+            raise HostUnreachable(f"{target.name} does not run commands: {error}.") from error
+        return SshChannel(target, connection, process)
+
+    def known(self, target: Target, host: str, address: str) -> bool:
+        """Whether a key of this host is known, right or wrong."""
+        port = None if target.port == SSH_PORT else target.port
+        return any(self._known.match(host, address, port)[0])
+
+    def accept(self, target: Target, host: str, key: asyncssh.SSHKey) -> bool:
+        """Remember the key of a new host if that is allowed; return whether it is."""
+        if not self._options.accept_new:
+            return False
+        name = host if target.port == SSH_PORT or target.key_alias else f"[{host}]:{target.port}"
+        self._ours.parent.mkdir(parents=True, exist_ok=True)
+        with self._ours.open("a") as file:
+            file.write(f"{name} {key.export_public_key('openssh').decode().strip()}\n")
+        self._known = _known_hosts({self._ours})
+        return True
+
+
+class _Login(asyncssh.SSHClient):
+    """Decides about host keys that are not in a file, and offers gcloud's key after the others."""
+
+    def __init__(self, ssh: Ssh, target: Target) -> None:
+        self._ssh, self._target = ssh, target
+        self._offered = bool(ssh._options.keys)
+        self.seen = ""
+        self.changed = False
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        self.seen = key.get_fingerprint()
+        self.changed = self._ssh.known(self._target, host, addr)
+        return not self.changed and self._ssh.accept(self._target, host, key)
+
+    def public_key_auth_requested(self) -> str | None:
+        path = Path.home() / ".ssh" / _GOOGLE_KEY
+        if self._offered or not path.is_file():
+            return None
+        self._offered = True
+        return str(path)
+
+
+class SshChannel:
+    """A program on a host over its own connection."""
+
+    def __init__(
+        self, target: Target, connection: asyncssh.SSHClientConnection, process: asyncssh.SSHClientProcess[bytes]
+    ) -> None:
+        self._target, self._connection, self._process = target, connection, process
+        self._complaints: deque[bytes] = deque(maxlen=16)
+        self._listening = asyncio.create_task(self._listen())
+
+    async def write(self, data: bytes) -> None:
+        """See :class:`~pathways_jupyter.multihost.channel.Channel`."""
+        try:
+            self._process.stdin.write(data)
+            await self._process.stdin.drain()
+        except (OSError, asyncssh.Error) as error:
+            raise self._lost() from error
+
+    async def read(self) -> bytes:
+        """See :class:`~pathways_jupyter.multihost.channel.Channel`."""
+        try:
+            return await self._process.stdout.read(_READ_BYTES)
+        except (OSError, asyncssh.Error) as error:
+            raise self._lost() from error
+
+    async def close(self) -> None:
+        """See :class:`~pathways_jupyter.multihost.channel.Channel`."""
+        self._listening.cancel()
+        self._process.close()
+        self._connection.close()
+        try:
+            async with asyncio.timeout(1):
+                await self._connection.wait_closed()
+        except (TimeoutError, OSError, asyncssh.Error):
+            self._connection.abort()
+
+    def complaint(self) -> str:
+        """See :class:`~pathways_jupyter.multihost.channel.Channel`."""
+        text = b"".join(self._complaints).decode(errors="replace").strip()
+        return text.splitlines()[-1][:200] if text else ""
+
+    async def _listen(self) -> None:
+        # Read, or a program that complains a lot would block.
+        try:
+            while data := await self._process.stderr.read(_COMPLAINT_BYTES):
+                self._complaints.append(data)
+        except (OSError, asyncssh.Error):
+            pass
+
+    def _lost(self) -> HostUnreachable:
+        return HostUnreachable(f"The connection to {self._target.name} was lost.", hint="Check the network.")
+
+
+def _known_hosts(paths: set[Path]) -> asyncssh.SSHKnownHosts:
+    texts = []
+    for path in sorted(paths):
+        try:
+            texts.append(path.read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            continue
+    try:
+        return asyncssh.import_known_hosts("\n".join(texts))
+    except ValueError as error:
+        raise ConfigError(
+            f"The known hosts cannot be read: {error}.", hint="Fix the file, or use --known-hosts."
+        ) from error
+
+
+def _refused(target: Target, login: _Login, error: BaseException) -> HostError:
+    where = target.name
+    if isinstance(error, asyncssh.HostKeyNotVerifiable) and login.changed:
+        return HostError(
+            f"The host key of {where} has changed; it is now {login.seen}.",
+            hint="If the host was made anew, remove its old key: ssh-keygen -R HOST. If not, do not connect.",
+        )
+    if isinstance(error, asyncssh.HostKeyNotVerifiable):
+        return HostError(
+            f"The host key of {where} is not known: {login.seen or error}.",
+            hint="Compare it with the host's own, then add --accept-new, or connect once with ssh.",
+        )
+    if isinstance(error, asyncssh.PermissionDenied):
+        return HostError(
+            f"{where} refused the login{f' of {target.user}' if target.user else ''}: none of the keys is accepted.",
+            hint="Name the key with --key and the user with --user; add the public key to the host.",
+        )
+    if isinstance(error, (asyncssh.KeyImportError, asyncssh.KeyEncryptionError)):
+        return HostError(
+            f"The key for {where} cannot be read: {error}.", hint="Use ssh-agent for a key with a password."
+        )
+    if isinstance(error, TimeoutError):
+        detail = "no answer in time"
+    else:
+        detail = getattr(error, "strerror", "") or str(error) or type(error).__name__
+    return HostUnreachable(
+        f"{where} (port {target.port}) cannot be reached: {detail}.",
+        hint="Check the address, the firewall and --internal-ip.",
+    )

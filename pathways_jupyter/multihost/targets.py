@@ -1,0 +1,149 @@
+"""The hosts that a command runs on, and their order."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter.errors import ConfigError
+
+SSH_PORT = 22
+
+_LINE = re.compile(
+    r"(?:(?P<user>[^@\s]+)@)?(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^@:\s]+))(?::(?P<port>\d+))?(?P<rest>(?:\s+\S+)*)"
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One host.
+
+    Attributes:
+      name: For people: the address, or the pod's name.
+      slice: The slice that it belongs to.
+      worker: Its number in the slice.
+      address: Name or IP address for SSH; empty for a pod.
+      user: Name of the user there; empty for the default.
+      key_alias: The name under which its host key is known, where that is not its address.
+      pod: Its pod; empty for a host that is reached over SSH.
+      container: The container in `pod`.
+    """
+
+    name: str
+    slice: int = 0
+    worker: int = 0
+    address: str = ""
+    port: int = SSH_PORT
+    user: str = ""
+    key_alias: str = ""
+    pod: str = ""
+    namespace: str = ""
+    container: str = ""
+
+    @property
+    def label(self) -> str:
+        """Slice and worker, as in ``0-3``."""
+        return f"{self.slice}-{self.worker}"
+
+    @property
+    def log_name(self) -> str:
+        """Name of the file with its output."""
+        return f"output_slice_{self.slice:04d}_worker_{self.worker:04d}.txt"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the target as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Target:
+        """Return the target that :meth:`to_json` wrote."""
+        return cls(**found)
+
+
+def from_hosts(wanted: str, user: str = "") -> tuple[Target, ...]:
+    """Return the hosts of an inventory file, or of a list such as ``a,b,c``.
+
+    Each line of the file is ``[USER@]HOST[:PORT] [slice=N] [worker=N]``; empty lines and comments are skipped. Without
+    numbers the hosts are the workers 0, 1, 2 ... of slice 0, or of the given slice.
+
+    Raises:
+      ConfigError: A line cannot be read, two hosts have the same number, or there is none.
+    """
+    path = Path(wanted).expanduser()
+    if path.is_file():
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} cannot be read: {error}.") from error
+        where = str(path)
+    elif "/" in wanted:
+        raise ConfigError(f"There is no file {wanted}.", hint="Write one host per line, or --hosts HOST,HOST.")
+    else:
+        lines, where = wanted.split(","), "--hosts"
+    found: list[Target] = []
+    for number, line in enumerate(lines, 1):
+        text = line.partition("#")[0].strip()
+        if text:
+            found.append(_of_line(text, f"{where}, line {number}" if path.is_file() else where, found, user))
+    return ordered(found, where)
+
+
+def ordered(targets: Iterable[Target], where: str) -> tuple[Target, ...]:
+    """Return `targets` by slice and worker.
+
+    Raises:
+      ConfigError: There are none, or two have the same slice and worker.
+    """
+    found = sorted(targets, key=lambda each: (each.slice, each.worker))
+    if not found:
+        raise ConfigError(f"{where} names no host.", hint="Write one host per line: [USER@]HOST[:PORT].")
+    for one, other in itertools.pairwise(found):
+        if (one.slice, one.worker) == (other.slice, other.worker):
+            raise ConfigError(
+                f"{one.name} and {other.name} are both worker {one.worker} of slice {one.slice}.",
+                hint="Give each host its own numbers: HOST slice=0 worker=1.",
+            )
+    return tuple(found)
+
+
+def choose(targets: tuple[Target, ...], wanted: str) -> Target:
+    """Return the host that `wanted` names: ``SLICE-WORKER``, a worker's number in the only slice, or its name.
+
+    Raises:
+      ConfigError: There is no such host.
+    """
+    one_slice = len({each.slice for each in targets}) == 1
+    for each in targets:
+        if wanted in {each.label, each.name, each.address} or (one_slice and wanted == str(each.worker)):
+            return each
+    known = ", ".join(each.label for each in targets)
+    raise ConfigError(f"There is no host {wanted!r} in this run.", hint=f"Its hosts: {known}.")
+
+
+def _of_line(text: str, where: str, before: list[Target], user: str) -> Target:
+    found = _LINE.fullmatch(text)
+    numbers: dict[str, int] = {}
+    for word in found["rest"].split() if found else ():
+        name, _, value = word.partition("=")
+        if name not in {"slice", "worker"} or not value.isdecimal():
+            raise ConfigError(
+                f"{where}: {word!r} cannot be read.", hint="A line is [USER@]HOST[:PORT] [slice=N] [worker=N]."
+            )
+        numbers[name] = int(value)
+    if not found or int(found["port"] or SSH_PORT) > 65535:
+        raise ConfigError(f"{where}: {text!r} is not a host.", hint="A line is [USER@]HOST[:PORT] [slice=N].")
+    address = found["six"] or found["host"]
+    port = int(found["port"] or SSH_PORT)
+    target = Target(
+        name=address if port == SSH_PORT else f"{address}:{port}",
+        slice=numbers.get("slice", 0),
+        address=address,
+        port=port,
+        user=found["user"] or user,
+    )
+    same = [each.worker for each in before if each.slice == target.slice]
+    return replace(target, worker=numbers.get("worker", max(same, default=-1) + 1))

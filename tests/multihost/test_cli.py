@@ -1,0 +1,92 @@
+"""The command line, on real sshd processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def cli(lab):
+    """Run ``pathways-jupyter multihost`` in the directory of the code."""
+    login = ["--hosts", str(lab.farm.inventory), "--key", str(lab.farm.key), "--known-hosts", str(lab.farm.known_hosts)]
+
+    def run(*arguments, on_hosts=False, **options):
+        first, *rest = arguments
+        return subprocess.run(
+            [sys.executable, "-m", "pathways_jupyter", "multihost", first, *(login if on_hosts else ()), *rest],
+            cwd=lab.code,
+            env=os.environ,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+            **options,
+        )
+
+    run.login = login
+    return run
+
+
+def test_a_run_prints_its_output_its_table_and_exits_with_the_worst_code(cli, lab):
+    done = cli("run", "--run-name", "shown", "--", "sh", "-c", "echo at $WORKER; exit $WORKER", on_hosts=True)
+    assert done.returncode in {1, 2}
+    assert "[0-0] at 0\n" in done.stdout
+    assert "Run shown:" in done.stdout
+    assert (lab.code / "multihost-runs" / "shown" / "output_slice_0000_worker_0000.txt").read_text() == "at 0\n"
+    listed = json.loads(cli("runs", "--json").stdout)
+    assert [(each["name"], each["state"], each["code"]) for each in listed] == [("shown", "ended", done.returncode)]
+
+
+def test_a_detached_run_is_managed_from_other_processes(cli, lab):
+    started = cli("run", "--run-name", "far", "--detach", "--grace", "1", "--", "echo up; sleep 300", on_hosts=True)
+    assert started.returncode == 0, started.stderr
+    assert "attach far" in started.stdout
+    assert cli("status", "far").stdout.count("running") >= 3
+    assert cli("logs", "far", "0-1").stdout in {"up\n", ""}
+    stopped = cli("stop", "far", "--json")
+    assert stopped.returncode == 0, stopped.stderr
+    assert {each["phase"] for each in json.loads(stopped.stdout)["hosts"]} == {"stopped"}
+    assert cli("logs", "far").stdout == "[0-0] up\n[0-1] up\n[0-2] up\n"
+
+
+def test_a_dry_run_shows_and_does_nothing(cli, lab):
+    shown = cli("run", "--run-name", "dry", "--dry-run", "--", "touch made", on_hosts=True)
+    assert shown.returncode == 0, shown.stderr
+    assert "Would run: touch made" in shown.stdout
+    assert "1 file" in shown.stdout
+    assert not (lab.farm.hosts[0].home / "dry").exists()
+    reachable = cli("hosts", "--json", on_hosts=True)
+    assert [each["error"] for each in json.loads(reachable.stdout)["hosts"]] == ["", "", ""]
+
+
+def test_interrupt_ends_the_run_on_the_hosts(cli, lab):
+    command = [sys.executable, "-m", "pathways_jupyter", "multihost", "run", *cli.login, "--grace", "1"]
+    with subprocess.Popen(
+        [*command, "--", "echo up; sleep 300"], cwd=lab.code, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert [running.stdout.readline()[5:] for _ in range(3)] == [" up\n"] * 3
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=60)
+        assert running.returncode == 1
+    assert lab.farm.left() == []
+
+
+def test_mistakes_are_explained(cli):
+    assert "Which hosts?" in cli("run", "--", "true").stderr
+    assert "Which command?" in cli("run", "--hosts", "a").stderr
+    assert "There is no run" in cli("status", "nothing").stderr
+    assert "cannot be the name of a run" in cli("run", "--run-name", "../x", "--", "true", on_hosts=True).stderr
+    both = cli("--COMMAND", "true", "runs")
+    assert both.returncode == 2
+    assert "replace a command" in both.stderr
+
+
+def test_every_command_has_examples(cli):
+    for name in ("run", "status", "runs", "attach", "logs", "stop", "hosts", "create", "list", "wait", "delete"):
+        shown = cli(name, "--help").stdout
+        assert f"pathways-jupyter multihost {name}" in shown
+        assert "--json" in shown

@@ -1,0 +1,140 @@
+"""Which hosts are meant, whether they are the right ones, and what a run does to them before it starts."""
+
+import subprocess
+import sys
+
+import pytest
+import sshd
+
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.multihost import actions, reach, targets
+from pathways_jupyter.multihost.events import Phase
+
+
+def test_an_inventory_names_hosts_with_slices_and_workers(tmp_path):
+    path = tmp_path / "hosts"
+    path.write_text("# ours\nalice@b.example:2222 slice=1\n\na slice=0 worker=1\n[::1]:22 worker=0  # v6\nc slice=1\n")
+    found = targets.from_hosts(str(path), "bob")
+    assert [(each.label, each.address, each.port, each.user) for each in found] == [
+        ("0-0", "::1", 22, "bob"),
+        ("0-1", "a", 22, "bob"),
+        ("1-0", "b.example", 2222, "alice"),
+        ("1-1", "c", 22, "bob"),
+    ]
+    assert [each.address for each in targets.from_hosts("x,y")] == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a worker=1\nb worker=1\n", "both worker 1 of slice 0"),
+        ("a colour=red\n", "'colour=red' cannot be read"),
+        ("a b\n", "'b' cannot be read"),
+        ("a:99999\n", "is not a host"),
+        ("# nothing\n", "names no host"),
+    ],
+)
+def test_an_inventory_that_cannot_be_read_is_explained(tmp_path, text, problem):
+    (tmp_path / "hosts").write_text(text)
+    with pytest.raises(ConfigError, match=problem):
+        targets.from_hosts(str(tmp_path / "hosts"))
+
+
+async def test_an_unknown_host_is_refused_and_accepted_only_on_request(lab):
+    known = lab.directory / "known"
+    refused = await lab.run("true", 1, wanted=lab.wanted(1, known_hosts=str(known)))
+    assert refused.code == 255
+    assert "is not known: SHA256:" in refused.status("0-0").message
+    assert "--accept-new" in refused.status("0-0").hint
+    accepted = await lab.run("true", 1, wanted=lab.wanted(1, known_hosts=str(known), accept_new=True))
+    assert accepted.code == 0
+    assert (await lab.run("true", 1, wanted=lab.wanted(1, known_hosts=str(known)))).code == 0
+
+
+async def test_a_changed_host_key_is_refused_even_with_accept_new(lab):
+    host = lab.farm.hosts[0]
+    before = lab.farm.known_hosts.read_text()
+    host.stop()
+    host.new_host_key()
+    host.start()
+    try:
+        done = await lab.run("true", 2, wanted=lab.wanted(2, accept_new=True))
+        assert done.code == 255
+        assert "host key of 127.0.0.1" in done.status("0-0").message
+        assert "has changed" in done.status("0-0").message
+        assert Phase.RUNNING not in done.phases["0-1"]
+        assert lab.farm.known_hosts.read_text() == before
+    finally:
+        lab.farm.write()
+
+
+async def test_a_key_that_the_host_does_not_accept_is_explained(lab):
+    wrong = lab.directory / "wrong"
+    sshd.new_key(wrong)
+    done = await lab.run("true", 1, wanted=lab.wanted(1, keys=(str(wrong),)))
+    assert "refused the login: none of the keys is accepted" in done.status("0-0").message
+    with pytest.raises(ConfigError, match="There is no key /nowhere"):
+        await lab.run("true", 1, wanted=lab.wanted(1, keys=("/nowhere",)))
+
+
+async def test_gclouds_key_is_found_without_being_named(lab):
+    ssh = lab.directory / ".ssh"
+    ssh.mkdir()
+    (ssh / "google_compute_engine").write_bytes(lab.farm.key.read_bytes())
+    (ssh / "google_compute_engine").chmod(0o600)
+    (ssh / "known_hosts").write_text(lab.farm.known_hosts.read_text())
+    assert (await lab.run("true", 1, wanted=lab.wanted(1, keys=(), known_hosts=""))).code == 0
+
+
+async def test_a_host_that_cannot_be_reached_is_named(lab):
+    host = lab.farm.hosts[1]
+    host.stop()
+    try:
+        done = await lab.run("true", 2)
+    finally:
+        host.start()
+    assert done.code == 255
+    assert f"127.0.0.1:{host.port}" in done.status("0-1").message
+    assert "cannot be reached" in done.status("0-1").message
+    assert "Nothing was started." in done.notes
+    assert (await lab.run("true", 2)).code == 0
+
+
+async def test_a_login_script_that_prints_is_explained(lab):
+    script = lab.farm.hosts[0].home / ".bashrc"
+    script.write_text("echo Welcome to this machine\n")
+    try:
+        done = await lab.run("true", 1)
+    finally:
+        script.unlink()
+    if done.code == 0:
+        pytest.skip("this shell does not read .bashrc here")
+    assert "Welcome" in done.status("0-0").message
+    assert "must print nothing" in done.status("0-0").hint
+
+
+@pytest.fixture
+def holder(lab):
+    """A process that holds a device."""
+    device = lab.directory / "accel0"
+    device.touch()
+    program = f"import time\nwith open({str(device)!r}): print('held', flush=True); time.sleep(300)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+async def test_what_holds_the_tpu_is_shown_first_and_ended_then(lab, holder, monkeypatch):
+    (lab.code / "main.py").write_text(str(lab.directory))
+    monkeypatch.setattr("pathways_jupyter.multihost.session.DEVICES", (f"{lab.directory}/accel*",))
+    hosts = await reach.find(lab.wanted(1))
+    _, (report,) = await actions.examine(hosts, actions.Request("true", lab.code, grace=0.5))
+    assert [each.pid for each in report.holders] == [holder.pid]
+    assert report.missing == len(str(lab.directory))
+    kept = await lab.run("true", 1, keep_tpu=True)
+    assert kept.code == 0
+    assert holder.poll() is None
+    done = await lab.run("true", 1)
+    assert any(f"ended {holder.pid}, which held {lab.directory}/accel0" in note for note in done.notes)
+    assert holder.wait(20) == -15

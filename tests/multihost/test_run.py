@@ -1,0 +1,214 @@
+"""A command on real sshd processes: what comes back, how it ends, and that nothing is left running."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from runs import DEADLINE
+
+from pathways_jupyter.multihost import actions, records
+from pathways_jupyter.multihost.errors import MultihostError
+from pathways_jupyter.multihost.events import Phase
+
+IGNORES = "trap '' TERM; echo ready; (trap '' TERM; setsid sleep 300) & while true; do sleep 1; done"
+
+
+async def test_the_command_runs_everywhere_in_the_sent_directory_and_its_output_comes_back(lab):
+    (lab.code / "sub").mkdir()
+    (lab.code / "sub" / "data.txt").write_text("content")
+    done = await lab.run("cat sub/data.txt; echo; echo slice $SLICE worker $WORKER of $WORKERS", 3, name="fan-out")
+    assert done.code == 0
+    for number in range(3):
+        assert done.lines[f"0-{number}"] == ["content", f"slice 0 worker {number} of 3"]
+        log = lab.directory / "logs" / "fan-out" / f"output_slice_0000_worker_000{number}.txt"
+        assert log.read_text() == f"content\nslice 0 worker {number} of 3\n"
+        assert (lab.farm.hosts[number].home / "fan-out" / "sub" / "data.txt").read_text() == "content"
+
+
+async def test_one_failure_ends_the_others_and_gives_its_exit_code(lab):
+    done = await lab.run("echo up; [ $WORKER = 1 ] && exit 7; sleep 300", 3)
+    assert done.code == 7
+    assert done.status("0-1").code == 7
+    assert {done.status("0-0").phase, done.status("0-2").phase} == {Phase.STOPPED}
+    assert any("failed; the others are ended" in note for note in done.notes)
+    assert lab.farm.left() == []
+
+
+async def test_with_keep_going_the_others_finish_and_the_worst_code_counts(lab):
+    command = "case $WORKER in 0) exit 3;; 1) sleep 1; echo finished;; 2) kill -9 $$;; esac"
+    done = await lab.run(command, 3, keep_going=True)
+    assert done.code == 128 + 9
+    assert [each.exit_code for each in done.ended.hosts] == [3, 0, 137]
+    assert done.lines["0-1"] == ["finished"]
+
+
+async def test_a_command_that_ignores_sigterm_is_killed_with_everything_that_it_started(lab):
+    done = await lab.run(f"if [ $WORKER = 0 ]; then {IGNORES}; else sleep 1; exit 1; fi")
+    assert done.code == 1
+    assert done.status("0-0").code == -9
+    assert lab.farm.left() == []
+
+
+async def test_a_command_that_ends_leaves_nothing_in_the_background(lab):
+    done = await lab.run("(setsid nohup sleep 300 >/dev/null 2>&1 &) ; sleep 300 & echo done", 1)
+    assert (done.code, done.lines["0-0"]) == (0, ["done"])
+    assert lab.farm.left() == []
+
+
+async def test_closing_the_run_ends_it_on_the_hosts(lab):
+    seen = await lab.run(f"echo up; {IGNORES}", until=lambda seen: len(seen.lines) == 2)
+    assert seen.ended is None
+    assert lab.farm.left() == []
+    assert records.find(seen.record.id).state == "ended"
+
+
+async def test_binary_output_and_a_last_line_without_end_arrive_unchanged(lab):
+    content = os.urandom(1 << 20) + b"\nlast"
+    (lab.code / "blob").write_bytes(content)
+    done = await lab.run("cat blob", 1)
+    assert done.log() == content
+    assert done.lines["0-0"][-1] == "last"
+
+
+async def test_a_flood_of_output_arrives_whole_and_is_bounded_in_memory(lab):
+    size = 48 << 20
+    done = await lab.run(f"yes 0123456789abcde | head -c {size}")
+    assert done.code == 0
+    for number in range(2):
+        log = done.record.log(done.record.targets[number])
+        assert log.stat().st_size == size
+        assert log.open("rb").read(16) == b"0123456789abcde\n"
+
+
+async def test_a_dropped_connection_neither_ends_the_command_nor_starts_it_twice(lab):
+    release, cut = lab.directory / "release", []
+
+    def break_it(seen):
+        if len(seen.lines) == 2 and not cut:
+            cut.extend(host.cut() for host in lab.farm.hosts[:2])
+        if cut and not release.exists() and all(Phase.RECONNECTING in seen.phases[label] for label in ("0-0", "0-1")):
+            # Only the connections were gone: the commands still run.
+            assert len(lab.commands()) == 2
+            release.touch()
+
+    command = (
+        f"echo started >> count; echo up; while [ ! -e {release} ]; do sleep 0.05; done; echo after; wc -l < count"
+    )
+    done = await lab.run(command, until=break_it)
+    assert all(cut)
+    assert done.code == 0
+    assert done.lines == {"0-0": ["up", "after", "1"], "0-1": ["up", "after", "1"]}
+    assert done.log() == b"up\nafter\n1\n"
+
+
+async def test_a_host_that_goes_away_for_good_ends_the_others(lab, monkeypatch):
+    monkeypatch.setattr("pathways_jupyter.multihost.hostrun.PATIENCE_SECONDS", 1.0)
+    host = lab.farm.hosts[1]
+
+    def break_it(seen):
+        if len(seen.lines) == 2 and host.process is not None:
+            host.stop()
+
+    done = await lab.run("echo up; sleep 300", 2, lease=5.0, until=break_it)
+    host.start()
+    assert done.code == 255
+    assert (done.status("0-0").phase, done.status("0-1").phase) == (Phase.STOPPED, Phase.LOST)
+    assert "cannot be reached" in done.status("0-1").message
+    # Without its client the lost host ends the run itself.
+    assert lab.farm.left(30) == []
+
+
+async def test_a_detached_run_goes_on_alone_and_is_found_again(lab):
+    release = lab.directory / "release"
+    command = f"echo up; while [ ! -e {release} ]; do sleep 0.05; done; echo end; exit $WORKER"
+    started = await lab.run(command, detach=True, name="alone")
+    assert started.code is None
+    record = records.find("alone")
+    assert record.state == "detached"
+    assert {each.phase for each in await actions.status(record)} == {Phase.RUNNING}
+    release.touch()
+    done = await lab.follow(actions.attach(record))
+    assert done.code == 1
+    assert [record.log(target).read_text() for target in record.targets] == ["up\nend\n"] * 2
+    assert records.find("alone").state == "ended"
+
+
+async def test_a_detached_run_is_stopped_and_its_logs_fetched(lab):
+    await lab.run(f"echo up; {IGNORES}", detach=True, name="detached")
+    record = records.find("detached")
+    async with asyncio.timeout(DEADLINE):
+        while [record.log(target).read_text() for target in record.targets] != ["up\nready\n"] * 2:
+            await actions.fetch(record)
+        ended = await actions.stop(record)
+    assert {each.phase for each in ended} == {Phase.STOPPED}
+    assert lab.farm.left() == []
+    assert records.find("detached").state == "ended"
+
+
+async def test_leaving_off_a_detached_run_does_not_end_it(lab):
+    await lab.run("echo up; sleep 300", detach=True, name="stays")
+    record = records.find("stays")
+    attached = actions.attach(record)
+    async with asyncio.timeout(DEADLINE):
+        async for event in attached:
+            if "up" in str(event):
+                break
+        await attached.aclose()
+        assert {each.phase for each in await actions.status(record)} == {Phase.RUNNING}
+        await actions.stop(record)
+
+
+def test_a_run_whose_client_was_killed_ends_on_the_hosts(lab):
+    program = """
+        import asyncio, sys
+        from pathways_jupyter.multihost import actions, reach
+        from pathways_jupyter.multihost.wanted import Wanted
+        from pathways_jupyter.multihost.events import Output
+
+        async def main():
+            wanted = Wanted(hosts=sys.argv[1], keys=(sys.argv[2],), known_hosts=sys.argv[3])
+            request = actions.Request("echo up; sleep 300", actions.Path(sys.argv[4]), "killed", lease=5.0)
+            async for event in actions.start(await reach.find(wanted), request):
+                if isinstance(event, Output):
+                    print("up", flush=True)
+
+        asyncio.run(main())
+    """
+    wanted = lab.wanted(2)
+    arguments = [wanted.hosts, *wanted.keys, wanted.known_hosts, str(lab.code)]
+    client = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), *arguments], stdout=subprocess.PIPE, cwd=lab.directory
+    )
+    assert [client.stdout.readline() for _ in range(2)] == [b"up\n"] * 2
+    assert records.find("killed").state == "running"
+    client.kill()
+    client.wait()
+    client.stdout.close()
+    assert records.find("killed").state == "left"
+    assert lab.farm.left(30) == []
+
+
+async def test_a_killed_keeper_is_noticed_and_leaves_nothing(lab):
+    killed = []
+
+    def kill(seen):
+        if seen.lines and not killed:
+            (command,) = lab.commands()
+            killed.append(command.parent())
+            killed[0].kill()
+
+    done = await lab.run("echo up; sleep 300; true", 1, until=kill)
+    assert done.code == 255
+    assert "keeper" in done.status("0-0").message
+    assert lab.farm.left() == []
+
+
+async def test_two_cannot_follow_one_run(lab):
+    await lab.run("sleep 300", 1, detach=True, name="one")
+    record = records.find("one")
+    with record.attending(), pytest.raises(MultihostError, match="Another process follows run one"):
+        await lab.follow(actions.attach(record))
+    await actions.stop(record)

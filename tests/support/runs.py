@@ -1,0 +1,107 @@
+"""Runs of commands on the hosts of a farm, and what they report."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pathways_jupyter.multihost import actions, reach
+from pathways_jupyter.multihost.events import Changed, Ended, Note, Output, Phase
+from pathways_jupyter.multihost.records import Record
+from pathways_jupyter.multihost.wanted import Wanted
+
+DEADLINE = 60.0
+
+
+@dataclass
+class Watched:
+    """What a run has reported so far."""
+
+    record: Record | None = None
+    lines: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    phases: dict[str, list[Phase]] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)
+    ended: Ended | None = None
+
+    def take(self, event):
+        if isinstance(event, Record):
+            self.record = event
+        elif isinstance(event, Output):
+            self.lines.setdefault(event.target.label, []).extend(event.lines)
+        elif isinstance(event, Note):
+            self.notes.append(event.text)
+        elif isinstance(event, Changed):
+            self.phases.setdefault(event.status.target.label, []).append(event.status.phase)
+            self.sent[event.status.target.label] = event.status.total
+        elif isinstance(event, Ended):
+            self.ended = event
+
+    @property
+    def code(self):
+        return self.ended.code
+
+    def status(self, label):
+        return next(each for each in self.ended.hosts if each.target.label == label)
+
+    def log(self, number=0):
+        return self.record.log(self.record.targets[number]).read_bytes()
+
+
+class Lab:
+    """Runs commands on the hosts of a farm, with this machine's files in a directory of the test."""
+
+    def __init__(self, farm, directory):
+        self.farm, self.directory = farm, directory
+        self.code = directory / "code"
+        self.code.mkdir()
+        (self.code / "main.py").write_text("print('hello')\n")
+        self.names = 0
+
+    def wanted(self, count=None, **given):
+        chosen = self.farm.hosts[:count]
+        values = {
+            "hosts": ",".join(f"127.0.0.1:{host.port}" for host in chosen),
+            "keys": (str(self.farm.key),),
+            "known_hosts": str(self.farm.known_hosts),
+        }
+        return Wanted(**{**values, **given})
+
+    async def events(self, command, count=2, wanted=None, **request):
+        hosts = await reach.find(wanted or self.wanted(count))
+        given = {"directory": self.code, "logs": self.directory / "logs", "grace": 0.5, **request}
+        async with contextlib.aclosing(actions.start(hosts, actions.Request(command, **given))) as events:
+            async for event in events:
+                yield event
+
+    async def run(self, command, count=2, *, until=None, **request):
+        """Run to the end, or until `until` is true of what was reported."""
+        seen = Watched()
+        async with asyncio.timeout(DEADLINE):
+            events = self.events(command, count, **request)
+            try:
+                async for event in events:
+                    seen.take(event)
+                    if until is not None and until(seen):
+                        break
+            finally:
+                await events.aclose()
+        return seen
+
+    def commands(self):
+        """The shells that run the commands on the hosts."""
+        every = [each for host in self.farm.hosts for each in host.processes("PATHWAYS_MULTIHOST_RUN")]
+        # Not each.name(), which psutil remembers from before the shell replaced the keeper's copy.
+        found = []
+        for each in every:
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{each.pid}/comm").read_text().strip() == "bash":
+                    found.append(each)
+        return found
+
+    async def follow(self, events, seen=None):
+        seen = seen or Watched()
+        async with asyncio.timeout(DEADLINE):
+            async for event in events:
+                seen.take(event)
+        return seen
