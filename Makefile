@@ -16,13 +16,17 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # cores busy. The tests of one file stay together: they share kernels and clusters.
 WORKERS ?= 3
 
+# Tests of what touches JAX's internals, for `make subset` with another Python and its JAX.
+JAX_TESTS := tests/session/kernel tests/colocated/test_run.py tests/colocated/test_jax_api.py \
+	tests/local/pathways/ifrt/test_jax.py tests/local/pathways/ifrt/test_wire.py
+
 # How long `make soak` runs, and the seed of its random choices.
 ROUNDS ?= 112
 SECONDS ?= 60
 SEED ?= $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test ui soak lint format bench clean
+.PHONY: help demo lab test subset wheel ui soak lint format bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +41,12 @@ lab: $(VENV)/.installed ## Open JupyterLab with the sidebar on the embedded clus
 
 test: $(VENV)/.test ## Run the tests (under 8 minutes on two cores; WORKERS=)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+
+subset: $(VENV)/.test ## Run the tests that depend most on JAX: make subset PYTHON=python3.13 VENV=.venv-3.13
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(JAX_TESTS)
+
+wheel: $(VENV)/.test ## Build the wheel, install it into an empty environment, and run the demo there
+	$(BIN)/pytest -m wheel tests/test_wheel.py
 
 ui: $(NODE_MODULES) ## Test the sidebar: its models, and the whole of it in a real browser (Chromium, kubectl)
 	cd labextension && $(WITH_NODE) jlpm build:prod && $(WITH_NODE) jlpm test
@@ -68,7 +78,7 @@ bench: $(VENV)/.bench $(VENV)/.ui ## Measure ours and the peers in one run, and 
 	$(BIN)/python -m benchmarks --output docs/benchmarks
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-* build dist .mypy_cache .ruff_cache .pytest_cache
 
 # The groups need pip 25.1; the one that a Python brings may be older.
 $(VENV)/.installed: pyproject.toml

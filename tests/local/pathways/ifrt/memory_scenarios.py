@@ -90,12 +90,24 @@ def donation_between_memories():
     return found, x
 
 
+# In JAX 0.10 `compute_on` is a context manager, and the function is called `compute_on2`.
+compute_on_function = getattr(compute_on, "compute_on2", compute_on.compute_on)
+
+
 @scenario
 def computing_on_the_host():
+    def doubled_sine(x):
+        return jnp.sin(x) * 2
+
     @jax.jit
     def scaled(x):
-        with compute_on.compute_on("device_host"):
-            y = jnp.sin(x) * 2
+        if compute_on_function is compute_on.compute_on:
+            y = compute_on_function(
+                doubled_sine, compute_type="device_host", out_memory_spaces=jax.memory.Space.Device
+            )(x)
+        else:
+            with compute_on.compute_on("device_host"):
+                y = doubled_sine(x)
         return y + 1
 
     x = jax.device_put(ROWS, on_device())
@@ -104,10 +116,7 @@ def computing_on_the_host():
 
 @scenario
 def computing_on_the_host_with_donation():
-    if not hasattr(compute_on, "compute_on2"):
-        return ()
-
-    @compute_on.compute_on2(compute_type="device_host", out_memory_spaces=jax.memory.Space.Host)
+    @compute_on_function(compute_type="device_host", out_memory_spaces=jax.memory.Space.Host)
     @jax.jit
     def double(x):
         return x * 2
