@@ -24,7 +24,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS, PODS
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.kube.watch import watch
-from pathways_jupyter.local import images
+from pathways_jupyter.local import programs
 from pathways_jupyter.local.accounts import POD_NAME, POD_UID
 from pathways_jupyter.local.running import RunningCluster
 from pathways_jupyter.local.shape import Shape
@@ -78,7 +78,7 @@ class Watched:
         return kubeconfigs.write(self.directory / f"kubeconfig-{name}", entry, {"token": token}, name=name)
 
     async def _serve(self) -> None:
-        cold, warm = (Spawner(each) for each in (images.COLD_MODULES, images.WARM_MODULES))
+        cold, warm = (Spawner(each) for each in (programs.preload, programs.preload_jax))
         cold.start()
         warm.start()
         self._cluster = RunningCluster(self.directory, Shape({TYPE: 2}), cold=cold, warm=warm)

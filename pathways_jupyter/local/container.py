@@ -192,7 +192,7 @@ class Container:
         self._environment = variables
         self.log = self._new_log()
         try:
-            if not program.entry:
+            if program.main is None:
                 self._locate(argv, variables)
             process = await self._start(program, argv, variables)
         except (FileNotFoundError, LocalClusterError) as error:
@@ -229,7 +229,7 @@ class Container:
         await self.log.connect(output)
         try:
             return await self._spawn(
-                argv, variables, (null, write, write), main=True, program=program.entry, warm=program.warm
+                argv, variables, (null, write, write), main=True, program=program.main, warm=program.warm
             )
         finally:
             os.close(write)
@@ -242,12 +242,12 @@ class Container:
         streams: Sequence[int],
         *,
         main: bool,
-        program: str = "",
+        program: Callable[[Sequence[str]], int] | None = None,
         warm: bool = False,
         tty: bool = False,
     ) -> Process:
         return await self._pod.spawner(warm=warm).spawn(
-            argv if program else pid_one.adapt(argv, self._pod.programs),
+            argv if program is not None else pid_one.adapt(argv, self._pod.programs),
             environment=environment,
             directory=self._directory(),
             streams=streams,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.errors import LocalClusterError, PathwaysError
-from pathways_jupyter.local import images
+from pathways_jupyter.local import programs
 from pathways_jupyter.local.control import Order
 from pathways_jupyter.local.directory import ClusterDirectory, Record
 from pathways_jupyter.local.shape import Shape
@@ -46,9 +46,7 @@ class Daemon:
         self._shape = shape
         self._idle_seconds = idle_seconds
         # First, because it takes longest: the fork server imports JAX while this process imports the API server.
-        warm, cold = (
-            Spawner(each, log=place.path / "zygote.log") for each in (images.WARM_MODULES, images.COLD_MODULES)
-        )
+        warm, cold = (Spawner(each, log=place.path / "zygote.log") for each in (programs.preload_jax, programs.preload))
         warm.start()
         cold.start()
         _allow_many_files()

@@ -8,11 +8,12 @@ client that derives a wrong image fails here, and not only on a real cluster.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
 from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.local import programs
 from pathways_jupyter.service import names
 
 
@@ -25,43 +26,26 @@ class Program:
     """The program of a container.
 
     Attributes:
-      entry: ``module:function``, called with the arguments in a fork; empty to run the arguments as a command.
+      main: Called with the arguments in a fork; None to run the arguments as a command.
       warm: Fork from the process that has imported JAX.
     """
 
-    entry: str = ""
+    main: Callable[[Sequence[str]], int] | None = None
     warm: bool = False
 
 
-_RESOURCE_MANAGER = Program("pathways_jupyter.local.pathways.resource_manager:main")
-_WORKER = Program("pathways_jupyter.local.pathways.worker:main")
-_PROXY = Program("pathways_jupyter.local.pathways.proxy_program:main", warm=True)
-_SIDECAR = Program("pathways_jupyter.local.pathways.sidecar.server:main", warm=True)
-_OPERATOR = Program("pathways_jupyter.operator.main:main")
-_LAB = Program("pathways_jupyter.local.jupyterlab:main")
 _COMMAND = Program()
-
-COLD_MODULES = ("pathways_jupyter.local.pathways.resource_manager", "pathways_jupyter.local.pathways.worker")
-"""Modules that the fork server of light programs imports beforehand."""
-WARM_MODULES = (
-    "jax",
-    "jax.experimental.colocated_python",
-    "jaxlib.mlir.dialects.func",
-    "jaxlib.mlir.ir",
-    "pathways_jupyter.local.pathways.proxy_program",
-)
-"""Modules that the fork server of JAX programs imports beforehand."""
 
 OPERATOR_IMAGE = "operator"
 LAB_IMAGE = "lab"
 _SIDECAR_IMAGE = "sidecar"
 
 _PROGRAMS: Mapping[str, Program] = {
-    names.SERVER_IMAGE: _WORKER,
-    names.PROXY_IMAGE: _PROXY,
-    _SIDECAR_IMAGE: _SIDECAR,
-    OPERATOR_IMAGE: _OPERATOR,
-    LAB_IMAGE: _LAB,
+    names.SERVER_IMAGE: Program(programs.worker),
+    names.PROXY_IMAGE: Program(programs.proxy, warm=True),
+    _SIDECAR_IMAGE: Program(programs.sidecar, warm=True),
+    OPERATOR_IMAGE: Program(programs.operator),
+    LAB_IMAGE: Program(programs.lab),
 }
 
 
@@ -80,7 +64,7 @@ def resolve(image: str, command: Sequence[str], args: Sequence[str]) -> tuple[Pr
     if program is None:
         raise ImageError(f'failed to pull image "{image}": not found; a local cluster runs it only with a command')
     if repository == names.SERVER_IMAGE and "--node_type=resource_manager" in args:
-        program = _RESOURCE_MANAGER
+        program = Program(programs.resource_manager)
     return program, list(args)
 
 

@@ -16,13 +16,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
 from pathways_jupyter.errors import LocalClusterError
-from pathways_jupyter.local import processes
+from pathways_jupyter.local import processes, zygote
 from pathways_jupyter.local.zygote import Request
 
 _log = logging.getLogger(__name__)
@@ -70,12 +70,12 @@ class Spawner:
     """Starts processes through a fork server of its own.
 
     Args:
-      preload: Modules that the fork server imports before it forks for the first time.
+      preload: Called in the fork server before it forks for the first time, to import what the programs need.
       log: File that the fork server's own messages go to.
     """
 
-    def __init__(self, preload: Sequence[str] = (), *, log: Path | None = None) -> None:
-        self._preload = tuple(preload)
+    def __init__(self, preload: Callable[[], None] | None = None, *, log: Path | None = None) -> None:
+        self._preload = preload
         self._log = log
         self._link: _Link | None = None
         self._processes: dict[str, Process] = {}
@@ -103,8 +103,9 @@ class Spawner:
             messages: IO[bytes] | int = subprocess.DEVNULL
             if self._log is not None:
                 messages = stack.enter_context(self._log.open("ab"))
+            preload = () if self._preload is None else (zygote.reference(self._preload),)
             program = subprocess.Popen(
-                [sys.executable, "-P", "-m", "pathways_jupyter.local.zygote", *map(str, inherited), *self._preload],
+                [sys.executable, "-P", "-m", zygote.__name__, *map(str, inherited), *preload],
                 stdin=subprocess.DEVNULL,
                 stdout=messages,
                 stderr=messages,
@@ -138,7 +139,7 @@ class Spawner:
         directory: Path,
         streams: Sequence[int],
         container: str,
-        program: str = "",
+        program: Callable[..., object] | None = None,
         main: bool = True,
         name: str = "",
         tty: bool = False,
@@ -146,6 +147,7 @@ class Spawner:
         """Start a process; see :class:`~pathways_jupyter.local.zygote.Request` for what the arguments mean.
 
         Args:
+          program: A function of a module, called with `argv` in the fork; None to replace the fork by the command.
           streams: Descriptors to become 0, 1 and 2. They stay the caller's to close.
 
         Raises:
@@ -157,7 +159,8 @@ class Spawner:
             raise LocalClusterError("The cluster is shutting down; no process can be started.")
         identity = f"{next(self._names)}"
         process = self._processes[identity] = Process(self, identity)
-        request = Request(identity, list(argv), dict(environment), str(directory), container, program, main, name, tty)
+        entry = "" if program is None else zygote.reference(program)
+        request = Request(identity, list(argv), dict(environment), str(directory), container, entry, main, name, tty)
         # Copies, because the request is sent by another task, after the caller may have closed its own.
         copies = tuple(os.dup(each) for each in streams)
         self._send({**asdict(request), "descriptors": len(copies)}, copies)

@@ -23,7 +23,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +45,7 @@ class Request:
     Attributes:
       id: The caller's name for it.
       argv: The command; for a program, its arguments.
-      program: ``module:function`` to call in the fork, or empty to replace the fork by the command.
+      program: :func:`reference` of the function to call in the fork, or empty to replace the fork by the command.
       container: Container it belongs to. When the container's main process ends, the others are killed.
       main: Whether this is that main process.
       name: Shown by ``ps``.
@@ -61,6 +61,17 @@ class Request:
     main: bool = True
     name: str = ""
     tty: bool = False
+
+
+def reference(function: Callable[..., object]) -> str:
+    """Name a function for another process, which imports it; only a function of a module has such a name."""
+    return f"{function.__module__}:{function.__qualname__}"
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found
 
 
 @dataclass
@@ -193,7 +204,7 @@ class _Server:
 
 
 def main(argv: list[str]) -> None:
-    """Run ``zygote.py REQUESTS REPORTS LIFE [MODULE...]``: inherited descriptors, then modules to import beforehand.
+    """Run ``zygote.py REQUESTS REPORTS LIFE [PRELOAD]``: inherited descriptors, then a function to call beforehand.
 
     LIFE is a pipe that the daemon never writes to: its end of file shows a program that the daemon is gone, on systems
     without a parent-death signal. (Linux has one, and so needs no thread that waits on the pipe, which would disturb
@@ -207,8 +218,8 @@ def main(argv: list[str]) -> None:
     # While importing, this process reads no requests, so it has to die with the daemon. Later it must outlive the
     # daemon, to end the processes that it has started.
     processes.die_with(os.getppid())
-    for module in argv[3:]:
-        importlib.import_module(module)
+    for each in argv[3:]:
+        _function(each)()
     processes.survive_parent()
     # A collection in a fork would touch, and so copy, every page that it shares with this process.
     gc.collect()
@@ -281,9 +292,8 @@ def _run(request: Request) -> int:
     # Forks would otherwise all draw the same random numbers.
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
-    module, _, function = request.program.partition(":")
     try:
-        code = getattr(importlib.import_module(module), function)(list(request.argv))
+        code = _function(request.program)(list(request.argv))
     except SystemExit as error:
         code = error.code
         if isinstance(code, str):

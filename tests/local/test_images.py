@@ -4,7 +4,7 @@ from importlib import metadata
 
 import pytest
 
-from pathways_jupyter.local import images
+from pathways_jupyter.local import images, programs
 from pathways_jupyter.local.images import ImageError, resolve
 from pathways_jupyter.service import names
 
@@ -14,10 +14,10 @@ SERVER = f"{names.IMAGE_REPOSITORY}/server"
 
 def test_the_server_image_is_a_worker_or_the_resource_manager():
     worker, args = resolve(f"{SERVER}:jax-{JAX}", [], ["--server_port=29005"])
-    assert worker.entry.endswith("worker:main")
+    assert worker.main is programs.worker
     assert args == ["--server_port=29005"]
     manager, _ = resolve(f"{SERVER}:latest", [], ["--node_type=resource_manager"])
-    assert manager.entry.endswith("resource_manager:main")
+    assert manager.main is programs.resource_manager
 
 
 def test_only_programs_that_need_jax_are_forked_from_the_process_that_has_it():
@@ -40,4 +40,4 @@ def test_any_other_image_needs_a_command():
 
 def test_a_reference_resolves():
     for name in ("server", "proxy_server", "sidecar", "operator"):
-        assert resolve(images.reference(name), [], [])[0].entry
+        assert resolve(images.reference(name), [], [])[0].main is not None

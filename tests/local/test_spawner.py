@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+import timeit
 from pathlib import Path
 
+import preloads
 import psutil
 import pytest
 
@@ -96,11 +98,11 @@ async def test_a_command_runs_in_its_directory_with_its_environment_only(spawner
 
 
 async def test_a_program_runs_in_a_fork_and_its_exit_code_arrives(spawner, tmp_path):
-    good = await start(spawner, tmp_path, "-n1", "-r1", "pass", program="timeit:main")
+    good = await start(spawner, tmp_path, "-n1", "-r1", "pass", program=timeit.main)
     code, text = await good.finish()
     assert code == 0
     assert "best of 1" in text
-    bad = await start(spawner, tmp_path, "--bogus", program="timeit:main")
+    bad = await start(spawner, tmp_path, "--bogus", program=timeit.main)
     code, text = await bad.finish()
     assert code == 2
     assert "--bogus" in text
@@ -165,8 +167,9 @@ async def test_a_fork_server_that_is_killed_is_started_anew_and_its_processes_co
     assert spawner.starts == 2
 
 
-async def test_the_fork_server_with_jax_has_one_thread(tmp_path):
-    spawner = Spawner(["jax", "grpc"], log=tmp_path / "zygote.log")
+async def test_the_fork_server_with_jax_has_one_thread(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(preloads.__file__).parent))
+    spawner = Spawner(preloads.jax_and_grpc, log=tmp_path / "zygote.log")
     spawner.start()
     try:
         await asyncio.wait_for(spawner.ready(), DEADLINE)
@@ -177,7 +180,7 @@ async def test_the_fork_server_with_jax_has_one_thread(tmp_path):
 
 async def test_nothing_survives_the_owner_of_the_fork_server(tmp_path):
     script = textwrap.dedent("""
-        import asyncio, os, sys
+        import asyncio, os, signal, sys
         from pathlib import Path
         from pathways_jupyter.local.spawner import Spawner
 
@@ -187,7 +190,7 @@ async def test_nothing_survives_the_owner_of_the_fork_server(tmp_path):
             null = os.open(os.devnull, os.O_RDWR)
             common = dict(environment=dict(os.environ), directory=Path("/"), streams=(null,) * 3)
             command = await spawner.spawn(["sleep", "600"], container="a", **common)
-            program = await spawner.spawn([], program="signal:pause", container="b", **common)
+            program = await spawner.spawn([], program=signal.pause, container="b", **common)
             print(spawner.pid, command.pid, program.pid, flush=True)
             await asyncio.Event().wait()
 
@@ -212,8 +215,9 @@ async def test_a_signal_that_comes_before_the_process_has_begun_is_not_lost(spaw
         assert (await each.finish())[0] == 128 + signal.SIGTERM
 
 
-async def test_a_fork_server_that_cannot_start_is_reported_and_not_retried_for_ever(tmp_path):
-    spawner = Spawner(["no_such_module"], log=tmp_path / "zygote.log")
+async def test_a_fork_server_that_cannot_start_is_reported_and_not_retried_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(preloads.__file__).parent))
+    spawner = Spawner(preloads.fails, log=tmp_path / "zygote.log")
     spawner.start()
     await asyncio.wait_for(spawner.ready(), DEADLINE)
     with pytest.raises(LocalClusterError, match=r"reason is in .*zygote\.log"):

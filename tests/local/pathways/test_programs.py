@@ -71,7 +71,7 @@ def test_a_request_that_can_never_be_met_is_refused(fresh):
 
 
 def test_bad_flags_are_refused_in_one_line(fresh):
-    proxy = fresh.start("proxy", "broken", ["--server_port=29000"])
+    proxy = fresh.start("proxy_program", "broken", ["--server_port=29000"])
     assert proxy.process.wait(60) == 2
     proxy.log.wait("resource_manager_address")
 
