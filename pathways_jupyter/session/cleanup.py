@@ -14,6 +14,7 @@ from pathways_jupyter.errors import ApiError, ClusterError, SessionError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, delete, list_
 from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.retry import Backoff
 from pathways_jupyter.service.names import SESSION_LABEL
 from pathways_jupyter.session.reach import Embedded
 
@@ -70,17 +71,14 @@ async def _until_ended(embedded: Embedded) -> None:
 async def _remove(
     client: Client, namespace: str, session: str, patience: float, waiting: Callable[[str], None]
 ) -> None:
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + patience
-    pause = _FIRST_PAUSE_SECONDS
     reported = False
-    while True:
+    async for _ in (attempts := Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=patience)):
         try:
             await _delete(client, namespace, session)
             break
         except ClusterError as error:
             refused = isinstance(error, ApiError) and error.status in {401, 403}
-            if refused or clock() + pause > deadline:
+            if refused or attempts.is_over:
                 raise SessionError(
                     f"The objects of session {session} in namespace {namespace} could not be deleted: {error}",
                     hint="pathways-jupyter clean tries again, and so does the next connect once the lease has expired.",
@@ -88,8 +86,6 @@ async def _remove(
             if not reported:
                 reported = True
                 waiting(str(error))
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
     with contextlib.suppress(ClusterError, TimeoutError):
         async with asyncio.timeout(PODS_SECONDS):
             await _pods_gone(client, namespace, session)

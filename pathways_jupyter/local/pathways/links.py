@@ -15,6 +15,7 @@ from typing import Any
 
 from pathways_jupyter.local.newcomers import Newcomer, Newcomers
 from pathways_jupyter.local.pathways import addresses
+from pathways_jupyter.retry import Backoff
 
 _log = logging.getLogger(__name__)
 
@@ -96,9 +97,8 @@ class Link:
 async def dial(address: str) -> Link:
     """Connect to ``host:port``, retrying until it accepts: programs of a cluster start in any order."""
     host, port = addresses.split(address)
-    delay = _FIRST_RETRY
     logged = False
-    while True:
+    async for _ in Backoff(_FIRST_RETRY, _LAST_RETRY):
         try:
             # Resolved anew each time: the name appears, or changes its address, when the pod is (re)started.
             ip = await asyncio.to_thread(addresses.resolve, host)
@@ -107,8 +107,7 @@ async def dial(address: str) -> Link:
             if not logged:
                 _log.info("Waiting for %s: %s", address, error)
                 logged = True
-        await asyncio.sleep(delay)
-        delay = min(2 * delay, _LAST_RETRY)
+    raise AssertionError("unreachable")
 
 
 async def listen(port: int, accept: Callable[[Link, Newcomer], Awaitable[None]]) -> asyncio.Server:

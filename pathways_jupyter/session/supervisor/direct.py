@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from pathways_jupyter.errors import ApiError, ConfigError, SessionError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS, Object
+from pathways_jupyter.retry import Backoff
 from pathways_jupyter.service import names, proxy_job
 from pathways_jupyter.session.registry import ALTS, INSECURE
 
@@ -138,8 +138,8 @@ async def until_open(where: str, *, seconds: float) -> None:
       ConnectionRefusedError: It still refuses them after `seconds`.
       SessionError: It cannot be reached.
     """
-    pause, deadline, silent = _FIRST_PAUSE_SECONDS, time.monotonic() + seconds, 0
-    while True:
+    silent = 0
+    async for _ in (attempts := Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=seconds)):
         try:
             async with asyncio.timeout(_ATTEMPT_SECONDS):
                 _, writer = await _connect(where)
@@ -154,15 +154,13 @@ async def until_open(where: str, *, seconds: float) -> None:
                 ) from None
         except (ConnectionRefusedError, FileNotFoundError) as error:
             # A pod without a readiness probe is ready before its program listens.
-            if time.monotonic() > deadline:
+            if attempts.is_over:
                 raise ConnectionRefusedError(f"{where} refuses connections") from error
         except OSError as error:
             raise SessionError(
                 f"The proxy at {where} cannot be reached on the pod network: {error.strerror or error}.",
                 hint="--tunnel goes through the API server instead.",
             ) from error
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
 def _address(environ: Mapping[str, str]) -> tuple[str, int] | None:

@@ -38,12 +38,14 @@ class PodWatch:
     Attributes:
       ready: Future of the pod, set once it is ready; or the error that prevents that for good.
       lost: Future of the reason, set once the pod is gone, also if it was never ready.
+      error: Why the pod can no longer be watched; the pod itself may live.
     """
 
     def __init__(self, client: Client, namespace: str, labels: str, *, progress: Callable[[str], None]) -> None:
         loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[Object] = loop.create_future()
         self.lost: asyncio.Future[str] = loop.create_future()
+        self.error: ClusterError | None = None
         self._progress = progress
         self._reported = ""
         self._uid = ""
@@ -79,6 +81,7 @@ class PodWatch:
                     elif change.error is not None:
                         logger.warning("pod watch: %s", change.error)
         except ClusterError as error:
+            self.error = error
             self._fail(error)
             if not self.lost.done():
                 self.lost.set_result(f"The proxy's pod can no longer be watched: {error}")

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.errors import ApiError, ClusterError, ServiceError
+from pathways_jupyter.errors import ApiError, ClusterError, PathwaysError, ServiceError
 from pathways_jupyter.events import Stage
 from pathways_jupyter.kube import objects, portforward
 from pathways_jupyter.kube.client import Client
@@ -24,6 +24,7 @@ from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, Object
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.portforward import Forward, PortRefused
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
+from pathways_jupyter.retry import Backoff
 from pathways_jupyter.service import discovery, leases, names, networkpolicy, proxy_job
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.session import cleanup
@@ -213,9 +214,12 @@ class Proxy:
                     said = line.strip()
         return f"The last line of its log: {said}" if said else ""
 
-    async def _ended(self) -> ServiceError:
-        """Return the error for a proxy that ended before it could be used."""
+    async def _ended(self) -> PathwaysError:
+        """Return the error for a proxy that ended, or that can no longer be watched, before it could be used."""
         assert self._watch is not None
+        if self._watch.error is not None:
+            # The pod may have been ready when it was listed, and only watching it be forbidden.
+            return self._watch.error
         last_line = await self._last_log_line(self._session_log.record.pod)
         return ServiceError(
             f"The proxy ended before it could be used. {self._watch.lost.result()} {last_line}".rstrip(),
@@ -269,8 +273,8 @@ class Proxy:
             on_failure=self._tunnel_broke,
             traffic=self._session_log.traffic,
         )
-        pause, deadline = _FIRST_PAUSE_SECONDS, time.monotonic() + self._config.timeout
-        while True:
+        attempts = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=self._config.timeout)
+        async for _ in attempts:
             try:
                 await self._tunnel.prepare()
                 break
@@ -278,10 +282,8 @@ class Proxy:
                 # Retry: a pod without a readiness probe is ready before its program listens, and API servers restart.
                 if self._watch is not None and self._watch.lost.done():
                     raise await self._ended() from error
-                if time.monotonic() > deadline:
+                if attempts.is_over:
                     raise
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         self._stage(Stage.TUNNEL, f"The tunnel is open. {self._route.reason}".rstrip(), done=True)
 
     def _tunnel_broke(self, error: ClusterError) -> None:

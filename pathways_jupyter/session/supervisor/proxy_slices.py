@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pathways_jupyter.errors import CapacityError, ClusterError, ServiceError
+from pathways_jupyter.errors import CapacityError, ClusterError, PathwaysError, ServiceError
 from pathways_jupyter.events import EventKind, SessionSlice, Stage
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.pods import logs
@@ -71,7 +71,7 @@ class ProxySlices:
             )
 
     async def wait(
-        self, service: ServiceInfo, lost: asyncio.Future[str], ended: Callable[[], Awaitable[ServiceError]]
+        self, service: ServiceInfo, lost: asyncio.Future[str], ended: Callable[[], Awaitable[PathwaysError]]
     ) -> None:
         """Wait until all slices are placed.
 
@@ -134,7 +134,7 @@ class ProxySlices:
         return bool(await leases.sweep(self._client, namespace)) or bool(here)
 
     async def _placed_within(
-        self, seconds: float, lost: asyncio.Future[str], ended: Callable[[], Awaitable[ServiceError]]
+        self, seconds: float, lost: asyncio.Future[str], ended: Callable[[], Awaitable[PathwaysError]]
     ) -> bool:
         """Wait up to `seconds` for all slices to be placed, less when the log turns out to be unreadable."""
         waiting = [asyncio.create_task(self._all_placed.wait())]
