@@ -24,7 +24,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS, PODS
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.kube.watch import watch
-from pathways_jupyter.local import programs
+from pathways_jupyter.local import images, programs
 from pathways_jupyter.local.accounts import POD_NAME, POD_UID
 from pathways_jupyter.local.running import RunningCluster
 from pathways_jupyter.local.shape import Shape
