@@ -375,6 +375,20 @@ LAB_DOWN = Command(
     ),
     examples={"lab down --keep-volume": "the next lab up finds all files again"},
 )
+USAGE_SPAN = "7d"
+USAGE = Command(
+    "usage",
+    "Who has held how many chip-hours, as far as the cluster still knows.",
+    options=(
+        Option("--since", "since", "how far back, such as 7d, 12h or 1h30m", metavar="SPAN", default=USAGE_SPAN),
+        Option("--all-namespaces", "all_namespaces", "all namespaces of the cluster", kind=Kind.FLAG, short="-A"),
+        *CLUSTER,
+    ),
+    examples={
+        "usage --since 12h": "the namespace of your current context",
+        "usage --context my-gke -A --json": "for a script",
+    },
+)
 PROFILES = Command("profiles", "Profiles in pathways.toml, for connect --profile NAME.")
 TRACEBACK = Command("traceback", "The full traceback of the last Pathways error.")
 HELP = Command("help", "All commands, or one of them.", words=(Word("command", "which", source=Source.COMMANDS),))

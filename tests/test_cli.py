@@ -15,7 +15,7 @@ import yaml
 
 from pathways_jupyter.cli import main
 
-COMMANDS = ["demo", "run", "local", "sessions", "slices", "logs", "doctor", "clean", "network-policy"]
+COMMANDS = ["demo", "run", "local", "sessions", "slices", "logs", "usage", "doctor", "clean", "network-policy"]
 
 
 def test_help_names_every_command(machine):
@@ -33,7 +33,7 @@ def test_every_command_has_help(name):
     assert shown.output.startswith("Usage:")
 
 
-@pytest.mark.parametrize("name", ["slices", "logs", "doctor", "clean"])
+@pytest.mark.parametrize("name", ["slices", "logs", "usage", "doctor", "clean"])
 def test_commands_about_a_cluster_show_examples_and_take_json(name):
     from click.testing import CliRunner
 

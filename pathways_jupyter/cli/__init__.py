@@ -25,6 +25,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "sessions": ("sessions:sessions", "Sessions on this machine; end one from here."),
     "slices": ("service:slices", "The service's slices, and who holds which since when."),
     "logs": ("service:logs", "The log of the resource manager, a worker or a session's proxy."),
+    "usage": ("usage:usage", "Who has held how many chip-hours, as far as the cluster still knows."),
     "doctor": ("service:doctor", "Check cluster, permissions, service, versions and leftovers."),
     "clean": ("clean:clean", "Remove proxies whose owner is gone, and files of sessions that ended."),
     "multihost": ("multihost:multihost", "Run a command on many hosts: TPU VMs, a list of hosts, pods."),

@@ -1,0 +1,182 @@
+"""Who has held how many chip-hours, as far as the cluster still knows.
+
+The sources are proxy Jobs and their Leases. Both are deleted with their session, and the cluster keeps no other record
+of them: what ended is counted only while its Job is still there, for example because its owner died a moment ago.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pathways_jupyter import tpu
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.events import SessionState
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.credentials import parse_time
+from pathways_jupyter.kube.objects import JOBS, LEASES, Object
+from pathways_jupyter.service import discovery, names
+from pathways_jupyter.service.session_figures import SessionFigures
+
+NOT_RECORDED = (
+    "Only proxies whose Job still exists are counted. A session's Job is deleted when the session ends, and the "
+    "cluster keeps no other record of it."
+)
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+
+
+@dataclass(frozen=True)
+class Held:
+    """What one proxy has held within the time that was asked about.
+
+    Attributes:
+      user: Its user label; empty for proxies that this package did not make.
+      session: Empty for such proxies.
+      service: Address of the service.
+      instances: Slices per instance type.
+      chips: Of all its slices; None for instance types that are not in the catalogue.
+      began: When it began to hold them, in seconds since the epoch; not before the time that was asked about.
+      ended: When it ended; None while it is there.
+      waits: Whether it waits for its slices now, and holds none.
+      certain: Whether time spent waiting is left out; otherwise it may be counted as held.
+    """
+
+    user: str
+    session: str
+    job: str
+    namespace: str
+    service: str
+    instances: Mapping[str, int]
+    chips: int | None
+    began: float
+    ended: float | None
+    seconds: float
+    waits: bool
+    certain: bool
+
+    @property
+    def chip_hours(self) -> float | None:
+        """Chips times hours; None when the number of chips is not known."""
+        return None if self.chips is None else self.chips * self.seconds / 3600
+
+
+@dataclass(frozen=True)
+class Usage:
+    """All that is known about a span of time.
+
+    Attributes:
+      since: Its beginning, in seconds since the epoch on the API server's clock.
+      until: Its end, which is now.
+      proxies: The largest share first.
+    """
+
+    since: float
+    until: float
+    proxies: tuple[Held, ...]
+
+    def by_user(self) -> dict[str, float]:
+        """Return the chip-hours of each user, the largest first; proxies of an unknown user go by their Job."""
+        total: dict[str, float] = {}
+        for each in self.proxies:
+            who = each.user or each.job
+            total[who] = total.get(who, 0.0) + (each.chip_hours or 0.0)
+        return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
+
+
+def parse_span(text: str) -> float:
+    """Return a span such as ``7d``, ``12h`` or ``1h30m`` in seconds.
+
+    Raises:
+      ConfigError: It is none.
+    """
+    parts = _SPAN.findall(text)
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if "".join(f"{number}{unit}" for number, unit in parts) != text or not seconds:
+        raise ConfigError(f"{text!r} is not a span of time.", hint="For example: --since 7d, 12h or 1h30m.")
+    return seconds
+
+
+async def fetch(client: Client, namespace: str, seconds: float) -> Usage:
+    """Get the usage of the last `seconds`.
+
+    Args:
+      namespace: Empty for all namespaces.
+
+    Raises:
+      ApiError: Listing Jobs or Leases is forbidden.
+      ClusterError: The server could not be reached.
+    """
+    jobs, leases = await asyncio.gather(
+        objects.list_(client, JOBS, namespace=namespace), objects.list_(client, LEASES, namespace=namespace)
+    )
+    return usage(jobs.items, leases.items, since=client.now() - seconds, now=client.now())
+
+
+def usage(jobs: Iterable[Object], leases: Iterable[Object], *, since: float, now: float) -> Usage:
+    """Compute the usage from the Jobs and Leases of a cluster; both times are in seconds since the epoch."""
+    by_place = {_place(lease): lease for lease in leases}
+    found = (_held(job, by_place.get(_place(job)), since, now) for job in jobs)
+    held = [each for each in found if each is not None]
+    return Usage(since, now, tuple(sorted(held, key=lambda each: (-(each.chip_hours or 0.0), each.job))))
+
+
+def _held(job: Object, lease: Object | None, since: float, now: float) -> Held | None:
+    pod = ((job.get("spec") or {}).get("template") or {}).get("spec") or {}
+    container = next((each for each in pod.get("containers") or () if each.get("name") == names.PROXY_CONTAINER), None)
+    if container is None:
+        return None
+    metadata, labels = job["metadata"], job["metadata"].get("labels") or {}
+    flags = discovery.flags(container)
+    instances: dict[str, int] = {}
+    for instance in filter(None, flags.get("virtual_slices", "").split(",")):
+        instances[instance] = instances.get(instance, 0) + 1
+    figures = SessionFigures.of_lease(lease, now) if lease is not None else None
+    began = parse_time(str((job.get("status") or {}).get("startTime") or metadata["creationTimestamp"]))
+    # After a reconnect the figures still contain the waits of previous proxies, which are not known one by one.
+    certain = figures is not None and not figures.reconnects
+    waits = figures is not None and figures.state == SessionState.WAITING
+    if certain and figures is not None:
+        began += figures.waited
+    ended = _ended(job)
+    until = min(now, ended or now)
+    if until < since:
+        return None
+    began = max(since, began)
+    return Held(
+        user=str(labels.get(names.USER_LABEL, "")),
+        session=str(labels.get(names.SESSION_LABEL, "")),
+        job=str(metadata["name"]),
+        namespace=str(metadata.get("namespace") or ""),
+        service=flags.get("resource_manager_address", ""),
+        instances=instances,
+        chips=_chips(instances),
+        began=began,
+        ended=ended,
+        seconds=0.0 if waits else max(0.0, until - began),
+        waits=waits,
+        certain=certain,
+    )
+
+
+def _ended(job: Object) -> float | None:
+    status = job.get("status") or {}
+    for each in status.get("conditions") or ():
+        if each.get("type") in {"Complete", "Failed"} and each.get("status") == "True":
+            at = status.get("completionTime") or each.get("lastTransitionTime")
+            return parse_time(str(at)) if at else None
+    return None
+
+
+def _chips(instances: Mapping[str, int]) -> int | None:
+    try:
+        return sum(tpu.parse_instance_type(name).chips * number for name, number in instances.items())
+    except ConfigError:
+        return None
+
+
+def _place(item: Object) -> tuple[str, str]:
+    return str(item["metadata"].get("namespace") or ""), str(item["metadata"]["name"])
