@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathways_jupyter import config
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.watch import watch
+from pathways_jupyter.server.settings import PathwaysJupyter
 from pathways_jupyter.service.doctor import NEEDS
 
 DEADLINE = 90.0
@@ -48,13 +50,26 @@ def test_the_first_lines_of_the_readme_do_what_they_say(cluster, notebook):
 
 def test_the_page_of_settings_names_each_with_its_default():
     page = (DOCS / "settings.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1:5] for line in page.splitlines() if line.startswith("| `")]
+    rows = [line.split("|")[1:5] for line in _section(page, "Settings").splitlines() if line.startswith("| `")]
     named = {name: row for row in rows for name in re.findall(r"`(\w+)`", row[0])}
     assert set(named) == set(config.SETTINGS)
     for name in ("max_lifetime", "lease_seconds", "timeout", "linger", "wait"):
         assert float(named[name][2].partition(",")[0]) == getattr(config.ConnectConfig(), name)
     for alias, setting in config.ALIASES.items():
         assert f"`{alias}`" in named[setting][3] or f"--{alias.replace('_', '-')}" in named[setting][3]
+
+
+def test_the_page_of_settings_names_those_of_the_sidebar_and_the_server():
+    page = (DOCS / "settings.md").read_text(encoding="utf-8")
+    schema = json.loads((DOCS.parent / "labextension" / "schema" / "plugin.json").read_text(encoding="utf-8"))
+    rows = re.findall(r"^\| ([\w ]+), `(\w+)` \|", _section(page, "The sidebar"), re.MULTILINE)
+    assert rows == [(setting["title"], name) for name, setting in schema["properties"].items()]
+    server = re.findall(r"^\| `c\.PathwaysJupyter\.(\w+)` \|", _section(page, "The Jupyter server"), re.MULTILINE)
+    assert server == list(PathwaysJupyter.class_own_traits(config=True))
+
+
+def _section(page: str, title: str) -> str:
+    return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 def test_the_python_on_the_page_of_settings_runs(machine, cluster):
