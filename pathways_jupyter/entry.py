@@ -19,6 +19,7 @@ from pathways_jupyter.events import SessionState
 if TYPE_CHECKING:
     from pathways_jupyter.kube.client import Client
     from pathways_jupyter.multihost.wanted import Wanted
+    from pathways_jupyter.service.deployment import Deployment
     from pathways_jupyter.service.doctor import Finding
     from pathways_jupyter.session.registry import SessionRecord
 
@@ -198,6 +199,55 @@ def whole_number(option: str, value: str | int) -> int:
     if not str(value).strip().isdecimal():
         raise ConfigError(f"{option} must be a whole number, not {value}.", hint=f"For example: {option} 20.")
     return int(value)
+
+
+def seconds(option: str, value: str | float | None, *, default: float) -> float:
+    """Parse a number of seconds; `default` if it was not given.
+
+    Raises:
+      ConfigError: `value` is not a number, or negative.
+    """
+    try:
+        number = default if value is None else float(value)
+    except ValueError:
+        number = -1.0
+    if not number >= 0:
+        raise ConfigError(f"{option} must be a number of seconds, not {value}.", hint=f"For example: {option} 600.")
+    return number
+
+
+def deployment(values: Mapping[str, Any]) -> Deployment:
+    """Return the service that the options of ``service deploy`` ask for; contacts nothing.
+
+    Raises:
+      ConfigError: An option is missing or invalid.
+    """
+    from importlib.metadata import version
+
+    from pathways_jupyter.service import deployment as deployments
+
+    return deployments.plan(values, jax=version("jax"))
+
+
+def namespace(values: Mapping[str, Any]) -> str:
+    """Return the namespace that commands with these cluster options use, without contacting the cluster.
+
+    Raises:
+      ConfigError: The cluster that the options name is not in the kubeconfig.
+    """
+    from pathways_jupyter.service import names
+    from pathways_jupyter.session import reach
+
+    asked = look(values)
+    if asked.namespace or asked.cluster:
+        return asked.namespace or names.DEFAULT_NAMESPACE
+    try:
+        return blocking.run(reach.cluster(asked)).namespace
+    except ConfigError:
+        if asked.context or asked.kubeconfig or asked.local:
+            raise
+        # No cluster at all is fine for a look at what would be created.
+        return names.DEFAULT_NAMESPACE
 
 
 def ask(where: ConnectConfig | SessionRecord, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:

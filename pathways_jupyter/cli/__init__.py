@@ -24,6 +24,8 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "lab": ("lab:lab", "JupyterLab in the cluster: up, open, status, down."),
     "sessions": ("sessions:sessions", "Sessions on this machine; end one from here."),
     "slices": ("service:slices", "The service's slices, and who holds which since when."),
+    "services": ("deploy:services", "Services that you may see: address, slices and users, image, age."),
+    "service": ("deploy:service", "Deploy a service; follow its start, show it, delete it."),
     "logs": ("service:logs", "The log of the resource manager, a worker or a session's proxy."),
     "usage": ("usage:usage", "Who has held how many chip-hours, as far as the cluster still knows."),
     "doctor": ("service:doctor", "Check cluster, permissions, service, versions and leftovers."),
@@ -75,7 +77,7 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name in MAGIC and name not in _COMMANDS:
+        if name in MAGIC and name.partition(" ")[0] not in _COMMANDS:
             raise click.UsageError(
                 f"{name} works in notebooks only: %pathways {name}. In a script, call pathways_jupyter.connect()."
             )

@@ -28,6 +28,8 @@ def local() -> None:
 @local.command(
     short_help="Start it and wait until its service is ready.",
     epilog="\b\nExamples:\n  pathways-jupyter local up --tpu tpuv6e:2x2 --slices 2\n"
+    "  pathways-jupyter local up --tpu tpuv6e:2x2=2,tpuv5e:4x4=1  # two services, one of them with 4 hosts a slice\n"
+    "  pathways-jupyter local up --spare tpuv5e:4x4=1  # nodes for a service that you deploy\n"
     "  kubectl --kubeconfig $(pathways-jupyter local kubeconfig) get pods",
 )
 @click.option(
@@ -39,6 +41,12 @@ def local() -> None:
     help="Type and number of its slices.",
 )
 @click.option("--slices", type=click.IntRange(min=1), help="Number of slices; same as =COUNT after the type.")
+@click.option(
+    "--spare",
+    default="",
+    metavar="TYPE[=COUNT]",
+    help="Nodes for more slices, without a service: for service deploy.",
+)
 @click.option("--idle", default=1800.0, show_default=True, metavar="SECONDS", help="Ends after this time without use.")
 @click.option("--port", default=0, metavar="PORT", help="Port of its API on 127.0.0.1; default: any free port.")
 @click.option("--sidecar/--no-sidecar", default=True, help="Give every worker a colocated Python sidecar.")
@@ -50,6 +58,7 @@ def local() -> None:
 def up(
     instances: str,
     slices: int | None,
+    spare: str,
     idle: float,
     port: int,
     sidecar: bool,
@@ -67,7 +76,15 @@ def up(
         wanted = dict.fromkeys(wanted, slices)
     elif "=" not in instances:
         wanted = dict.fromkeys(wanted, 2)
-    running = cluster.up(wanted, name=name, idle_seconds=idle, port=port, sidecar=sidecar, fast_heal=fast_heal)
+    running = cluster.up(
+        wanted,
+        name=name,
+        idle_seconds=idle,
+        port=port,
+        sidecar=sidecar,
+        fast_heal=fast_heal,
+        spare=tpu.parse_instances(spare) if spare else {},
+    )
     _print(running, as_json)
 
 
@@ -152,5 +169,9 @@ def _print(running: Any, as_json: bool) -> None:
         click.echo("  It replaces a dead worker at once; a real cluster waits 10, 20, 40 ... seconds.")
     # --local means the cluster of the default name only.
     how = "--local" if running.name == "local" else f"--kubeconfig {shlex.quote(str(running.kubeconfig))}"
-    click.echo(f"  In a notebook: %pathways connect {how} --tpu {tpu.format_instances(running.instances)}")
+    # A session is on one service, and a service has slices of one type.
+    for kind, number in running.instances.items():
+        click.echo(f"  In a notebook: %pathways connect {how} --tpu {kind}={number}")
+    for kind, number in running.spare.items():
+        click.echo(f"  To deploy a service: pathways-jupyter service deploy NAME {how} --tpu {kind} --slices {number}")
     click.echo(f"  In a terminal: kubectl --kubeconfig {running.kubeconfig} get pods")

@@ -37,6 +37,7 @@ async def logs(
     follow: bool = False,
     tail: int | None = None,
     since_seconds: int | None = None,
+    limit_bytes: int | None = None,
 ) -> AsyncGenerator[str, None]:
     """Yield the lines of a container's log, without line ends.
 
@@ -46,13 +47,19 @@ async def logs(
     Args:
       tail: Only this number of last lines.
       since_seconds: Only lines of this number of last seconds.
+      limit_bytes: Only this number of first bytes.
 
     Raises:
       ApiError: There is no such pod or container, or it has not started yet (400).
       ClusterError: The server could not be reached.
     """
     query = {"follow": "true", "timestamps": "true"} if follow else {}
-    given = {"container": container, "tailLines": tail, "sinceSeconds": since_seconds}
+    given = {
+        "container": container,
+        "tailLines": tail,
+        "sinceSeconds": since_seconds,
+        "limitBytes": limit_bytes,
+    }
     query |= {key: str(value) for key, value in given.items() if value not in {None, ""}}
     path = PODS.item(namespace, name, "log")
     if not follow:

@@ -45,6 +45,7 @@ class Cluster:
       instances: Slices per instance type.
       sidecar: Whether every worker has a colocated Python sidecar.
       fast_heal: Whether failed pods are replaced after a second or two instead of with Kubernetes' back-off.
+      spare: Slices per instance type that have nodes, but no service of the cluster's own.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Cluster:
     sidecar: bool = False
     fast_heal: bool = False
     context: str = CONTEXT
+    spare: Mapping[str, int] = field(default_factory=dict)
 
     def restart_api(self) -> None:
         """Restart the API server in place: connections drop, the state is read from disk, pods keep running.
@@ -102,6 +104,7 @@ def up(
     repair_seconds: float | None = None,
     stream_idle_seconds: float | None = None,
     fast_heal: bool = False,
+    spare: Mapping[str, int] | None = None,
 ) -> Cluster:
     """Start a cluster with these slices, or return the running one of that name.
 
@@ -116,6 +119,7 @@ def up(
       stream_idle_seconds: How long a port-forward or an exec may be idle before it is cut; None for the kubelet's
         default of four hours.
       fast_heal: Replace failed pods after a second or two instead of after Kubernetes' 10, 20, 40 ... seconds.
+      spare: Slices per instance type that get nodes but no service, for services that are deployed later.
 
     Raises:
       ConfigError: An instance type or a count cannot be used.
@@ -128,6 +132,7 @@ def up(
         "hollow": hollow,
         "port": port,
         "fast_heal": fast_heal,
+        "spare": _parsed(spare or {}),
     }
     if repair_seconds is not None:
         settings["repair_seconds"] = repair_seconds
@@ -164,7 +169,9 @@ def _up(
         record = _running(name)
     cluster = _cluster(place, record)
     end_it = f"End it first, with everything that runs in it: pathways-jupyter local down{_named(name)}"
-    if short := {kind: count for kind, count in needed.items() if cluster.instances.get(kind, 0) < count}:
+    # Spare nodes count: a service may have been deployed on them, and connecting finds out whether it was.
+    has = {kind: cluster.instances.get(kind, 0) + cluster.spare.get(kind, 0) for kind in needed}
+    if short := {kind: count for kind, count in needed.items() if has[kind] < count}:
         raise LocalClusterError(
             f"The local cluster has {tpu.format_instances(cluster.instances)}, too few for "
             f"{tpu.format_instances(short)}.",
@@ -300,4 +307,5 @@ def _cluster(place: ClusterDirectory, record: Record) -> Cluster:
         dict(record.instances),
         record.sidecar,
         record.fast_heal,
+        spare=dict(record.spare),
     )

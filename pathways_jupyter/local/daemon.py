@@ -83,6 +83,7 @@ class Daemon:
                 self._shape.sidecar,
                 self._shape.fast_heal,
                 tuple(map(str, self._cluster.network.roots)),
+                dict(self._shape.spare),
             )
             self._place.write(record)
             report(record)

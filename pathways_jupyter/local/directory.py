@@ -37,6 +37,7 @@ class Record:
       sidecar: Whether every worker has a colocated Python sidecar.
       fast_heal: Whether failed pods are replaced after a second or two instead of with Kubernetes' back-off.
       elsewhere: Directories outside the cluster's own that are removed with it.
+      spare: Slices per instance type that belong to no service of the cluster's own.
     """
 
     pid: int
@@ -46,6 +47,7 @@ class Record:
     sidecar: bool = False
     fast_heal: bool = False
     elsewhere: tuple[str, ...] = ()
+    spare: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Record:
@@ -63,6 +65,7 @@ class Record:
             sidecar=bool(values.get("sidecar")),
             fast_heal=bool(values.get("fast_heal")),
             elsewhere=tuple(str(each) for each in values.get("elsewhere") or ()),
+            spare={str(kind): int(count) for kind, count in dict(values.get("spare") or {}).items()},
         )
 
 

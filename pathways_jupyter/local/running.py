@@ -81,7 +81,7 @@ class RunningCluster:
           LocalClusterError: The port is taken.
           ConfigError: An instance type is not in the catalogue.
         """
-        nodes = nodes_for(self._shape.instances)
+        nodes = nodes_for(self._shape.nodes, cpu_nodes=self._shape.cpu_nodes)
         await self.api.start()
         write_kubeconfig(self._directory / "kubeconfig", self.api, user=ADMIN, token=self.api.add_token(ADMIN))
         self._start_controllers(nodes)
@@ -112,7 +112,7 @@ class RunningCluster:
             self._kubelet.detach()
             self._store.close()
             self._store = Store(self._directory / "state")
-            self._start_controllers(nodes_for(self._shape.instances))
+            self._start_controllers(nodes_for(self._shape.nodes, cpu_nodes=self._shape.cpu_nodes))
             self.api = self._api_server(port)
             await self.api.start()
 

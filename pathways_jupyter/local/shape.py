@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pathways_jupyter.local.apiserver.idling import STREAM_IDLE_SECONDS
 
@@ -16,7 +16,8 @@ class Shape:
     """Configuration of a cluster.
 
     Attributes:
-      instances: Slices per instance type.
+      instances: Slices per instance type; each type becomes a service of its own.
+      spare: Slices per instance type whose nodes belong to no service, until someone deploys one.
       sidecar: Give every worker pod a colocated Python sidecar.
       hollow: Report the services' pods as running without starting processes; for tests of scale.
       port: Where the API listens; 0 for any free port.
@@ -32,3 +33,17 @@ class Shape:
     repair_seconds: float = REPAIR_SECONDS
     stream_idle_seconds: float = STREAM_IDLE_SECONDS
     fast_heal: bool = False
+    spare: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> Mapping[str, int]:
+        """Slices per instance type that the cluster has nodes for."""
+        return {
+            kind: self.instances.get(kind, 0) + self.spare.get(kind, 0) for kind in {**self.instances, **self.spare}
+        }
+
+    @property
+    def cpu_nodes(self) -> int:
+        """Nodes without TPUs: one for the head of each service that there may be, and one for all other pods."""
+        # JobSet's exclusive topology gives each head a node of its own.
+        return 1 + len(self.instances) + sum(self.spare.values())

@@ -34,7 +34,7 @@ def service_name(instance_type: str, position: int) -> str:
     """The name of the service for one kind of slice; the first one has the name that clients look for."""
     if position == 0:
         return names.DEFAULT_SERVICE
-    return f"{names.DEFAULT_SERVICE}-{re.sub('[^a-z0-9]+', '-', instance_type)}"
+    return re.sub("[^a-z0-9]+", "-", instance_type)
 
 
 def ship(store: Store, instances: Mapping[str, int], *, cluster: str, sidecar: bool, hollow: bool = False) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter import offers, tpu
-from pathways_jupyter.commands import Command, Kind, Option, Source
+from pathways_jupyter.commands import Command, Kind, Option, Source, group, split
 from pathways_jupyter.errors import PathwaysError
 
 
@@ -27,10 +27,12 @@ def complete(text: str, commands: Mapping[str, Command]) -> tuple[str, list[str]
     *words, fragment = text.split(" ")
     words = [word for word in words if word]
     if not words:
-        return fragment, _beginning(fragment, commands)
-    command = commands.get(words[0])
+        return fragment, _beginning(fragment, dict.fromkeys(name.partition(" ")[0] for name in commands))
+    name, rest = split(words, commands)
+    command = commands.get(name)
     if command is None:
-        return fragment, []
+        return fragment, _beginning(fragment, group(name, commands)) if not rest else []
+    words = [name, *rest]
     option = _awaiting(command, words[1:])
     if option is None and fragment.startswith("-") and "=" in fragment:
         flag, _, value = fragment.partition("=")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from pathways_jupyter.commands import Command, Kind, Option
+from pathways_jupyter.commands import Command, Kind, Option, group, split
 from pathways_jupyter.errors import ConfigError
 
 
@@ -50,15 +50,23 @@ def parse(line: str, commands: Mapping[str, Command]) -> Call:
         words = shlex.split(_DICTIONARY.sub(lambda found: shlex.quote(found[0]), said))
     except ValueError as error:
         raise ConfigError(f"The line cannot be read: {error}.", hint="Close the quotation mark.") from None
-    name, *rest = words or ["help"]
+    name, rest = split(words or ["help"], commands)
     if name in {"-h", "--help"}:
         name, rest = "help", []
+    if name == "help" and " ".join(rest) in commands:
+        # The help of a command of a group, whose name is two words.
+        rest = [" ".join(rest)] if rest else []
+    if members := group(name, commands) if name not in commands else ():
+        said = f"There is no command {name} {rest[0]}." if rest and rest[0] not in {"-h", "--help"} else ""
+        raise ConfigError(
+            said or f"{name} needs one of its commands.", hint=_nearest(rest[0] if said else "", list(members))
+        )
     if name not in commands:
         raise ConfigError(f"There is no command {name!r}.", hint=_nearest(name, commands))
     command = commands[name]
     if {"-h", "--help"} & set(rest):
         return Call(command, {}, help=True)
-    values = vars(_parser(command).parse_args(rest))
+    values = vars(_parser(command).parse_args(list(rest)))
     for word in command.words:
         if word.choices and values.get(word.name, word.choices[0]) not in word.choices:
             raise ConfigError(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.errors import ApiError, ServiceError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import JOBSETS, Object
 from pathways_jupyter.service import jobset, names
 
@@ -29,6 +30,7 @@ class ServiceInfo:
       started: Whether all of its pods have been started once.
       ended: Why its JobSet has ended for good, with JobSet's message; empty while it has not.
       embedded: Name of its embedded cluster; empty on a real cluster.
+      created: When its JobSet was created, in seconds since the epoch.
     """
 
     name: str
@@ -43,6 +45,7 @@ class ServiceInfo:
     started: bool = False
     ended: str = ""
     embedded: str = ""
+    created: float = 0.0
 
 
 async def list_services(client: Client, namespace: str) -> tuple[ServiceInfo, ...]:
@@ -62,11 +65,12 @@ async def list_services(client: Client, namespace: str) -> tuple[ServiceInfo, ..
     return of_jobsets(listing.items)
 
 
-async def find(client: Client, namespace: str, wanted: str = "") -> ServiceInfo:
+async def find(client: Client, namespace: str, wanted: str = "", *, instances: Collection[str] = ()) -> ServiceInfo:
     """Find a service.
 
     Args:
       wanted: Its name, its address (``host:port``), or empty for the only service.
+      instances: The instance types that it is wanted for; without `wanted`, the only service of that type is found.
 
     Raises:
       ServiceError: There is no such service, or there are several to choose from; the hint names them.
@@ -92,9 +96,34 @@ async def find(client: Client, namespace: str, wanted: str = "") -> ServiceInfo:
             hint="Check --namespace and --context, or ask your cluster administrator to start a service.",
         )
     if not wanted:
-        raise ServiceError(f"There are several Pathways services in namespace {place}.", hint=f"Choose one: {listed}.")
+        return _only_one(known, instances, place)
     raise ServiceError(
         f"There is no Pathways service {wanted} in namespace {place}.", hint=f"Services there: {listed}."
+    )
+
+
+def _only_one(known: Sequence[ServiceInfo], instances: Collection[str], place: str) -> ServiceInfo:
+    """Return the only one of several services that has slices of `instances`.
+
+    Raises:
+      ServiceError: There are several, or none.
+    """
+    # A service that does not say its type may have any.
+    fitting = [each for each in known if not each.instance_type or set(instances) <= {each.instance_type}]
+    usable = [each for each in fitting if not each.ended] or fitting
+    if instances and len(usable) == 1:
+        return usable[0]
+    types = ", ".join(sorted(instances))
+    if instances and not fitting:
+        offered = ", ".join(f"{each.name} ({each.instance_type})" for each in known)
+        raise ServiceError(
+            f"No Pathways service in namespace {place} has slices of {types}.", hint=f"There: {offered}."
+        )
+    listed = ", ".join(each.name for each in usable)
+    some = f" with slices of {types}" if instances else ""
+    raise ServiceError(
+        f"There are several Pathways services in namespace {place}{some}.",
+        hint=f"Choose one: {listed}." if not instances else f"Choose one with --service: {listed}.",
     )
 
 
@@ -132,6 +161,7 @@ def describe(found: Object) -> ServiceInfo | None:
         started=_has_started(found),
         ended=_how_it_ended(found),
         embedded=str((found["metadata"].get("labels") or {}).get(names.EMBEDDED_LABEL) or ""),
+        created=parse_time(str(found["metadata"].get("creationTimestamp") or "1970-01-01T00:00:00Z")),
     )
 
 
@@ -178,8 +208,8 @@ def remedy(service: ServiceInfo) -> str:
         return f"Restart it: pathways-jupyter local down{named}, then pathways-jupyter local up{named}."
     where = f"-n {service.namespace}" if service.namespace else ""
     return (
-        f"Delete its JobSet (kubectl delete jobset {service.name} {where}) and deploy the service again, "
-        "or ask your cluster administrator to."
+        f"Delete its JobSet (kubectl delete jobset {service.name} {where}) and deploy the service again "
+        "(pathways-jupyter service deploy), or ask your cluster administrator to."
     )
 
 

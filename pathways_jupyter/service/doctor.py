@@ -126,7 +126,7 @@ async def findings(
             region=config.region,
         )
     except PathwaysError as error:
-        yield _failed("cluster", error)
+        yield failed("cluster", error)
         if leftovers:
             yield _left(leftovers)
         return
@@ -140,11 +140,11 @@ async def findings(
                 if leftovers:
                     yield _left(leftovers)
                 return
-        jobsets = await _jobsets(client)
-        yield jobsets
+        served = await jobsets(client)
+        yield served
         for found in await asyncio.gather(*(permission(client, namespace, need) for need in (*NEEDS, *further))):
             yield found
-        if jobsets.level is not Level.FAIL:
+        if served.level is not Level.FAIL:
             async for found in _about_service(client, namespace, config, versions or Versions()):
                 yield found
         for found in await _network(client, namespace):
@@ -157,9 +157,9 @@ async def _reach(client: Client) -> Finding:
         version = await client.get("/version")
     except ApiError as error:
         # The server can be reached if it refuses the credentials.
-        return _failed("credentials" if error.status == 401 else "reachable", error)
+        return failed("credentials" if error.status == 401 else "reachable", error)
     except PathwaysError as error:
-        return _failed("reachable", error)
+        return failed("reachable", error)
     return Finding("reachable", Level.OK, f"Kubernetes {version.get('gitVersion', 'of unknown version')}")
 
 
@@ -173,24 +173,24 @@ async def _credentials(client: Client) -> Finding:
         name = ((who.get("status") or {}).get("userInfo") or {}).get("username", "")
     except ApiError as error:
         if error.status == 401:
-            return _failed("credentials", error)
+            return failed("credentials", error)
         # Servers before 1.28 do not have SelfSubjectReviews.
         name = ""
     except PathwaysError as error:
-        return _failed("reachable", error)
+        return failed("reachable", error)
     return Finding("credentials", Level.OK, f"accepted, as {name}" if name else "accepted")
 
 
-async def _jobsets(client: Client) -> Finding:
+async def jobsets(client: Client) -> Finding:
     """Check that the cluster has the JobSet kind."""
     try:
         await client.get(f"/apis/{JOBSETS.api_version}")
     except ApiError as error:
         if error.status == 404:
-            return _failed("jobset", discovery.no_jobsets(client))
+            return failed("jobset", discovery.no_jobsets(client))
         return Finding("jobset", Level.WARN, f"Cannot be checked: {error}", error.hint)
     except PathwaysError as error:
-        return _failed("jobset", error)
+        return failed("jobset", error)
     return Finding("jobset", Level.OK, f"{JOBSETS.api_version} is served")
 
 
@@ -200,14 +200,18 @@ async def _about_service(
     try:
         service = await discovery.find(client, namespace, config.service)
     except PathwaysError as error:
-        yield _failed("service", error)
+        yield failed("service", error)
         return
     for found in (*await _service(client, service), *_images(service, here, config)):
         yield found
 
 
-async def permission(client: Client, namespace: str, need: Need) -> Finding:
-    """Check one permission."""
+async def permission(client: Client, namespace: str, need: Need, *, role: str = "pathways-user") -> Finding:
+    """Check that these credentials have a permission.
+
+    Args:
+      role: The name of the role in the advice.
+    """
     name = f"permission {need}"
     try:
         answers = await asyncio.gather(
@@ -226,7 +230,7 @@ async def permission(client: Client, namespace: str, need: Need) -> Finding:
         name,
         need.level,
         f"Not allowed to {', '.join(missing)} {need} in namespace {namespace}, which is needed to {need.purpose}.",
-        f"Ask for: kubectl create role pathways-user --verb={verbs} --resource={need.rule} --namespace={namespace}.",
+        f"Ask for: kubectl create role {role} --verb={verbs} --resource={need.rule} --namespace={namespace}.",
     )
 
 
@@ -234,9 +238,9 @@ async def _service(client: Client, service: ServiceInfo) -> tuple[Finding, ...]:
     try:
         (drawn,) = await status.fetch(client, service.namespace, service.name)
     except PathwaysError as error:
-        return (_failed("service", error),)
+        return (failed("service", error),)
     if service.ended:
-        return (_failed("service", discovery.has_ended(service)),)
+        return (failed("service", discovery.has_ended(service)),)
     if not drawn.ready:
         head = Finding(
             "service",
@@ -264,7 +268,7 @@ def _images(service: ServiceInfo, here: Versions, config: ConnectConfig) -> Iter
         try:
             image = proxy_job.image_for(service.server_image)
         except PathwaysError as error:
-            yield _failed("proxy image", error)
+            yield failed("proxy image", error)
             return
     if not here.jax:
         yield Finding("jax", Level.WARN, "JAX is not installed here.", "Install jax in the kernel's environment.")
@@ -333,5 +337,6 @@ def _left(found: Sequence[str]) -> Finding:
     return Finding("leftovers", Level.WARN, f"{len(found)} left: {'; '.join(found)}.", "Run pathways-jupyter clean.")
 
 
-def _failed(name: str, error: PathwaysError) -> Finding:
+def failed(name: str, error: PathwaysError) -> Finding:
+    """Return the finding of a check that `error` ended."""
     return Finding(name, Level.FAIL, str(error), error.hint)

@@ -17,12 +17,17 @@ from pathways_jupyter.service import names
 
 Manifest = dict[str, Any]
 
-# Worker pods add `-worker-<slice>-<host>-<5 characters>` to the name and must stay below 63 characters.
-MAX_NAME = 40
+MAX_NAME = 22
+"""Workers find the head by the label `jobset.sigs.k8s.io/coordinator`, which holds the head's DNS name: the service's
+name twice, and 19 more characters. A label has at most 63."""
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _SHARED_TMP = "shared-tmp"
+# Worker and sidecar pass large arrays to each other through files in memory.
+_SHARED_MEMORY = "shared-memory"
+_SHARED_MEMORY_PATH = "/tmp/sidecar_dir"
+_SHARED_MEMORY_ENV = {"name": "CLOUD_PATHWAYS_SIDECAR_SHM_DIRECTORY", "value": _SHARED_MEMORY_PATH}
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,7 @@ class ServiceSpec:
       max_restarts: How often the whole JobSet may be recreated after its head failed.
       max_slice_restarts: How often the workers of one slice may be restarted, per host.
       head_node_selector: Nodes on which the head may run, e.g. a node pool without TPUs.
+      host_network: Run the workers on their nodes' network. Then no NetworkPolicy applies to them.
       labels: Additional labels of the JobSet.
     """
 
@@ -52,6 +58,7 @@ class ServiceSpec:
     max_restarts: int = 30
     max_slice_restarts: int = 1_000_000
     head_node_selector: Mapping[str, str] = field(default_factory=dict)
+    host_network: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -108,8 +115,6 @@ def _workers(spec: ServiceSpec) -> Manifest:
     hosts = spec.instance_type.hosts
     pod: Manifest = {
         "restartPolicy": "OnFailure",
-        "hostNetwork": True,
-        "dnsPolicy": "ClusterFirstWithHostNet",
         "nodeSelector": {
             names.ACCELERATOR_LABEL: spec.instance_type.machine.accelerator,
             names.TOPOLOGY_LABEL: spec.instance_type.topology,
@@ -117,8 +122,11 @@ def _workers(spec: ServiceSpec) -> Manifest:
         "containers": [_worker(spec)],
         "volumes": [{"name": _SHARED_TMP, "hostPath": {"path": "/tmp", "type": "DirectoryOrCreate"}}],
     }
+    if spec.host_network:
+        pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     if spec.sidecar_image:
         pod["initContainers"] = [_sidecar(spec)]
+        pod["volumes"].append({"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}})
     return _replicated_job(
         names.WORKER_JOB,
         replicas=spec.slices,
@@ -172,7 +180,7 @@ def _resource_manager(spec: ServiceSpec) -> Manifest:
 
 
 def _worker(spec: ServiceSpec) -> Manifest:
-    return {
+    container: Manifest = {
         "name": names.WORKER_CONTAINER,
         "image": spec.image,
         "imagePullPolicy": "Always",
@@ -197,6 +205,12 @@ def _worker(spec: ServiceSpec) -> Manifest:
         "resources": {"limits": {names.TPU_RESOURCE: str(spec.instance_type.chips_per_host)}},
         "volumeMounts": [{"name": _SHARED_TMP, "mountPath": "/tmp"}],
     }
+    if spec.sidecar_image:
+        # Without the flag, the worker sends arrays to the sidecar over gRPC.
+        container["args"].append(f"--cloud_pathways_sidecar_shm_directory={_SHARED_MEMORY_PATH}")
+        container["env"].append(dict(_SHARED_MEMORY_ENV))
+        container["volumeMounts"].append({"name": _SHARED_MEMORY, "mountPath": _SHARED_MEMORY_PATH})
+    return container
 
 
 def _sidecar(spec: ServiceSpec) -> Manifest:
@@ -206,9 +220,15 @@ def _sidecar(spec: ServiceSpec) -> Manifest:
         "image": spec.sidecar_image,
         "imagePullPolicy": "Always",
         "restartPolicy": "Always",
-        "env": [{"name": "GRPC_SERVER_ADDRESS", "value": f"0.0.0.0:{names.SIDECAR_PORT}"}],
+        "env": [
+            {"name": "GRPC_SERVER_ADDRESS", "value": f"0.0.0.0:{names.SIDECAR_PORT}"},
+            dict(_SHARED_MEMORY_ENV),
+        ],
         "ports": _ports(names.SIDECAR_PORT),
-        "volumeMounts": [{"name": _SHARED_TMP, "mountPath": "/tmp"}],
+        "volumeMounts": [
+            {"name": _SHARED_TMP, "mountPath": "/tmp"},
+            {"name": _SHARED_MEMORY, "mountPath": _SHARED_MEMORY_PATH},
+        ],
     }
 
 

@@ -110,6 +110,13 @@ class Service:
         held = sum(_holding(each, self.instance_type) for each in self.holders)
         return max(0, usable - held)
 
+    @property
+    def in_use(self) -> int:
+        """Number of slices that proxies hold, as far as is known."""
+        if self.certain:
+            return sum(1 for each in self.slices if each.held_by is not None)
+        return min(len(self.slices), sum(_holding(each, self.instance_type) for each in self.holders))
+
     def available_to(self, job: str) -> int:
         """Return the number of slices that are ready and, as far as is known, free or held by the proxy `job`."""
         ready = [each for each in self.slices if each.state is State.READY]

@@ -5,9 +5,9 @@ its port can read the session's arrays and run code on the TPU hosts. A tunnel n
 port-forward comes from the node's kubelet into the pod's network namespace, where no policy applies. A notebook in the
 cluster connects directly; its session has a policy of its own, which lets in the notebook's pod.
 
-Policies have two limits. They do not apply to pods on the host network (workers, and proxies with
-``host_network:true``): for those, use firewall rules. And the cluster's network must enforce policies, as GKE does with
-Dataplane V2 or with network policy enforcement enabled.
+Policies have two limits. They do not apply to pods on the host network (workers deployed with ``--host-network``, and
+proxies with ``host_network:true``): for those, use firewall rules. And the cluster's network must enforce policies, as
+GKE does with Dataplane V2 or with network policy enforcement enabled.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def for_resource_manager(service: str, nodes: Sequence[str], namespace: str = ""
     """Return the policy that allows only proxies, pods of its own service and nodes into a service's resource manager.
 
     Args:
-      nodes: Address ranges of the cluster's nodes, e.g. ``10.128.0.0/20``. Workers use the host network, so they
-        connect from their node's address; without these ranges the service does not start.
+      nodes: Address ranges of the cluster's nodes, e.g. ``10.128.0.0/20``, for workers on the host network: they
+        connect from their node's address, and without these ranges their service does not start.
     """
     selector = {"matchLabels": {names.JOBSET_NAME_LABEL: service, names.REPLICATED_JOB_LABEL: names.HEAD_JOB}}
     sources = [
@@ -73,7 +73,12 @@ def for_resource_manager(service: str, nodes: Sequence[str], namespace: str = ""
         {"podSelector": {"matchLabels": {names.JOBSET_NAME_LABEL: service}}},
         *({"ipBlock": {"cidr": each}} for each in nodes),
     ]
-    return _policy(f"{service}-resource-manager", namespace, selector, [{"from": sources}])
+    return _policy(name_for_resource_manager(service), namespace, selector, [{"from": sources}])
+
+
+def name_for_resource_manager(service: str) -> str:
+    """Return the name of the policy of a service's resource manager."""
+    return f"{service}-resource-manager"
 
 
 def covering(policies: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -> list[Mapping[str, Any]]:

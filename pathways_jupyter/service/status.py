@@ -34,6 +34,14 @@ async def fetch(client: Client, namespace: str, wanted: str = "", *, logs: bool 
       ApiError: Reading JobSets, pods or Jobs is forbidden.
       ClusterError: The server could not be reached.
     """
+    pairs = await fetch_with_services(client, namespace, wanted, logs=logs)
+    return tuple(picture for _, picture in pairs)
+
+
+async def fetch_with_services(
+    client: Client, namespace: str, wanted: str = "", *, logs: bool = True
+) -> tuple[tuple[ServiceInfo, Service], ...]:
+    """Like :func:`fetch`, with the description of each service."""
     namespace = discovery.name_of(wanted)[1] or namespace
     services, pods, jobs = await asyncio.gather(
         _services(client, namespace, wanted),
@@ -42,11 +50,11 @@ async def fetch(client: Client, namespace: str, wanted: str = "", *, logs: bool 
     )
     drawn = [_draw(each, pods.items, jobs.items, {}) for each in services]
     proxies = {(each.namespace, holder.job): holder.pod for each in drawn for holder in each.holders if holder.pod}
-    if not logs or not proxies:
-        return tuple(drawn)
-    read = await asyncio.gather(*(read_placement(client, place, pod) for (place, _), pod in proxies.items()))
-    known = {key: placement for key, placement in zip(proxies, read, strict=True) if placement is not None}
-    return tuple(_draw(each, pods.items, jobs.items, known) for each in services)
+    if logs and proxies:
+        read = await asyncio.gather(*(read_placement(client, place, pod) for (place, _), pod in proxies.items()))
+        known = {key: placement for key, placement in zip(proxies, read, strict=True) if placement is not None}
+        drawn = [_draw(each, pods.items, jobs.items, known) for each in services]
+    return tuple(zip(services, drawn, strict=True))
 
 
 async def read_placement(client: Client, namespace: str, pod: str) -> Placement | None:

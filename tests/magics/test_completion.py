@@ -15,8 +15,16 @@ def offered(text):
 
 
 def test_commands_come_first():
-    assert offered("") == list(MAGIC)
+    assert offered("") == list(dict.fromkeys(name.partition(" ")[0] for name in MAGIC))
     assert offered("dis") == ["disconnect"]
+
+
+def test_a_group_offers_its_commands_and_they_their_options():
+    assert offered("service ") == ["deploy", "show", "wait", "delete"]
+    assert offered("service de") == ["deploy", "delete"]
+    assert "--gcs-bucket" in offered("service deploy mine ")
+    assert offered("service deploy mine --tpu tpuv5e:4x4") == ["tpuv5e:4x4="]
+    assert offered("service nonsense ") == []
 
 
 def test_options_of_the_command_are_offered_once():

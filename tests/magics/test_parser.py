@@ -25,6 +25,24 @@ def test_words_and_short_options_are_read():
     }
 
 
+def test_a_command_of_a_group_has_two_words():
+    call = parse("service deploy mine --tpu tpuv5e:4x4 --slices 2", MAGIC)
+    assert (call.command.name, call.values) == (
+        "service deploy",
+        {"name": "mine", "tpu": "tpuv5e:4x4", "slices": "2"},
+    )
+    assert parse("service show --help", MAGIC).help
+    assert parse("help service show", MAGIC).values == {"command": "service show"}
+    with pytest.raises(ConfigError, match="service needs one of its commands") as raised:
+        parse("service", MAGIC)
+    assert "deploy, show, wait, delete" in raised.value.hint
+    with pytest.raises(ConfigError, match="no command service deplyo") as raised:
+        parse("service deplyo mine", MAGIC)
+    assert "Did you mean deploy?" in raised.value.hint
+    with pytest.raises(ConfigError, match="required"):
+        parse("service show", MAGIC)
+
+
 def test_a_word_with_choices_may_be_left_out():
     assert parse("logs", MAGIC).values == {}
     assert parse("logs --tail 3", MAGIC).values == {"tail": "3"}

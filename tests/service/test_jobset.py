@@ -60,11 +60,15 @@ def test_the_address_is_the_heads_dns_name():
     assert jobset.address("pathways-cluster") == "pathways-cluster-pathways-head-0-0.pathways-cluster:29001"
 
 
-@pytest.mark.parametrize("name", ["", "Upper", "-dash", "dash-", "a" * 41, "under_score", "1digit"])
+@pytest.mark.parametrize("name", ["", "Upper", "-dash", "dash-", "a" * 23, "under_score", "1digit"])
 def test_a_name_that_pods_cannot_carry_is_refused(name):
     with pytest.raises(ConfigError, match="name of a service") as raised:
         jobset.manifest(spec(name=name))
     assert raised.value.hint
+
+
+def test_the_heads_name_of_the_longest_service_fits_into_a_label():
+    assert len(jobset.head_host("a" * jobset.MAX_NAME)) <= 63 < len(jobset.head_host("a" * (jobset.MAX_NAME + 1)))
 
 
 def test_a_service_without_slices_is_refused():

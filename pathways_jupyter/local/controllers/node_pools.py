@@ -1,8 +1,8 @@
 """Node pools that come and go with jobs, as GKE's node auto-provisioning makes them.
 
 The nodes of a new cluster belong to its services. A pod of any other JobSet that fits nowhere gets nodes of its own: a
-whole slice, or a node without TPUs. They are removed once no pod has been on them for a while. The pods of the services
-get none, because they wait for nodes that are repaired.
+whole slice, or a node without TPUs. They are removed once no pod has been on them for a while. The pods of services get
+none: those of the cluster's own wait for nodes that are repaired, those of deployed ones for spare or free nodes.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class NodePoolController:
         metadata = pod["metadata"]
         name = (metadata.get("labels") or {}).get(names.JOBSET_NAME_LABEL)
         found = self._store.find(JOBSETS, metadata["namespace"], name) if name else None
-        return found is not None and names.EMBEDDED_LABEL not in (found["metadata"].get("labels") or {})
+        labels = (found or {}).get("metadata", {}).get("labels") or {}
+        return found is not None and not {names.EMBEDDED_LABEL, names.SERVICE_LABEL} & set(labels)
 
 
 def _everything(_change: Change) -> Iterable[Key]:

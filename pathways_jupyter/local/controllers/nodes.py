@@ -25,7 +25,8 @@ from pathways_jupyter.local.shape import REPAIR_SECONDS
 from pathways_jupyter.service import names
 from pathways_jupyter.tpu import InstanceType
 
-CPU_POOL = "cpu"
+CPU_POOL = "cpu-np"
+"""The name that Pathways' own tools expect of the node pool without TPUs."""
 _ZONE = "local-a"
 
 
@@ -142,7 +143,7 @@ def nodes_for(instances: Mapping[str, int], *, cpu_nodes: int = 2) -> list[Objec
     Raises:
       ConfigError: An instance type is not in the catalogue.
     """
-    nodes = [cpu_node(f"{CPU_POOL}-{index}") for index in range(cpu_nodes)]
+    nodes = [cpu_node(f"cpu-{index}") for index in range(cpu_nodes)]
     for name, count in instances.items():
         instance = tpu.parse_instance_type(name)
         for index in range(count):

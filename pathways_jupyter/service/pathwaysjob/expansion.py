@@ -44,6 +44,7 @@ def expand(manifest: Mapping[str, Any]) -> Manifest:
             sidecar_image=_component(job, fields.SIDECAR).image,
             max_restarts=job.max_restarts,
             max_slice_restarts=job.max_slice_restarts if elastic else RIGID_RESTARTS,
+            host_network=True,
             labels={**job.labels, JOB_LABEL: job.name},
         )
     )

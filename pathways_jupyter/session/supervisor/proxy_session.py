@@ -81,8 +81,12 @@ class Proxy:
         self._stage(Stage.DISCOVER, "Looking for the service.")
         self._own_pod = await direct.own_pod(self._client)
         self._route = direct.choose(self._config, self._own_pod)
-        wanted = self._config.service
-        service = await discovery.find(self._client, self._session_log.record.namespace, wanted)
+        service = await discovery.find(
+            self._client,
+            self._session_log.record.namespace,
+            self._config.service,
+            instances=self._config.instances,
+        )
         self._slices.check(service)
         spec = self._spec(service)
         # The record before the Job: if this process dies in between, a sweep knows what to look for.

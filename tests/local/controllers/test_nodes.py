@@ -46,7 +46,7 @@ def test_a_slice_of_several_hosts_is_one_node_pool():
     nodes = nodes_for({"tpuv6e:4x4": 2}, cpu_nodes=1)
     assert len(nodes) == 1 + 2 * 4
     pools = {node["metadata"]["labels"][names.NODEPOOL_LABEL] for node in nodes}
-    assert pools == {"cpu", "tpuv6e-4x4-0", "tpuv6e-4x4-1"}
+    assert pools == {"cpu-np", "tpuv6e-4x4-0", "tpuv6e-4x4-1"}
     assert nodes[1]["status"]["allocatable"][names.TPU_RESOURCE] == "4"
     with pytest.raises(ConfigError):
         nodes_for({"tpuv6e:9x9": 1})

@@ -1,0 +1,241 @@
+"""What a cluster must have before a service can be deployed in it; each check says how to fix what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pathways_jupyter.errors import ApiError, PathwaysError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.credentials import parse_time
+from pathways_jupyter.kube.objects import EVENTS, JOBSETS, NETWORK_POLICIES, NODES, PODS, Object
+from pathways_jupyter.service import bucket, deployment, doctor, names
+from pathways_jupyter.service.deployment import Deployment
+from pathways_jupyter.service.doctor import Finding, Level, Need
+from pathways_jupyter.service.jobset import ServiceSpec
+from pathways_jupyter.wording import count
+
+NEEDS: tuple[Need, ...] = (
+    Need(JOBSETS, ("create", "get", "list", "watch", "delete"), purpose="create a service, and follow its start"),
+    Need(NETWORK_POLICIES, ("create", "patch", "delete"), purpose="close the ports of proxies and resource manager"),
+    Need(PODS, ("list", "watch"), purpose="follow the service's start"),
+    Need(PODS, ("get",), "log", level=Level.WARN, purpose="see how many slices have registered"),
+    Need(EVENTS, ("list", "watch"), level=Level.WARN, purpose="see why something does not start"),
+)
+ROLE = "pathways-platform"
+
+_QUOTA = re.compile(r"quota|stockout|out of resources|does not have enough resources", re.IGNORECASE)
+_RECENT_SECONDS = 3600.0
+
+
+@dataclass
+class _Pool:
+    """The usable nodes of one node pool."""
+
+    name: str
+    accelerator: str = ""
+    topology: str = ""
+    chips: str = ""
+    nodes: list[str] = field(default_factory=list)
+    embedded: bool = False
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} ({self.accelerator} {self.topology}, {count(len(self.nodes), 'node')} of {self.chips} chips)"
+        )
+
+
+async def findings(client: Client, wanted: Deployment) -> AsyncIterator[Finding]:
+    """Yield the result of each check, in an order in which a later one needs the earlier ones."""
+    spec = wanted.spec
+    jobsets = await doctor.jobsets(client)
+    yield jobsets
+    if jobsets.level is Level.FAIL:
+        return
+    allowed = await asyncio.gather(*(doctor.permission(client, spec.namespace, need, role=ROLE) for need in NEEDS))
+    for found in allowed:
+        if found.level is not Level.OK:
+            yield found
+    yield await _name(client, spec)
+    pools = await _pools(client)
+    if isinstance(pools, Finding):
+        yield pools
+    else:
+        yield await _slices(client, spec, pools)
+        if (pool := spec.head_node_selector.get(names.NODEPOOL_LABEL)) is not None:
+            yield await _head(client, spec, pool, pools)
+    if spec.gcs_scratch_location:
+        yield await _bucket(spec.gcs_scratch_location)
+    for found in await _quota(client, spec.namespace):
+        yield found
+
+
+async def _name(client: Client, spec: ServiceSpec) -> Finding:
+    try:
+        taken = await objects.find(client, JOBSETS, spec.name, namespace=spec.namespace)
+    except PathwaysError as error:
+        return doctor.failed("name", error)
+    if taken is not None:
+        return doctor.failed("name", deployment.exists(spec))
+    return Finding("name", Level.OK, f"{spec.name} is free in namespace {spec.namespace}")
+
+
+async def _pools(client: Client) -> Mapping[str, _Pool] | Finding:
+    """Return the node pools by name, each with its nodes that are ready and not cordoned."""
+    try:
+        nodes = (await objects.list_(client, NODES)).items
+    except PathwaysError as error:
+        hint = error.hint if not isinstance(error, ApiError) or error.status != 403 else (
+            f"Ask for: kubectl create clusterrole {ROLE}-nodes --verb=list --resource=nodes."
+        )  # fmt: skip
+        return Finding("nodes", Level.WARN, f"Node pools cannot be checked: {error}", hint)
+    pools: dict[str, _Pool] = {}
+    for node in nodes:
+        labels = node["metadata"].get("labels") or {}
+        name = str(labels.get(names.NODEPOOL_LABEL) or "")
+        pool = pools.setdefault(name, _Pool(name))
+        pool.accelerator = str(labels.get(names.ACCELERATOR_LABEL) or "")
+        pool.topology = str(labels.get(names.TOPOLOGY_LABEL) or "")
+        pool.chips = str(((node.get("status") or {}).get("allocatable") or {}).get(names.TPU_RESOURCE) or "")
+        pool.embedded = str((node.get("spec") or {}).get("providerID") or "").startswith("local:")
+        if _usable(node):
+            pool.nodes.append(str(node["metadata"]["name"]))
+    return pools
+
+
+def _usable(node: Object) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+    return ready and not (node.get("spec") or {}).get("unschedulable")
+
+
+async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool]) -> Finding:
+    """Check for one whole node pool for each slice: JobSet places each slice in a pool of its own."""
+    instance = spec.instance_type
+    chips = str(instance.chips_per_host)
+    fitting = {
+        name: pool
+        for name, pool in pools.items()
+        if (pool.accelerator, pool.topology) == (instance.machine.accelerator, instance.topology)
+        # An accelerator may be on machines of four and of eight chips.
+        and (pool.chips or chips) == chips
+    }
+    whole = [name for name, pool in fitting.items() if len(pool.nodes) >= instance.hosts]
+    about = f"{count(instance.hosts, 'node')} of {instance.machine.name} with topology {instance.topology}"
+    more = (
+        f"Create one for each slice: gcloud container node-pools create POOL --machine-type={instance.machine.name} "
+        f"--tpu-topology={instance.topology} --num-nodes={instance.hosts}. "
+        "If a pool starts from zero nodes, add --skip-checks."
+    )
+    if any(pool.embedded for pool in pools.values()):
+        more = (
+            f"Start the embedded cluster with them: pathways-jupyter local up --spare {instance}={spec.slices}; "
+            "an existing one has to be ended first, with local down."
+        )
+    if not whole:
+        others = [str(pool) for pool in pools.values() if pool.accelerator]
+        there = f" TPU node pools there: {', '.join(others)}." if others else " There are no TPU nodes."
+        partly = f" {', '.join(fitting)} has too few nodes that are ready." if fitting else there
+        return Finding(
+            "node pools",
+            Level.FAIL,
+            f"No node pool has {about}, which a slice of {instance} needs.{partly}",
+            more,
+        )
+    if len(whole) < spec.slices:
+        return Finding(
+            "node pools",
+            Level.FAIL,
+            f"{count(spec.slices, 'slice')} of {instance} need as many node pools, each with {about}; "
+            f"{'there is' if len(whole) == 1 else 'there are'} {len(whole)}: {', '.join(whole)}.",
+            f"Ask for --slices {len(whole)}, or for more nodes. {more}",
+        )
+    taken = await _taken(client, spec, {node: name for name in whole for node in pools[name].nodes})
+    if len(whole) - len(taken) < spec.slices:
+        used = ", ".join(f"{name} by {service}" for name, service in taken.items())
+        return Finding(
+            "node pools",
+            Level.WARN,
+            f"Only {len(whole) - len(taken)} of {len(whole)} node pools for {instance} are free: {used}.",
+            "The other slices start when those services end, or when there are more node pools.",
+        )
+    return Finding("node pools", Level.OK, f"{len(whole) - len(taken)} free for {instance}: {', '.join(whole)}")
+
+
+async def _taken(client: Client, spec: ServiceSpec, pool_of: Mapping[str, str]) -> dict[str, str]:
+    """Return the services whose pods run in the pools, by pool; without more rights, only those of this namespace."""
+    return {
+        pool_of[node]: str(pod["metadata"]["labels"][names.JOBSET_NAME_LABEL])
+        for pod in await _running(client, spec, names.JOBSET_NAME_LABEL)
+        if (node := str((pod.get("spec") or {}).get("nodeName") or "")) in pool_of
+    }
+
+
+async def _head(client: Client, spec: ServiceSpec, wanted: str, pools: Mapping[str, _Pool]) -> Finding:
+    """Check for a node for the head: JobSet places each head on a node of its own."""
+    if wanted not in pools or not pools[wanted].nodes:
+        others = [name for name, pool in pools.items() if name and not pool.accelerator and pool.nodes]
+        choose = f"Choose --head-pool {others[0]} (there: {', '.join(others)})." if others else (
+            "Create one: gcloud container node-pools create POOL --machine-type=n2-standard-64 --num-nodes=1."
+        )  # fmt: skip
+        return Finding("head", Level.FAIL, f"There is no node pool {wanted} for the resource manager.", choose)
+    nodes = set(pools[wanted].nodes)
+    heads = await _running(client, spec, f"{names.REPLICATED_JOB_LABEL}={names.HEAD_JOB}")
+    taken = {str((pod.get("spec") or {}).get("nodeName")) for pod in heads} & nodes
+    if taken == nodes:
+        return Finding(
+            "head",
+            Level.FAIL,
+            f"Each of the {count(len(nodes), 'node')} of node pool {wanted} runs the head of another service.",
+            f"Add a node: gcloud container clusters resize CLUSTER --node-pool={wanted} --num-nodes={len(nodes) + 1}. "
+            "If the pool grows by itself, add --skip-checks.",
+        )
+    return Finding("head", Level.OK, f"node pool {wanted} has {count(len(nodes - taken), 'free node')}")
+
+
+async def _running(client: Client, spec: ServiceSpec, labels: str) -> list[Object]:
+    """Return the pods that have not ended, of the whole cluster or, without that right, of the service's namespace."""
+    for namespace in ("", spec.namespace):
+        try:
+            pods = (await objects.list_(client, PODS, namespace=namespace, labels=labels)).items
+        except PathwaysError:
+            continue
+        return [pod for pod in pods if (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}]
+    return []
+
+
+async def _bucket(location: str) -> Finding:
+    try:
+        await asyncio.to_thread(bucket.read, location)
+    except ApiError as error:
+        return Finding("bucket", Level.FAIL, str(error), error.hint)
+    except PathwaysError as error:
+        # Not signed in to Google here, which the Kubernetes credentials may not need: the pods have their own identity.
+        return Finding("bucket", Level.WARN, f"{location} cannot be checked: {error}", error.hint)
+    return Finding("bucket", Level.OK, f"{location} can be read with your credentials; pods use their own")
+
+
+async def _quota(client: Client, namespace: str) -> Sequence[Finding]:
+    """Return what events of the last hour say about quota and missing capacity."""
+    try:
+        events = (await objects.list_(client, EVENTS, namespace=namespace)).items
+    except PathwaysError:
+        # The missing permission has its own finding.
+        return ()
+    said: Counter[str] = Counter()
+    for event in events:
+        message = " ".join(str(event.get("message") or "").split())
+        at = str(
+            event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or ""
+        )
+        recent = not at or client.now() - parse_time(at) < _RECENT_SECONDS
+        if recent and (_QUOTA.search(message) or _QUOTA.search(str(event.get("reason") or ""))):
+            said[message] += int(event.get("count") or 1)
+    return [
+        Finding("quota", Level.WARN, f"In the last hour: {message}", "Ask for more quota, or for a smaller service.")
+        for message, _ in said.most_common(3)
+    ]

@@ -1,0 +1,165 @@
+"""The services that a person may see: address and its source, slices and their users, image, age."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, NAMESPACES, PODS
+from pathways_jupyter.kube.pods import logs
+from pathways_jupyter.service import discovery, names, status
+from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.model import Service
+from pathways_jupyter.service.podstate import State
+from pathways_jupyter.service.versions import of_image
+
+_ADDRESS = re.compile(r"--resource_manager_address=(?P<address>[^'\s]+)")
+_LOG_BYTES = 64 * 1024
+"""A worker prints its arguments first."""
+_LOG_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Overview:
+    """One service.
+
+    Attributes:
+      address: ``host:port`` of its resource manager, from its JobSet.
+      seen: The address that the worker of its first slice says in its log; empty when that log cannot be read.
+      state: ``ready``, ``starting`` or ``down``.
+      ready: Number of slices that are ready.
+      in_use: Number of slices that proxies hold.
+      users: The holders, each with user and notebook.
+      image: Image of resource manager and workers.
+      jax: JAX version in the image's tag; empty where it names none.
+      created: When it was deployed, in seconds since the epoch.
+      reason: Why its resource manager is not ready.
+    """
+
+    name: str
+    namespace: str
+    address: str
+    seen: str
+    instance_type: str
+    hosts_per_slice: int
+    state: State
+    slices: int
+    ready: int
+    in_use: int
+    free: int
+    users: tuple[str, ...]
+    image: str
+    sidecar_image: str
+    jax: str
+    created: float
+    reason: str = ""
+
+    @property
+    def disagrees(self) -> bool:
+        """Whether the workers connect to another address than the one in the JobSet."""
+        return bool(self.seen) and not discovery.same_address(self.seen, self.address)
+
+
+async def overviews(client: Client, namespace: str = "", wanted: str = "") -> tuple[Overview, ...]:
+    """Return the services of a namespace; of all namespaces that may be read when `namespace` is empty.
+
+    Args:
+      wanted: Only the service of this name or address, in `namespace` or the context's.
+
+    Raises:
+      ServiceError: The service does not exist, or the cluster has no JobSets.
+      ApiError: Reading services is forbidden, also in the context's own namespace.
+      ClusterError: The server could not be reached.
+    """
+    if wanted:
+        places: Sequence[str] = (discovery.name_of(wanted)[1] or namespace or client.namespace,)
+    else:
+        places = (namespace,) if namespace else await _readable(client)
+    found = await asyncio.gather(*(_of_namespace(client, place, wanted) for place in places))
+    return tuple(each for some in found for each in some)
+
+
+async def overview(client: Client, service: ServiceInfo, picture: Service) -> Overview:
+    """Return the overview of one service that was fetched already."""
+    usable = sum(each.state is State.READY for each in picture.slices)
+    return Overview(
+        name=service.name,
+        namespace=service.namespace,
+        address=service.address,
+        seen=await _seen(client, picture),
+        instance_type=service.instance_type,
+        hosts_per_slice=service.hosts_per_slice,
+        state=State.READY if picture.ready else State.DOWN if service.ended or service.started else State.STARTING,
+        slices=len(picture.slices),
+        ready=usable,
+        in_use=picture.in_use,
+        free=picture.free,
+        users=tuple(str(each) for each in picture.holders if each.placed != 0),
+        image=service.server_image,
+        sidecar_image=service.sidecar_image,
+        jax=of_image(service.server_image).jax,
+        created=service.created,
+        reason="" if picture.ready else picture.reason,
+    )
+
+
+async def _readable(client: Client) -> tuple[str, ...]:
+    """Return the namespaces whose services may be read; an empty name for all at once."""
+    try:
+        await objects.list_(client, JOBSETS)
+    except ApiError as error:
+        if error.status == 404:
+            raise discovery.no_jobsets(client) from error
+        if error.status != 403:
+            raise
+    else:
+        if await _may_read(client, ""):
+            return ("",)
+    try:
+        known = [str(each["metadata"]["name"]) for each in (await objects.list_(client, NAMESPACES)).items]
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        # The usual case of a plain user: a Role in one namespace.
+        return (client.namespace,)
+    allowed = await asyncio.gather(*(_may_read(client, each) for each in known))
+    return tuple(each for each, may in zip(known, allowed, strict=True) if may) or (client.namespace,)
+
+
+async def _may_read(client: Client, namespace: str) -> bool:
+    answers = await asyncio.gather(
+        *(objects.allowed(client, "list", each, namespace=namespace) for each in (JOBSETS, PODS, JOBS))
+    )
+    return all(answers)
+
+
+async def _of_namespace(client: Client, namespace: str, wanted: str) -> list[Overview]:
+    pairs = await status.fetch_with_services(client, namespace, wanted)
+    return list(await asyncio.gather(*(overview(client, service, picture) for service, picture in pairs)))
+
+
+async def _seen(client: Client, picture: Service) -> str:
+    """Return the resource manager's address from the first worker's log; empty when it cannot be read."""
+    pod = next((host.pod for each in picture.slices for host in each.hosts if host.state is State.READY), "")
+    if not pod:
+        return ""
+    try:
+        async with asyncio.timeout(_LOG_SECONDS):
+            lines = logs(
+                client,
+                pod,
+                namespace=picture.namespace,
+                container=names.WORKER_CONTAINER,
+                limit_bytes=_LOG_BYTES,
+            )
+            async for line in lines:
+                if found := _ADDRESS.search(line):
+                    return found["address"]
+    except (ClusterError, TimeoutError):
+        pass
+    return ""

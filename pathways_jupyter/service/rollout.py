@@ -1,0 +1,313 @@
+"""Follow the start of a service: the head, then the slices one by one, and why something is not there yet.
+
+Pods and events are watched. A worker's pod is ready as soon as its program runs, so at the end the resource manager's
+own log says when all slices have registered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from pathways_jupyter.errors import ApiError, ClusterError, ServiceError
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PODS, Object, Resource
+from pathways_jupyter.kube.pods import logs
+from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.service import discovery, names
+from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.model import Host, Service
+from pathways_jupyter.service.picture import picture
+from pathways_jupyter.service.podstate import FATAL_REASONS, State
+from pathways_jupyter.wording import count
+
+TIMEOUT_SECONDS = 1800.0
+"""How long a start is followed; GKE may need a quarter of an hour to create the nodes of a slice."""
+
+_REGISTERED = re.compile(r"\*\*\* (?P<ready>\d+)/(?P<all>\d+) Pathways Slices Now Ready")
+_LOG_SECONDS = 60.0
+"""How long a service whose pods are all ready may take to say so in its log."""
+# Events of type Normal that explain a wait.
+_TELLING = {"Pulling", "TriggeredScaleUp", "NotTriggerScaleUp"}
+# The reason of a pod that has no node; its condition's message repeats the scheduler's event.
+_UNSCHEDULABLE = "Unschedulable"
+
+
+class StepKind(StrEnum):
+    """Kinds of steps."""
+
+    DONE = "done"
+    """A part is up."""
+    WAIT = "wait"
+    """A part is not up yet, and why."""
+    WARN = "warn"
+    """A warning of the cluster."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a start.
+
+    Attributes:
+      ready: Slices whose pods are ready.
+      slices: Slices in all.
+    """
+
+    kind: StepKind
+    message: str
+    ready: int = 0
+    slices: int = 0
+
+
+async def follow(
+    client: Client, namespace: str, name: str, *, seconds: float = TIMEOUT_SECONDS
+) -> AsyncGenerator[Step, None]:
+    """Yield the steps of service `name` until it is ready.
+
+    Args:
+      seconds: How long to follow it; the service stays after that.
+
+    Raises:
+      ServiceError: There is no such service, it has ended for good, or it is not ready in time.
+      ApiError: Watching it is forbidden.
+      ClusterError: The server could not be reached.
+    """
+    found = await discovery.find(client, namespace, name)
+    rollout = _Rollout(found)
+    deadline = asyncio.get_running_loop().time() + seconds
+    try:
+        async with contextlib.aclosing(_changes(client, found, deadline)) as changes:
+            async for resource, change, item in changes:
+                for step in rollout.take(resource, change, item):
+                    yield step
+                if rollout.ready:
+                    break
+    except TimeoutError:
+        raise ServiceError(
+            f"Service {found.name} is not ready after {seconds:g} s: {rollout.missing()}.",
+            hint=f"It stays, and may still start: %pathways service wait {found.name}. "
+            f"%pathways service delete {found.name} removes it.",
+        ) from None
+    yield await _registered(client, rollout)
+
+
+class _Rollout:
+    """The service's objects as far as they are known, and what was said about them."""
+
+    def __init__(self, service: ServiceInfo) -> None:
+        self.service = service
+        self._pods: dict[str, Object] = {}
+        self._synced = False
+        self._said: dict[str, str] = {}
+        self._warned: set[tuple[str, str, str]] = set()
+        self.picture: Service = picture(service, pods=(), jobs=())
+
+    @property
+    def ready(self) -> bool:
+        """Whether the head's and all workers' pods are ready."""
+        return self._synced and self.picture.ready and self._ready_slices == len(self.picture.slices)
+
+    @property
+    def head(self) -> str:
+        """Name of the head's pod."""
+        found = [
+            name
+            for name, pod in self._pods.items()
+            if pod["metadata"].get("labels", {}).get(names.REPLICATED_JOB_LABEL) == names.HEAD_JOB
+        ]
+        return found[-1] if found else ""
+
+    @property
+    def _ready_slices(self) -> int:
+        return sum(each.state is State.READY for each in self.picture.slices)
+
+    def take(self, resource: Resource, change: ChangeType, item: Object) -> list[Step]:
+        """Apply a change; return what is new.
+
+        Raises:
+          ServiceError: The service has ended for good, or was deleted.
+        """
+        if resource == EVENTS:
+            return self._event(item) if change in {ChangeType.ADDED, ChangeType.MODIFIED} else []
+        if resource == JOBSETS:
+            if change is ChangeType.DELETED:
+                raise ServiceError(f"Service {self.service.name} was deleted.", hint="Deploy it again.")
+            self.service = discovery.describe(item) or self.service if item else self.service
+            if self.service.ended:
+                raise discovery.has_ended(self.service)
+        elif change is ChangeType.SYNCED:
+            self._synced = True
+        elif change is ChangeType.DELETED:
+            self._pods.pop(item["metadata"]["name"], None)
+        elif item:
+            self._pods[item["metadata"]["name"]] = item
+        self.picture = picture(self.service, pods=self._pods.values(), jobs=())
+        return self._news() if self._synced else []
+
+    def missing(self) -> str:
+        """Return what is not up, in a few words."""
+        if not self.picture.ready:
+            return f"its head is not up ({self.picture.reason or 'no pod'})"
+        waiting = [each for each in self.picture.slices if each.state is not State.READY]
+        if not waiting:
+            return "its resource manager has not reported all slices"
+        first = next((self._why(host) for host in waiting[0].hosts if host.state is not State.READY), "")
+        late = f"{len(waiting)} of {count(len(self.picture.slices), 'slice')} are not up"
+        return f"{late}; slice {waiting[0].index}: {first}"
+
+    def _news(self) -> list[Step]:
+        steps = self._said_once("head", self.picture.ready, "The head", self._why_head())
+        for each in self.picture.slices:
+            late = next((host for host in each.hosts if host.state is not State.READY), None)
+            why = ""
+            if late is not None:
+                which = f"host {late.index}, " if len(each.hosts) > 1 else ""
+                why = f"{which}{self._why(late)}"
+            # Workers are created after the head is up, so until then their absence says nothing.
+            if self.picture.ready or late is None:
+                steps += self._said_once(f"slice {each.index}", late is None, f"Slice {each.index}", why)
+        return steps
+
+    def _said_once(self, part: str, up: bool, title: str, why: str) -> list[Step]:
+        """Return a step for a part unless the same was said of it before."""
+        words = "up" if up else why
+        if self._said.get(part) == words:
+            return []
+        self._said[part] = words
+        total = len(self.picture.slices)
+        if up:
+            of = f" ({self._ready_slices} of {total})" if part != "head" else ""
+            return [Step(StepKind.DONE, f"{title} is up{of}.", self._ready_slices, total)]
+        kind = StepKind.WARN if self._is_fatal(why) else StepKind.WAIT
+        return [Step(kind, f"{title}: {why}.", self._ready_slices, total)]
+
+    def _is_fatal(self, why: str) -> bool:
+        return any(text in why for text in FATAL_REASONS.values())
+
+    def _why_head(self) -> str:
+        pod = self._pods.get(self.head)
+        reason = self.picture.reason or "no pod yet"
+        return _explained(pod, reason) if pod is not None else "no pod yet" if reason == "no pod" else reason
+
+    def _why(self, host: Host) -> str:
+        return _explained(self._pods.get(host.pod), host.reason or str(host.state))
+
+    def _event(self, event: Object) -> list[Step]:
+        about = event.get("involvedObject") or {}
+        name, kind, reason = str(about.get("name") or ""), str(about.get("kind") or ""), str(event.get("reason") or "")
+        message = " ".join(str(event.get("message") or "").split())
+        if not self._is_of_interest(name, kind) or (event.get("type") != "Warning" and reason not in _TELLING):
+            return []
+        if (kind, reason, message) in self._warned:
+            return []
+        self._warned.add((kind, reason, message))
+        level = StepKind.WARN if event.get("type") == "Warning" else StepKind.WAIT
+        text = f"{kind} {name}: {reason}: {message.rstrip('.')}."
+        return [Step(level, text, self._ready_slices, len(self.picture.slices))]
+
+    def _is_of_interest(self, name: str, kind: str) -> bool:
+        """Whether an event about this object explains why a part of the service is not up yet."""
+        if kind == "Pod":
+            # Events of a former service of this name are about pods that do not exist any more.
+            pod = self._pods.get(name)
+            conditions = ((pod or {}).get("status") or {}).get("conditions") or ()
+            return pod is not None and not any(
+                each.get("type") == "Ready" and each.get("status") == "True" for each in conditions
+            )
+        return kind in {"Job", "JobSet"} and (name == self.service.name or name.startswith(f"{self.service.name}-"))
+
+
+def _explained(pod: Object | None, reason: str) -> str:
+    """Return why a pod is not ready: Kubernetes' reason, with the message that belongs to it."""
+    known = (pod or {}).get("status") or {}
+    if reason == _UNSCHEDULABLE:
+        for each in known.get("conditions") or ():
+            if each.get("type") == "PodScheduled":
+                return f"waits for a node: {each.get('message') or reason}".rstrip(".")
+    if reason in FATAL_REASONS:
+        return f"{FATAL_REASONS[reason]}: {_waiting_message(known) or reason}".rstrip(".")
+    return {"Pending": "its pod is pending", "no pod": "its pod is gone", "not started yet": "not created yet"}.get(
+        reason, f"its pod is not ready ({reason})"
+    )
+
+
+def _waiting_message(known: Mapping[str, Any]) -> str:
+    for each in (*(known.get("initContainerStatuses") or ()), *(known.get("containerStatuses") or ())):
+        waiting = (each.get("state") or {}).get("waiting") or {}
+        if waiting.get("message"):
+            return str(waiting["message"])
+    return ""
+
+
+_News = tuple[Resource, ChangeType, Object]
+
+
+async def _changes(client: Client, service: ServiceInfo, deadline: float) -> AsyncGenerator[_News, None]:
+    """Yield the changes of the service's JobSet and pods, and of the namespace's events, as they come.
+
+    Raises:
+      TimeoutError: `deadline`, a time of the event loop, is over.
+    """
+    arrived: asyncio.Queue[_News | ClusterError] = asyncio.Queue()
+
+    async def pump(resource: Resource, **selection: str) -> None:
+        try:
+            async with contextlib.aclosing(
+                watch(client, resource, namespace=service.namespace, **selection)
+            ) as changes:
+                async for each in changes:
+                    arrived.put_nowait((resource, each.type, each.object))
+        except ClusterError as error:
+            # Events only explain; without the permission to see them the service starts anyway.
+            if not (resource == EVENTS and isinstance(error, ApiError) and error.status == 403):
+                arrived.put_nowait(error)
+
+    labels = f"{names.JOBSET_NAME_LABEL}={service.name}"
+    tasks = [
+        asyncio.create_task(pump(JOBSETS, name=service.name)),
+        asyncio.create_task(pump(PODS, labels=labels)),
+        asyncio.create_task(pump(EVENTS)),
+    ]
+    try:
+        while True:
+            # Only around this wait: a timeout around a `yield` would cancel the caller's code.
+            async with asyncio.timeout_at(deadline):
+                change = await arrived.get()
+            if isinstance(change, ClusterError):
+                raise change
+            yield change
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _registered(client: Client, rollout: _Rollout) -> Step:
+    """Follow the resource manager's log until all slices have registered; return the last step."""
+    service, total = rollout.service, len(rollout.picture.slices)
+    lines = logs(
+        client,
+        rollout.head,
+        namespace=service.namespace,
+        container=names.RESOURCE_MANAGER_CONTAINER,
+        follow=True,
+    )
+    try:
+        async with asyncio.timeout(_LOG_SECONDS), contextlib.aclosing(lines):
+            async for line in lines:
+                found = _REGISTERED.search(line)
+                if found is not None and found["ready"] == found["all"]:
+                    text = f"Service {service.name} is ready: {count(total, 'slice')} at {service.address}."
+                    return Step(StepKind.DONE, text, total, total)
+        why = "its log ended"
+    except TimeoutError:
+        why = f"its log did not say so within {_LOG_SECONDS:g} s"
+    except ClusterError as error:
+        why = f"its log cannot be read: {error}"
+    text = f"All pods of {service.name} are ready. Whether the slices have registered is not known: {why}."
+    return Step(StepKind.WARN, text, total, total)

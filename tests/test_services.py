@@ -1,0 +1,193 @@
+"""Several services beside each other: list, deploy, follow, connect to the right one, delete."""
+
+import json
+import tempfile
+
+import pytest
+import yaml
+
+WITH_TWO = ["--tpu", "tpuv6e:2x2=1,tpuv6e:2x4=1", "--spare", "tpuv5e:4x4=1"]
+CONNECT = """
+import json, sys
+import jax
+import pathways_jupyter
+
+with pathways_jupyter.connect(**json.loads(sys.argv[1])) as session:
+    print(json.dumps([session.record.service, len(jax.devices()), sorted(session.slices())]))
+"""
+
+
+@pytest.fixture(scope="module")
+def home(machine):
+    """The environment in which the embedded cluster has two services, and spare nodes for a third."""
+    with tempfile.TemporaryDirectory(prefix="pj-") as name:
+        own = {"JUPYTER_RUNTIME_DIR": name, "JUPYTER_CONFIG_DIR": name}
+        up = machine.cli("local", "up", *WITH_TWO, "--fast-heal", "--json", **own)
+        assert up.returncode == 0, up.stderr
+        yield own
+        assert machine.cli("local", "down", **own).returncode == 0
+
+
+def listed(machine, home):
+    found = machine.cli("services", "--local", "--json", **home)
+    assert found.returncode == 0, found.stderr
+    return {each["name"]: each for each in json.loads(found.stdout)}
+
+
+def connected(machine, home, **arguments):
+    """The service that a script got for these arguments, its devices and its slices."""
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "-c", CONNECT, json.dumps({"local": True, **arguments})],
+        env={**machine.environ, **home},
+        cwd=machine.directory,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    return json.loads(done.stdout) if done.returncode == 0 else done.stderr
+
+
+def test_services_are_listed_with_address_type_and_image(machine, home):
+    found = listed(machine, home)
+    assert {"pathways-cluster", "tpuv6e-2x4"} <= set(found)
+    one = found["tpuv6e-2x4"]
+    assert (one["instance_type"], one["hosts_per_slice"], one["slices"], one["ready"]) == ("tpuv6e:2x4", 2, 1, 1)
+    assert one["address"] == one["seen"] == "tpuv6e-2x4-pathways-head-0-0.tpuv6e-2x4:29001"
+    assert f"jax-{one['jax']}" in one["image"]
+    shown = machine.cli("service", "show", "tpuv6e-2x4", "--local", **home).stdout
+    assert "its JobSet, and its worker's log says the same" in shown
+    assert "--service tpuv6e-2x4 --tpu tpuv6e:2x4=1" in shown
+
+
+def test_connect_finds_the_only_service_with_slices_of_the_type(machine, home):
+    address, devices, slices = connected(machine, home, tpu="tpuv6e:2x4=1")
+    assert (address.partition("-pathways-head")[0], devices, slices) == ("tpuv6e-2x4", 8, [0])
+    assert "No Pathways service in namespace default has slices of tpuv5e:4x4" in connected(
+        machine, home, tpu="tpuv5e:4x4=1"
+    )
+
+
+def test_a_service_is_deployed_followed_used_shown_and_deleted(machine, home):
+    deploy = machine.cli("service", "deploy", "mine", "--tpu", "tpuv5e:4x4", "--local", **home)
+    assert deploy.returncode == 0, deploy.stderr
+    steps = deploy.stderr.splitlines()
+    for step in (
+        "✓ jobset:",
+        "✓ node pools: 1 free for tpuv5e:4x4",
+        "✓ Service mine is created",
+        "✓ The head is up.",
+        "✓ Slice 0 is up (1 of 1).",
+        "✓ Service mine is ready: 1 slice at mine-pathways-head-0-0.mine:29001.",
+    ):
+        assert any(line.startswith(step) for line in steps), (step, steps)
+    assert steps.index("✓ The head is up.") < steps.index("✓ Slice 0 is up (1 of 1).")
+    assert listed(machine, home)["mine"]["hosts_per_slice"] == 4
+    address, devices, _ = connected(machine, home, tpu="tpuv5e:4x4=1")
+    assert (address.partition(":")[0], devices) == ("mine-pathways-head-0-0.mine", 16)
+    again = machine.cli("service", "deploy", "mine", "--tpu", "tpuv5e:4x4", "--local", **home)
+    assert again.returncode == 1
+    assert "There is a JobSet mine in namespace default already." in again.stderr
+    # The nodes are taken: a second service is refused nothing but waits, and its wait says for what.
+    second = machine.cli(
+        "service", "deploy", "second", "--tpu", "tpuv5e:4x4", "--local", "--timeout", "3", "--json", **home
+    )
+    assert second.returncode == 1
+    assert "node pools: Only 0 of 1 node pools for tpuv5e:4x4 are free: tpuv5e-4x4-0 by mine." in second.stderr
+    assert "Slice 0: host 0, waits for a node:" in second.stderr
+    assert "Service second is not ready after 3 s: 1 of 1 slice are not up" in second.stderr
+    asked = machine.cli("service", "delete", "mine", "--local", **home)
+    assert (asked.returncode, "Not deleted: mine (1 slice of tpuv5e:4x4)" in asked.stderr) == (1, True)
+    deleted = machine.cli("service", "delete", "mine", "--local", "--yes", **home)
+    assert deleted.returncode == 0, deleted.stderr
+    # Its nodes are free, so the one that waits gets them.
+    waited = machine.cli("service", "wait", "second", "--local", **home)
+    assert (waited.returncode, "Service second is ready" in waited.stderr) == (0, True)
+    assert machine.cli("service", "delete", "second", "--local", "-y", **home).returncode == 0
+    assert not {"mine", "second"} & set(listed(machine, home))
+
+
+def test_a_dry_run_prints_what_would_be_created(machine, home):
+    line = ["service", "deploy", "mine", "--tpu", "tpuv5e:4x4", "--slices", "2", "--gcs-bucket", "gs://b/c"]
+    shown = machine.cli(*line, "--dry-run", "-o", "yaml", **home)
+    assert shown.returncode == 0, shown.stderr
+    objects = list(yaml.safe_load_all(shown.stdout))
+    assert [each["kind"] for each in objects] == ["NetworkPolicy", "NetworkPolicy", "JobSet"]
+    assert json.loads(machine.cli(*line, "--dry-run", "-o", "json", **home).stdout)["items"] == objects
+    assert "mine" not in listed(machine, home)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["mine", "--tpu", "tpuv5e:3x3"], ["no topology '3x3'", "Topologies of tpuv5e: 2x2, 2x4, 4x4"]),
+        (["mine", "--tpu", "tpuv9:2x2"], ["Unknown TPU version", "Known versions"]),
+        (["mine", "--tpu", "tpuv5e:4x4=1", "--slices", "2"], ["The number of slices is given twice"]),
+        (["mine", "--tpu", "tpuv5e:4x4"], ["needs a bucket"]),
+        (["mine", "--tpu", "tpuv5e:4x4", "--gcs-bucket", "bucket"], ["is not a bucket address", "gs://bucket"]),
+        (["Mine", "--tpu", "tpuv5e:4x4", "--local"], ["cannot be the name of a service", "at most 22"]),
+        (["mine", "--tpu", "tpuv5e:4x4", "--local", "--nodes", "10.0.0.0/8"], ["only for workers on the host network"]),
+        (["mine", "--tpu", "tpuv5e:4x4", "--local", "--slices", "none"], ["whole number of at least 1"]),
+        (["mine", "--local"], ["No instance type was given"]),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else value,
+)
+def test_what_cannot_be_deployed_is_refused_before_anything_happens(machine, home, arguments, words):
+    refused = machine.cli("service", "deploy", *arguments, **home)
+    assert refused.returncode == 1
+    assert all(word in refused.stderr for word in words), refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["--tpu", "tpuv5e:4x8"],
+            ["No node pool has 8 nodes of ct5lp-hightpu-4t", "tpuv5e-4x4-0 (", "--spare tpuv5e:4x8=1"],
+        ),
+        (["--tpu", "tpuv6e1t:2x4"], ["No node pool has 1 node of ct6e-standard-8t"]),
+        (["--tpu", "tpuv5e:4x4", "--slices", "2"], ["there is 1: tpuv5e-4x4-0", "Ask for --slices 1"]),
+        (["--tpu", "tpuv5e:4x4", "--head-pool", "heads"], ["no node pool heads", "Choose --head-pool cpu-np"]),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else value,
+)
+def test_a_cluster_without_fitting_nodes_is_refused_with_what_there_is(machine, home, arguments, words):
+    refused = machine.cli("service", "deploy", "other", *arguments, "--local", **home)
+    assert refused.returncode == 1
+    assert all(word in refused.stderr for word in words), refused.stderr
+    assert "other" not in listed(machine, home)
+
+
+def test_the_magics_do_the_same(machine, home, open_notebook):
+    import dataclasses
+
+    notebook = open_notebook(dataclasses.replace(machine, environ={**machine.environ, **home}))
+    notebook.run("%load_ext pathways_jupyter")
+    assert "tpuv6e-2x4" in notebook.run("%pathways services --local").text
+    deployed = notebook.run("%pathways service deploy noted --tpu tpuv5e:4x4 --local")
+    assert "✓ Service noted is ready" in deployed.text
+    assert "%pathways connect --namespace default --service noted --tpu tpuv5e:4x4=1" in deployed.text
+    request = notebook.client.execute("%pathways service delete noted --local", allow_stdin=False)
+    unanswered = notebook.finish(request)
+    assert (unanswered.error, "add --yes" in unanswered.shown) == ("ServiceError", True)
+    assert "is deleted" in notebook.run("%pathways service delete noted --local --yes").text
+    nothing = notebook.run("%pathways service show noted --local")
+    assert "There is no Pathways service noted" in nothing.shown
+    group = notebook.run("%pathways service")
+    assert "service needs one of its commands" in group.shown
+    assert "deploy, show, wait, delete" in group.shown
+
+
+def test_every_command_has_help_with_examples():
+    from click.testing import CliRunner
+
+    from pathways_jupyter.cli import main
+
+    for command in (["services"], *(["service", each] for each in ("deploy", "show", "wait", "delete"))):
+        shown = CliRunner().invoke(main, [*command, "--help"])
+        assert shown.exit_code == 0
+        assert f"pathways-jupyter {' '.join(command)}" in shown.output
+        assert all(word in shown.output for word in ("Examples:", "--json"))
