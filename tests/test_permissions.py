@@ -6,15 +6,14 @@ import copy
 import dataclasses
 import os
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import kubeconfigs
 import pytest
 from pathways_jobs import headless
-from permissions import LAB, Grant, as_rules, documented_grants
+from permissions import LAB, as_rules, documented_grants
+from watched_cluster import DEADLINE, TYPE, Watched
 
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import PathwaysError
@@ -24,11 +23,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS, PODS
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.kube.watch import watch
-from pathways_jupyter.local import images, programs
-from pathways_jupyter.local.accounts import POD_NAME, POD_UID
-from pathways_jupyter.local.running import RunningCluster
-from pathways_jupyter.local.shape import Shape
-from pathways_jupyter.local.spawner import Spawner
+from pathways_jupyter.local import images
 from pathways_jupyter.service import discovery, doctor, leases, logs, names
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.lab import lifecycle, manifests
@@ -38,61 +33,7 @@ from pathways_jupyter.session import cleanup, protocol, registry
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.protocol import Method
 
-DEADLINE = 90.0
-TYPE = "tpuv6e:2x2"
 ADMIN = "admin"
-
-
-class Watched:
-    """An embedded cluster on a thread of this process, which notes who needed to be allowed what."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.asked: dict[str, set[Grant]] = {}
-        self._ready = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._ending = asyncio.Event()
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
-
-    def __enter__(self) -> "Watched":
-        self._thread.start()
-        assert self._ready.wait(DEADLINE)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._ending.set)
-        self._thread.join(DEADLINE)
-
-    @property
-    def url(self) -> str:
-        return self._cluster.api.url
-
-    def kubeconfig(self, name: str, rules: list[dict] | None, pod: dict | None = None) -> str:
-        """A kubeconfig of a new user, or of a service account whose token belongs to a pod."""
-        token = self._cluster.api.add_token(name, rules)
-        if pod is not None:
-            extra = {POD_NAME: [pod["metadata"]["name"]], POD_UID: [pod["metadata"]["uid"]]}
-            account = f"system:serviceaccount:{names.DEFAULT_NAMESPACE}:{name}"
-            name, token = f"{name}-in-pod", self._cluster.api.add_token(account, rules, extra=extra)
-        entry = {"server": self._cluster.api.url, "certificate-authority": str(self._cluster.api.ca)}
-        return kubeconfigs.write(self.directory / f"kubeconfig-{name}", entry, {"token": token}, name=name)
-
-    async def _serve(self) -> None:
-        cold, warm = (Spawner(each) for each in (programs.preload, programs.preload_jax))
-        cold.start()
-        warm.start()
-        self._cluster = RunningCluster(self.directory, Shape({TYPE: 2}), cold=cold, warm=warm)
-        self._cluster.api.audit = lambda user, question: self.asked.setdefault(user.name.rpartition(":")[2], set()).add(
-            (question.group, question.resource, question.verb)
-        )
-        await self._cluster.start()
-        try:
-            async with asyncio.timeout(DEADLINE):
-                await self._cluster.until_ready()
-            self._ready.set()
-            await self._ending.wait()
-        finally:
-            await self._cluster.close()
 
 
 class Person:

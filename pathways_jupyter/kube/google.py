@@ -7,6 +7,7 @@ because importing google-auth takes a noticeable part of a second.
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,10 +21,17 @@ from pathways_jupyter.kube.credentials import Renewable
 ENDPOINT_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER"
 """The variable with which gcloud is pointed at another endpoint than the public one."""
 
+IMPERSONATE_VARIABLE = "CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT"
+"""The variable with which gcloud is asked to act as a service account."""
+IAM_ENDPOINT_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_IAMCREDENTIALS"
+
 _ENDPOINT = "https://container.googleapis.com/"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _LOGIN = "Run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a service account's file."
+_NETWORK = "Check the network and HTTPS_PROXY, and try again."
 _TIMEOUT_SECONDS = 20.0
+_PROBE_SECONDS = 4.0
+_HTTPS_PORT = 443
 # Its tokens come without an expiry. The `kubernetes` package refreshes expired ones when called: call it this often.
 _LEGACY_SECONDS = 600.0
 
@@ -40,13 +48,14 @@ def find(cluster: str, project: str, region: str) -> Cluster:
         raise ConfigError(f"GKE cluster {cluster!r} needs its project and region.", hint="Add --project and --region.")
     token = token_source()
     described = _describe(cluster, project, region, token)
-    server, authority = _endpoint(described, cluster)
+    host, authority, proxy = _endpoint(described, f"{cluster} --region {region} --project {project}")
     return Cluster(
         name=f"gke_{project}_{region}_{cluster}",
-        server=server,
+        server=f"https://{host}",
         namespace="default",
         credentials=Renewable(token, hint=_LOGIN),
         ssl=tls(authority),
+        proxy=proxy,
     )
 
 
@@ -60,24 +69,75 @@ def token_source() -> Callable[[], tuple[str, float]]:
     import google.auth.exceptions
     import google.auth.transport.requests
 
+    path = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS", "")
     try:
+        # Files of any kind, also of workload identity federation; else gcloud's login; else the metadata server, which
+        # answers for the machine, or for the pod's service account.
         credentials, _ = google.auth.default(scopes=[_SCOPE])
     except google.auth.exceptions.DefaultCredentialsError as error:
-        raise ClusterError("There are no Google credentials on this machine.", hint=_LOGIN) from error
+        if not path:
+            raise ClusterError("There are no Google credentials on this machine.", hint=_LOGIN) from error
+        raise ClusterError(
+            f"GOOGLE_APPLICATION_CREDENTIALS names {path}, which cannot be used: {_one_line(error)}.",
+            hint=f"Fix the file or unset the variable. {_LOGIN}",
+        ) from error
+    except google.auth.exceptions.TransportError as error:
+        # Some kinds of files name a project by its number, and the library looks its name up.
+        raise ClusterError("Google cannot be reached.", hint=_NETWORK) from error
+    if principal := os.environ.get(IMPERSONATE_VARIABLE, ""):
+        credentials = _impersonated(credentials, principal)
 
     def fetch() -> tuple[str, float]:
         # A new session each time: this runs rarely, and sessions are not thread-safe.
         request = google.auth.transport.requests.Request()
         try:
             credentials.refresh(request)
+        except google.auth.exceptions.TransportError as error:
+            raise ClusterError("Google's token endpoint cannot be reached.", hint=_NETWORK) from error
         except google.auth.exceptions.GoogleAuthError as error:
-            detail = " ".join(str(error.args[0] if error.args else error).split())
-            raise ClusterError(f"Google refused to issue a token: {detail}.", hint=_LOGIN) from error
+            detail = _one_line(error)
+            raise ClusterError(f"Google refused to issue a token: {detail}.", hint=_refusal_hint(detail)) from error
         finally:
             request.session.close()
         return str(credentials.token), _expiry(credentials)
 
     return fetch
+
+
+def _impersonated(source: Any, principal: str) -> Any:
+    """Return credentials of the service account `principal`, made with those of `source`."""
+    from google.auth import impersonated_credentials
+
+    base = os.environ.get(IAM_ENDPOINT_VARIABLE, "").rstrip("/")
+    method = f"/v1/projects/-/serviceAccounts/{principal}:generateAccessToken"
+    return impersonated_credentials.Credentials(
+        source_credentials=source,
+        target_principal=principal,
+        target_scopes=[_SCOPE],
+        iam_endpoint_override=f"{base}{method}" if base else None,
+    )
+
+
+def _refusal_hint(detail: str) -> str:
+    """Return what to do about a token that Google refused to issue."""
+    if "iat" in detail and "exp" in detail:
+        return "This machine's clock is wrong: set it, e.g. timedatectl set-ntp true."
+    if "getAccessToken" in detail or "generateAccessToken" in detail:
+        return (
+            "Ask for the role roles/iam.serviceAccountTokenCreator on that account: gcloud iam service-accounts "
+            "add-iam-policy-binding ACCOUNT --member user:YOU --role roles/iam.serviceAccountTokenCreator."
+        )
+    return _LOGIN
+
+
+def _one_line(error: BaseException) -> str:
+    """Return what google-auth says of an error; its second argument may be the answer with the reason."""
+    import json
+
+    said, *rest = (*error.args, "") if error.args else (error, "")
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        said = f"{said} {json.loads(rest[0])['error']['message']}"
+    return " ".join(str(said).split()).rstrip(".")
 
 
 def legacy_provider(context: str, kubeconfig: Path, *, hint: str) -> Renewable:
@@ -122,27 +182,75 @@ def _describe(cluster: str, project: str, region: str, token: Callable[[], tuple
             hint="Check the network, or use --context with credentials that are already here.",
         ) from error
     if not response.ok:
-        raise _refused(response.status_code, response.text, name)
+        raise _refused(response.status_code, response.text, name, project)
     answer = response.json()
     return answer if isinstance(answer, dict) else {}
 
 
-def _endpoint(described: Mapping[str, Any], cluster: str) -> tuple[str, bytes]:
-    """Return the cluster's URL and its certificate authority (empty: a public one)."""
-    dns = (described.get("controlPlaneEndpointsConfig") or {}).get("dnsEndpointConfig") or {}
+def _endpoint(described: Mapping[str, Any], cluster: str) -> tuple[str, bytes, str]:
+    """Return the cluster's host, its certificate authority (empty: a public one) and the HTTP proxy on the way.
+
+    The DNS endpoint first, which needs no route into the cluster's network; then the public and the private address,
+    whichever can be connected to from here.
+
+    Args:
+      cluster: Its name with region and project, as gcloud takes them.
+
+    Raises:
+      ClusterError: It has no endpoint, or none that can be reached.
+    """
+    endpoints = described.get("controlPlaneEndpointsConfig") or {}
+    dns = endpoints.get("dnsEndpointConfig") or {}
     if dns.get("endpoint") and dns.get("allowExternalTraffic"):
-        return f"https://{dns['endpoint']}", b""
-    endpoint = described.get("endpoint")
+        return dns["endpoint"], b"", _proxy(dns["endpoint"])
+    private = described.get("privateClusterConfig") or endpoints.get("ipEndpointsConfig") or {}
+    addresses = (private.get("publicEndpoint"), described.get("endpoint"), private.get("privateEndpoint"))
+    known = list(dict.fromkeys(filter(None, addresses)))
     authority = (described.get("masterAuth") or {}).get("clusterCaCertificate")
-    if not endpoint or not authority:
+    if not known or not authority:
         state = described.get("status", "in an unknown state")
         raise ClusterError(
-            f"GKE cluster {cluster} has no endpoint; it is {state}.", hint="Wait until it is RUNNING, and try again."
+            f"GKE cluster {cluster.partition(' ')[0]} has no endpoint; it is {state}.",
+            hint="Wait until it is RUNNING, and try again.",
         )
-    return f"https://{endpoint}", base64.b64decode(authority)
+    proxy = _proxy(known[0])
+    # Through a proxy, only a request shows what can be reached. And a single public address is simply used: the error
+    # of the first request says as much as a check would.
+    if proxy or (len(known) == 1 and known[0] != private.get("privateEndpoint")):
+        return known[0], base64.b64decode(authority), proxy
+    for host in known:
+        if _accepts(host):
+            return host, base64.b64decode(authority), ""
+    inside = private.get("privateEndpoint")
+    listed = " and ".join(f"{host} ({'private' if host == inside else 'public'})" for host in known)
+    raise ClusterError(
+        f"GKE cluster {cluster.partition(' ')[0]} cannot be reached from here, at {listed}.",
+        hint=f"Enable its DNS endpoint: gcloud container clusters update {cluster} --enable-dns-access. "
+        "Or connect from its network, or through a proxy in HTTPS_PROXY.",
+    )
 
 
-def _refused(status: int, body: str, name: str) -> ApiError:
+def _accepts(host: str) -> bool:
+    """Whether the API server at `host` takes connections from this machine."""
+    import socket
+
+    name, _, port = host.partition(":")
+    try:
+        with socket.create_connection((name, int(port or _HTTPS_PORT)), timeout=_PROBE_SECONDS):
+            return True
+    except OSError:
+        return False
+
+
+def _proxy(host: str) -> str:
+    """Return the proxy that the environment names for `host`; empty for a direct connection."""
+    from requests.utils import get_environ_proxies, select_proxy
+
+    url = f"https://{host}"
+    return str(select_proxy(url, get_environ_proxies(url)) or "")
+
+
+def _refused(status: int, body: str, name: str, project: str) -> ApiError:
     import json
 
     try:
@@ -151,9 +259,18 @@ def _refused(status: int, body: str, name: str) -> ApiError:
         detail = f"HTTP {status}"
     hints = {
         401: _LOGIN,
-        403: "Ask for the role Kubernetes Engine Cluster Viewer (roles/container.clusterViewer) on the project.",
-        404: "Check --cluster, --project and --region; gcloud container clusters list shows what there is.",
+        403: "Ask for the role Kubernetes Engine Cluster Viewer (roles/container.clusterViewer) on the project: gcloud "
+        f"projects add-iam-policy-binding {project} --member user:YOU --role roles/container.clusterViewer.",
+        404: "Check --cluster, --project and --region; this shows what there is: gcloud container clusters list "
+        f"--project {project}.",
     }
+    if status == 403 and ("SERVICE_DISABLED" in body or "has not been used in project" in detail):
+        return ApiError(
+            f"The Kubernetes Engine API is disabled in project {project}.",
+            status=status,
+            reason="SERVICE_DISABLED",
+            hint=f"Enable it: gcloud services enable container.googleapis.com --project {project}.",
+        )
     return ApiError(
         f"Reading {name} from Google failed: {detail}", status=status, hint=hints.get(status, "Try again later.")
     )

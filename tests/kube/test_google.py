@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import json
+import os
+import sys
 from types import SimpleNamespace
 from urllib.parse import parse_qs
 
@@ -29,14 +31,14 @@ def private_key():
 async def google(tmp_path, monkeypatch, private_key):
     """A Google of two routes; `describe` is its answer about the cluster, `tokens` how many it has issued."""
 
-    played = SimpleNamespace(describe={}, status=200, tokens=0, refuse=False)
+    played = SimpleNamespace(describe={}, status=200, tokens=0, refuse="", reason="", base="", impersonated=[])
 
     async def token(request):
         form = parse_qs(await request.text())
         assert form["grant_type"] == ["urn:ietf:params:oauth:grant-type:jwt-bearer"]
         assert form["assertion"][0].count(".") == 2
         if played.refuse:
-            return web.json_response({"error": "invalid_grant", "error_description": "Account disabled"}, status=400)
+            return web.json_response({"error": "invalid_grant", "error_description": played.refuse}, status=400)
         played.tokens += 1
         return web.json_response({"access_token": f"ya29.{played.tokens}", "expires_in": 3600, "token_type": "Bearer"})
 
@@ -45,16 +47,38 @@ async def google(tmp_path, monkeypatch, private_key):
             return web.json_response({"error": {"message": "no"}}, status=401)
         if played.status != 200:
             message = {403: "Permission denied on cluster.", 404: "Not found: tpus."}[played.status]
-            return web.json_response({"error": {"message": message}}, status=played.status)
+            details = [{"reason": played.reason}]
+            return web.json_response({"error": {"message": message, "details": details}}, status=played.status)
         return web.json_response(played.describe)
 
+    async def exchange(request):
+        """Workload identity federation: a token of another issuer for one of Google's."""
+        form = parse_qs(await request.text())
+        assert form["subject_token"] == ["of-the-pod"]
+        played.tokens += 1
+        kind = "urn:ietf:params:oauth:token-type:access_token"
+        answer = {"access_token": f"ya29.federated{played.tokens}", "expires_in": 3600, "token_type": "Bearer"}
+        return web.json_response(answer | {"issued_token_type": kind})
+
+    async def impersonate(request):
+        assert request.headers["Authorization"].startswith("Bearer ya29.")
+        played.impersonated.append(request.match_info["account"])
+        if played.refuse_account:
+            message = "Permission 'iam.serviceAccounts.getAccessToken' denied on resource (or it may not exist)."
+            return web.json_response({"error": {"code": 403, "message": message}}, status=403)
+        return web.json_response({"accessToken": "ya29.impersonated", "expireTime": "2999-01-01T00:00:00Z"})
+
+    played.refuse_account = False
     app = web.Application()
+    app.router.add_post("/sts", exchange)
+    app.router.add_post("/v1/projects/-/serviceAccounts/{account}:generateAccessToken", impersonate)
     app.router.add_post("/token", token)
     app.router.add_get(PATH, cluster)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     base = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    played.base = base
     account = tmp_path / "account.json"
     account.write_text(
         json.dumps(
@@ -70,6 +94,9 @@ async def google(tmp_path, monkeypatch, private_key):
     )
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(account))
     monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER", base)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
     yield played
     await runner.cleanup()
 
@@ -109,8 +136,14 @@ async def test_a_refused_token_is_exchanged_anew(google):
     assert await found.credentials.authorization() != first
 
 
-@pytest.mark.parametrize(("status", "hint"), [(403, "clusterViewer"), (404, "--region")])
-async def test_what_google_refuses_is_reported_with_a_hint(google, status, hint):
+@pytest.mark.parametrize(
+    ("status", "hint"),
+    [
+        (403, "gcloud projects add-iam-policy-binding p --member user:YOU --role roles/container.clusterViewer"),
+        (404, "gcloud container clusters list --project p"),
+    ],
+)
+async def test_what_google_refuses_is_reported_with_the_command_that_fixes_it(google, status, hint):
     google.status = status
     with pytest.raises(ApiError) as raised:
         await load()
@@ -118,11 +151,173 @@ async def test_what_google_refuses_is_reported_with_a_hint(google, status, hint)
     assert hint in raised.value.hint
 
 
-async def test_a_disabled_account_is_reported(google):
-    google.refuse = True
+async def test_a_disabled_api_is_reported_with_the_command_that_enables_it(google):
+    google.status, google.reason = 403, "SERVICE_DISABLED"
+    with pytest.raises(ApiError, match="The Kubernetes Engine API is disabled in project p") as raised:
+        await load()
+    assert "gcloud services enable container.googleapis.com --project p" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("refusal", "hint"),
+    [
+        ("Account disabled", "gcloud auth application-default login"),
+        ("Token has been expired or revoked.", "gcloud auth application-default login"),
+        (
+            "Invalid JWT: Token must be a short-lived token (60 minutes) and in a reasonable timeframe. Check your iat "
+            "and exp values in the JWT claim.",
+            "timedatectl set-ntp true",
+        ),
+    ],
+)
+async def test_a_refused_token_is_reported_with_what_helps(google, refusal, hint):
+    google.refuse = refusal
     with pytest.raises(ClusterError, match="Google refused to issue a token") as raised:
         await load()
-    assert "gcloud auth" in raised.value.hint
+    assert refusal.rstrip(".") in str(raised.value)
+    assert hint in raised.value.hint
+
+
+async def test_a_token_that_is_revoked_later_is_reported_when_it_is_renewed(google):
+    google.describe = {"controlPlaneEndpointsConfig": DNS}
+    found = await load()
+    await found.credentials.authorization()
+    google.refuse = "Token has been expired or revoked."
+    await found.credentials.renew()
+    with pytest.raises(ClusterError, match="expired or revoked"):
+        await found.credentials.authorization()
+
+
+DNS = {"dnsEndpointConfig": {"endpoint": "gke-1.us-east5.gke.goog", "allowExternalTraffic": True}}
+
+
+async def test_impersonation_uses_the_accounts_token(google, monkeypatch):
+    google.describe = {"controlPlaneEndpointsConfig": DNS}
+    monkeypatch.setenv("CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT", "tpu@p.iam.gserviceaccount.com")
+    monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_IAMCREDENTIALS", google.base)
+    found = await load()
+    assert await found.credentials.authorization() == "Bearer ya29.impersonated"
+    assert set(google.impersonated) == {"tpu@p.iam.gserviceaccount.com"}
+    google.refuse_account = True
+    with pytest.raises(ClusterError, match="getAccessToken") as raised:
+        await load()
+    assert "roles/iam.serviceAccountTokenCreator" in raised.value.hint
+
+
+async def test_workload_identity_federation_exchanges_the_pods_token(google, monkeypatch, tmp_path):
+    google.describe = {"controlPlaneEndpointsConfig": DNS}
+    subject = tmp_path / "subject"
+    subject.write_text("of-the-pod")
+    # For the number of a project in it, google-auth would look up that project's name.
+    pool = "//iam.googleapis.com/locations/global/workloadIdentityPools/a/providers/b"
+    account = tmp_path / "federated.json"
+    account.write_text(
+        json.dumps(
+            {
+                "type": "external_account",
+                "audience": pool,
+                "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+                "token_url": f"{google.base}sts",
+                "credential_source": {"file": str(subject)},
+            }
+        )
+    )
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(account))
+    found = await load()
+    assert (await found.credentials.authorization()).startswith("Bearer ya29.federated")
+
+
+async def test_in_a_pod_the_metadata_server_gives_the_token(google, tmp_path):
+    """In a process of its own: google-auth reads the metadata server's address when it is imported."""
+
+    async def metadata(request):
+        assert request.headers["Metadata-Flavor"] == "Google"
+        path = request.path.removeprefix("/computeMetadata/v1/")
+        token = {"access_token": "ya29.of-the-pod", "expires_in": 3600, "token_type": "Bearer"}
+        answers = {"": "", "project/project-id": "p", "universe/universe-domain": "googleapis.com"}
+        headers = {"Metadata-Flavor": "Google"}
+        if path.endswith("/token"):
+            return web.json_response(token, headers=headers)
+        if path.startswith("instance/service-accounts/"):
+            return web.json_response({"email": "pod@p.iam", "scopes": [], "aliases": []}, headers=headers)
+        return web.Response(text=answers.get(path, ""), headers=headers)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", metadata)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    google.describe = {"controlPlaneEndpointsConfig": DNS}
+    here = f"127.0.0.1:{runner.addresses[0][1]}"
+    environ = {name: value for name, value in os.environ.items() if name != "GOOGLE_APPLICATION_CREDENTIALS"}
+    code = (
+        "import asyncio; from pathways_jupyter.kube import auth; "
+        "found = auth.load(cluster='tpus', project='p', region='us-east5'); "
+        "print(found.server, asyncio.run(found.credentials.authorization()))"
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", code),
+        env={
+            **environ,
+            "HOME": str(tmp_path),
+            "CLOUDSDK_CONFIG": str(tmp_path),
+            "GCE_METADATA_HOST": here,
+            "GCE_METADATA_IP": here,
+        },
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    await runner.cleanup()
+    assert out.decode() == "https://gke-1.us-east5.gke.goog Bearer ya29.of-the-pod\n"
+
+
+@pytest.fixture
+async def listening():
+    """A port of this machine that takes connections."""
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server.close()
+
+
+async def test_the_private_address_is_used_where_only_that_can_be_reached(google, self_signed, listening, unused_port):
+    closed = f"127.0.0.1:{unused_port}"
+    google.describe = {
+        "endpoint": closed,
+        "privateClusterConfig": {"publicEndpoint": closed, "privateEndpoint": listening},
+        "masterAuth": {"clusterCaCertificate": base64.b64encode(self_signed.encode()).decode()},
+    }
+    assert (await load()).server == f"https://{listening}"
+
+
+async def test_a_private_cluster_out_of_reach_is_reported_with_the_command_that_opens_it(
+    google, self_signed, unused_port
+):
+    closed = f"127.0.0.1:{unused_port}"
+    google.describe = {
+        "endpoint": closed,
+        "privateClusterConfig": {"privateEndpoint": closed},
+        "masterAuth": {"clusterCaCertificate": base64.b64encode(self_signed.encode()).decode()},
+    }
+    with pytest.raises(ClusterError, match=rf"cannot be reached from here, at {closed} \(private\)") as raised:
+        await load()
+    wanted = "gcloud container clusters update tpus --region us-east5 --project p --enable-dns-access"
+    assert wanted in raised.value.hint
+
+
+async def test_a_proxy_in_the_environment_is_used_for_the_cluster_too(google, monkeypatch):
+    google.describe = {"controlPlaneEndpointsConfig": DNS}
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    assert (await load()).proxy == "http://proxy.example:3128"
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1,.gke.goog")
+    assert (await load()).proxy == ""
+
+
+async def test_a_file_that_is_no_credential_is_reported(google, monkeypatch, tmp_path):
+    (tmp_path / "broken.json").write_text("{}")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "broken.json"))
+    with pytest.raises(ClusterError, match=r"broken\.json, which cannot be used") as raised:
+        await load()
+    assert "gcloud auth application-default login" in raised.value.hint
 
 
 async def test_a_cluster_that_is_still_being_made_is_reported(google):

@@ -46,7 +46,7 @@ def serving(kubeconfig: Path, directory: Path, cluster: str) -> Iterator[dict[st
         threading.Thread(target=server.serve_forever, daemon=True).start()
         base = f"http://127.0.0.1:{server.server_address[1]}/"
         account = directory / "account.json"
-        account.write_text(json.dumps(_service_account(f"{base}token")))
+        account.write_text(json.dumps(service_account(f"{base}token")))
         yield {
             "GOOGLE_APPLICATION_CREDENTIALS": str(account),
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER": base,
@@ -66,7 +66,8 @@ def _facts(kubeconfig: Path) -> tuple[dict[str, object], str]:
     return described, user["user"]["token"]
 
 
-def _service_account(token_uri: str) -> dict[str, str]:
+def service_account(token_uri: str) -> dict[str, str]:
+    """Return the content of a service account's file, with a key of its own."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

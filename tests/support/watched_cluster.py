@@ -1,0 +1,87 @@
+"""An embedded cluster on a thread of the test's own process, whose tokens and requests the test can see."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import kubeconfigs
+from permissions import Grant
+
+from pathways_jupyter.local import programs
+from pathways_jupyter.local.accounts import POD_NAME, POD_UID
+from pathways_jupyter.local.running import RunningCluster
+from pathways_jupyter.local.shape import Shape
+from pathways_jupyter.local.spawner import Spawner
+from pathways_jupyter.service import names
+
+DEADLINE = 90.0
+TYPE = "tpuv6e:2x2"
+
+
+class Watched:
+    """An embedded cluster on a thread of this process, which notes who needed to be allowed what."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.asked: dict[str, set[Grant]] = {}
+        self._ready = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._ending = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
+
+    def __enter__(self) -> "Watched":
+        self._thread.start()
+        assert self._ready.wait(DEADLINE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._ending.set)
+        self._thread.join(DEADLINE)
+
+    @property
+    def url(self) -> str:
+        return self._cluster.api.url
+
+    @property
+    def ca(self) -> Path:
+        return self._cluster.api.ca
+
+    def new_token(self, serial: int) -> str:
+        """A token of a robot that may do everything, for :meth:`revoke`."""
+        return self._on_loop(lambda: self._cluster.api.add_token("robot", extra={"serial": [str(serial)]}))
+
+    def revoke(self, serial: int) -> None:
+        self._on_loop(lambda: self._cluster.api.revoke_tokens("serial", str(serial)))
+
+    def _on_loop(self, do):
+        async def done():
+            return do()
+
+        return asyncio.run_coroutine_threadsafe(done(), self._loop).result(DEADLINE)
+
+    def kubeconfig(self, name: str, rules: list[dict] | None, pod: dict | None = None) -> str:
+        """A kubeconfig of a new user, or of a service account whose token belongs to a pod."""
+        token = self._cluster.api.add_token(name, rules)
+        if pod is not None:
+            extra = {POD_NAME: [pod["metadata"]["name"]], POD_UID: [pod["metadata"]["uid"]]}
+            account = f"system:serviceaccount:{names.DEFAULT_NAMESPACE}:{name}"
+            name, token = f"{name}-in-pod", self._cluster.api.add_token(account, rules, extra=extra)
+        entry = {"server": self._cluster.api.url, "certificate-authority": str(self._cluster.api.ca)}
+        return kubeconfigs.write(self.directory / f"kubeconfig-{name}", entry, {"token": token}, name=name)
+
+    async def _serve(self) -> None:
+        cold, warm = (Spawner(each) for each in (programs.preload, programs.preload_jax))
+        cold.start()
+        warm.start()
+        self._cluster = RunningCluster(self.directory, Shape({TYPE: 2}), cold=cold, warm=warm)
+        self._cluster.api.audit = lambda user, question: self.asked.setdefault(user.name.rpartition(":")[2], set()).add(
+            (question.group, question.resource, question.verb)
+        )
+        await self._cluster.start()
+        try:
+            async with asyncio.timeout(DEADLINE):
+                await self._cluster.until_ready()
+            self._ready.set()
+            await self._ending.wait()
+        finally:
+            await self._cluster.close()
