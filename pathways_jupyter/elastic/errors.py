@@ -1,0 +1,55 @@
+"""Errors of elastic training, and which of JAX's errors mean that a slice is gone."""
+
+from __future__ import annotations
+
+from pathways_jupyter.errors import PathwaysError
+
+_SLICE_DOWN = ("DATA_LOSS",)
+_POSSIBLY_SLICE_DOWN = ("DEADLINE_EXCEEDED", "NOT_FOUND", "INTERNAL")
+"""What Pathways may also answer while it notices that a worker is gone; pathwaysutils reads these as a loss too."""
+_PROXY_GONE = ("UNAVAILABLE", "Connection to IFRT proxy server was terminated")
+
+
+class ElasticRuntimeError(PathwaysError, RuntimeError):
+    """Training cannot continue: too few slices, no usable snapshot, or no more attempts."""
+
+
+class ScaleUpSignalError(Exception):
+    """Raised by user code at a step boundary, to be called again with the slices that have become available."""
+
+
+class ElasticRetryLimit:
+    """A retry policy that limits the number of attempts.
+
+    Args:
+      max_attempts: Attempts in all, the first one included.
+
+    Raises:
+      ValueError: `max_attempts` is not positive.
+    """
+
+    def __init__(self, max_attempts: int) -> None:
+        if max_attempts <= 0:
+            raise ValueError(f"max_attempts must be positive, not {max_attempts}.")
+        self.max_attempts = max_attempts
+
+    def __call__(self, attempt: int, error: Exception) -> bool:
+        """Return whether there may be another attempt after number `attempt`, counted from 1."""
+        return attempt < self.max_attempts
+
+
+def is_slice_down(error: BaseException) -> bool:
+    """Return whether `error` is JAX's, and means (or may mean) that a slice is gone."""
+    import jax
+
+    text = str(error)
+    return isinstance(error, jax.errors.JaxRuntimeError) and any(
+        kind in text for kind in (*_SLICE_DOWN, *_POSSIBLY_SLICE_DOWN)
+    )
+
+
+def is_proxy_gone(error: BaseException) -> bool:
+    """Return whether `error` is JAX's, and means that the proxy is gone, and all arrays with it."""
+    import jax
+
+    return isinstance(error, jax.errors.JaxRuntimeError) and any(kind in str(error) for kind in _PROXY_GONE)

@@ -1,0 +1,217 @@
+"""Which slices can be used: from the session's events at once, by asking the devices where there is no session.
+
+A slice that comes back after a loss is trusted only after a settle time, which doubles with each loss: moving a
+training run to a slice that is about to fail again costs more than waiting for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pathways_jupyter.elastic.errors import is_slice_down
+from pathways_jupyter.events import SLICE_EVENTS, EventKind
+
+if TYPE_CHECKING:
+    import jax
+
+    from pathways_jupyter.session.kernel.session import Session
+
+SETTLE_SECONDS = 1.0
+"""Default time that a slice must stay up after its first loss before it is trusted."""
+LONGEST_SETTLE_SECONDS = 300.0
+_FORGIVE_SECONDS = 600.0
+"""A loss that is older does not make a slice flapping."""
+_LOSSES = frozenset({EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST})
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class _Slice:
+    """What is known of one slice.
+
+    Attributes:
+      trusted_from: Monotonic time from which on it is trusted, if it is up.
+      losses: Monotonic times of its losses.
+    """
+
+    up: bool = True
+    trusted_from: float = 0.0
+    losses: list[float] = field(default_factory=list)
+
+
+class Health:
+    """The health of the slices of one process.
+
+    Args:
+      slices: Devices by slice index.
+      session: The session whose events report losses and recoveries; without one, slices are probed.
+      settle_seconds: See :data:`SETTLE_SECONDS`.
+    """
+
+    def __init__(
+        self,
+        slices: Mapping[int, Sequence[jax.Device]],
+        session: Session | None = None,
+        *,
+        settle_seconds: float = SETTLE_SECONDS,
+    ) -> None:
+        self._devices = dict(slices)
+        self._session = session
+        self._settle_seconds = settle_seconds
+        self._slices = {index: _Slice() for index in slices}
+        self._changed = threading.Condition()
+        self._closed: threading.Event | None = None
+        self.listeners: list[Callable[[int, bool, str], None]] = []
+        """Called with a slice's index, whether it is up, and a sentence, after every change."""
+
+    def start(self, poll_seconds: float = 10.0) -> None:
+        """Start to watch; no-op if that has been done.
+
+        Args:
+          poll_seconds: Interval of the probes where there is no session.
+        """
+        if self._closed is not None:
+            return
+        closed = self._closed = threading.Event()
+        if (session := self._session) is not None:
+            # Before the states are read, so that no change between the two is missed.
+            since = session.event_count
+            for each in session.record.slices:
+                self._set(each.index, each.up)
+            watch = threading.Thread(target=self._follow, args=(session, since, closed), daemon=True)
+        else:
+            watch = threading.Thread(target=self._poll, args=(poll_seconds, closed), daemon=True)
+        watch.name = "elastic-health"
+        watch.start()
+
+    def close(self) -> None:
+        """Stop to watch; :meth:`start` starts again."""
+        # Following a session's events blocks until the next one: that thread is a daemon, ends then, and is not joined.
+        if self._closed is not None:
+            self._closed.set()
+            self._closed = None
+
+    @property
+    def up(self) -> frozenset[int]:
+        """The slices that are up, trusted or not."""
+        with self._changed:
+            return frozenset(index for index, each in self._slices.items() if each.up)
+
+    @property
+    def trusted(self) -> frozenset[int]:
+        """The slices that are up and have been for their settle time."""
+        now = time.monotonic()
+        with self._changed:
+            return frozenset(index for index, each in self._slices.items() if each.up and each.trusted_from <= now)
+
+    def check(self, indices: Iterable[int] | None = None) -> frozenset[int]:
+        """Ask the devices of `indices` (default: of all slices); return the slices that answered.
+
+        Slices that did not are marked as down at once; those that did are marked as up.
+        """
+        asked = {index: self._devices[index] for index in (self._devices if indices is None else indices)}
+        answered = probe(asked)
+        for index in asked:
+            self._set(index, index in answered)
+        return answered
+
+    def wait_for(self, count: int, *, timeout: float | None = None) -> frozenset[int]:
+        """Wait until at least `count` slices are trusted; return them.
+
+        Raises:
+          TimeoutError: They are not after `timeout` seconds.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            if len(trusted := self.trusted) >= count:
+                return trusted
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError(f"Only {len(trusted)} of {count} slices are up after {timeout:g} s.")
+            with self._changed:
+                self._changed.wait(self._next_change(left))
+
+    def _next_change(self, left: float | None) -> float:
+        """Return how long to wait for a notification: a settle time ends without one."""
+        now = time.monotonic()
+        pending = [each.trusted_from - now for each in self._slices.values() if each.up and each.trusted_from > now]
+        # Bounded in any case, so that an Interrupt of the main thread is never far away.
+        return max(0.001, min([1.0, *pending, *([left] if left is not None else [])]))
+
+    def _set(self, index: int, up: bool) -> None:
+        now = time.monotonic()
+        with self._changed:
+            known = self._slices.get(index)
+            if known is None or known.up == up:
+                return
+            known.up = up
+            if up:
+                recent = [at for at in known.losses if now - at < _FORGIVE_SECONDS]
+                settle = min(LONGEST_SETTLE_SECONDS, self._settle_seconds * 2 ** max(0, len(recent) - 1))
+                known.losses, known.trusted_from = recent, now + settle
+                often = f" after {len(recent)} losses" if len(recent) > 1 else ""
+                sentence = f"Slice {index} is up again{often}; it is used when it has been up for {settle:g} s."
+            else:
+                known.losses.append(now)
+                sentence = f"Slice {index} is down."
+            self._changed.notify_all()
+        logger.info(sentence)
+        for listener in tuple(self.listeners):
+            try:
+                listener(index, up, sentence)
+            except Exception:
+                # A listener's error must not end the watch.
+                logger.exception("a listener of slice health")
+
+    def _follow(self, session: Session, since: int, closed: threading.Event) -> None:
+        """Apply the session's events; they arrive on a thread of their own, however busy the main thread is."""
+        for event in session.follow(since):
+            if closed.is_set():
+                return
+            if event.kind in SLICE_EVENTS:
+                self._set(int(event.data["slice"]), event.kind is not EventKind.SLICE_DOWN)
+            elif event.kind in _LOSSES:
+                for index in self._slices:
+                    self._set(index, False)
+
+    def _poll(self, seconds: float, closed: threading.Event) -> None:
+        while not closed.wait(seconds):
+            try:
+                self.check()
+            except Exception:
+                logger.exception("probing slices")
+
+
+def by_slice(devices: Sequence[jax.Device]) -> dict[int, tuple[jax.Device, ...]]:
+    """Return `devices` by the slice they are on; devices without slices are one slice, 0."""
+    found: dict[int, list[jax.Device]] = {}
+    for device in devices:
+        found.setdefault(int(getattr(device, "slice_index", 0)), []).append(device)
+    return {index: tuple(each) for index, each in sorted(found.items())}
+
+
+def probe(slices: Mapping[int, Sequence[jax.Device]]) -> frozenset[int]:
+    """Put a number on every device of every slice; return the slices on which all succeeded."""
+    import jax
+    import numpy as np
+
+    # All are started before any is awaited, so that a probe takes as long as the slowest device.
+    put: dict[int, list[jax.Array]] = {
+        index: [jax.device_put(np.float32(1), device) for device in devices] for index, devices in slices.items()
+    }
+    answered = set()
+    for index, values in put.items():
+        try:
+            jax.block_until_ready(values)
+        except jax.errors.JaxRuntimeError as error:
+            if not is_slice_down(error):
+                raise
+            continue
+        answered.add(index)
+    return frozenset(answered)

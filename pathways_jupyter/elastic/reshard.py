@@ -1,0 +1,153 @@
+"""Move a tree of arrays to another mesh, from whatever copies of its pieces have survived.
+
+An array whose sharding replicates it over slices has each piece on several slices. When one slice is gone, the array as
+a whole raises DATA_LOSS, but pieces that were taken out of it before can still be read on the other slices. So a new array is put together piece by
+piece: a device that holds the right piece already keeps it, without any copy; another gets a copy from a device that
+has it; and only pieces that nobody holds as they are wanted go through the notebook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pathways_jupyter.elastic.errors import ElasticRuntimeError
+
+if TYPE_CHECKING:
+    import jax
+
+Index = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """An array that was taken apart into its pieces, which can be lost one by one.
+
+    It must be taken apart while all of them are there: pieces that are taken out of an array after it has lost one are
+    as lost as the whole.
+
+    Attributes:
+      placed: Each device's piece, and which part of the array it is.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    memory_kind: str | None
+    placed: tuple[tuple[jax.Device, Index, jax.Array], ...]
+
+    @classmethod
+    def of(cls, array: jax.Array) -> Pieces:
+        """Take `array` apart, without copying it."""
+        placed = [(shard.device, _key(shard.index, array.shape), shard.data) for shard in array.addressable_shards]
+        return cls(array.shape, array.dtype, array.sharding.memory_kind, tuple(placed))
+
+    def on(self, slices: Collection[int]) -> list[jax.Array]:
+        """Return the pieces on `slices`."""
+        return [piece for device, _, piece in self.placed if _slice(device) in slices]
+
+
+def spec_of(leaf: Any) -> jax.sharding.PartitionSpec:
+    """Return the partition of an array; without a named sharding (e.g. NumPy's) it is replicated."""
+    import jax
+
+    sharding = getattr(leaf, "sharding", None)
+    return sharding.spec if isinstance(sharding, jax.sharding.NamedSharding) else jax.sharding.PartitionSpec()
+
+
+def shardings_on(tree: Any, mesh: jax.sharding.Mesh) -> Any:
+    """Return, for every array of `tree`, a sharding on `mesh` with the partition that it has."""
+    import jax
+
+    return jax.tree.map(lambda leaf: jax.sharding.NamedSharding(mesh, spec_of(leaf)), tree)
+
+
+def spare_copies(tree: Any) -> int:
+    """Return how many slices may be lost so that every piece of every array of `tree` is still on another one."""
+    import jax
+
+    spare = [_spare(leaf) for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
+    return min(spare, default=0)
+
+
+def _spare(array: jax.Array) -> int:
+    holders: dict[Index, set[int]] = {}
+    for device, index in array.sharding.devices_indices_map(array.shape).items():
+        holders.setdefault(_key(index, array.shape), set()).add(_slice(device))
+    return min(len(slices) for slices in holders.values()) - 1
+
+
+def moved(tree: Any, shardings: Any, *, usable: Collection[int]) -> Any:
+    """Return `tree` with `shardings`, made of the pieces on the slices `usable`.
+
+    Args:
+      tree: Arrays, of JAX or NumPy, or :class:`Pieces`.
+      shardings: A sharding for each; their devices must be on usable slices.
+      usable: Slices whose pieces can be read.
+
+    Raises:
+      ElasticRuntimeError: Some piece was only on other slices.
+    """
+    import jax
+
+    leaves, structure = jax.tree.flatten(tree)
+    wanted = structure.flatten_up_to(shardings)
+    whole = [place for place, leaf in enumerate(leaves) if not isinstance(leaf, (jax.Array, Pieces))]
+    # NumPy arrays in one call, so that their transfers overlap.
+    put = jax.device_put([leaves[place] for place in whole], [wanted[place] for place in whole])
+    made = dict(zip(whole, put, strict=True))
+    return structure.unflatten(
+        made[place] if place in made else _moved(leaf, sharding, usable)
+        for place, (leaf, sharding) in enumerate(zip(leaves, wanted, strict=True))
+    )
+
+
+def _moved(array: jax.Array | Pieces, sharding: jax.sharding.Sharding, usable: Collection[int]) -> jax.Array:
+    import jax
+
+    if isinstance(array, jax.Array):
+        if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+            # Typed keys have no memory kinds and cannot be read as NumPy arrays; the numbers that they wrap can.
+            numbers = _moved(jax.random.key_data(array), sharding, usable)
+            return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(array))
+        array = Pieces.of(array)
+    here = {(device, key): piece for device, key, piece in array.placed if _slice(device) in usable}
+    anywhere = {key: piece for (_, key), piece in here.items()}
+    staged = sharding.with_memory_kind(array.memory_kind)
+    pieces = []
+    for device, index in staged.addressable_devices_indices_map(array.shape).items():
+        key = _key(index, array.shape)
+        if (device, key) in here:
+            pieces.append(here[device, key])
+        elif key in anywhere:
+            target = jax.sharding.SingleDeviceSharding(device, memory_kind=array.memory_kind)
+            pieces.append(jax.device_put(anywhere[key], target))
+        else:
+            return jax.device_put(_assembled(array, anywhere), sharding)
+    joined = jax.make_array_from_single_device_arrays(array.shape, staged, pieces)
+    return joined if sharding.memory_kind == array.memory_kind else jax.device_put(joined, sharding)
+
+
+def _assembled(array: Pieces, pieces: dict[Index, jax.Array]) -> np.ndarray:
+    """Return the whole array in the notebook's memory."""
+    whole = np.empty(array.shape, array.dtype)
+    filled = 0
+    for key, piece in pieces.items():
+        whole[tuple(slice(*bounds) for bounds in key)] = np.asarray(piece)
+        filled += piece.size
+    if filled < whole.size:
+        raise ElasticRuntimeError(
+            f"An array {array.dtype}{list(array.shape)} has pieces on lost slices only.",
+            hint="Replicate the state over slices, or keep snapshots in the notebook's memory.",
+        )
+    return whole
+
+
+def _slice(device: jax.Device) -> int:
+    return int(getattr(device, "slice_index", 0))
+
+
+def _key(index: tuple[slice, ...], shape: tuple[int, ...]) -> Index:
+    return tuple(each.indices(size)[:2] for each, size in zip(index, shape, strict=True))
