@@ -1,9 +1,9 @@
 """Move a tree of arrays to another mesh, from whatever copies of its pieces have survived.
 
 An array whose sharding replicates it over slices has each piece on several slices. When one slice is gone, the array as
-a whole raises DATA_LOSS, but pieces that were taken out of it before can still be read on the other slices. So a new array is put together piece by
-piece: a device that holds the right piece already keeps it, without any copy; another gets a copy from a device that
-has it; and only pieces that nobody holds as they are wanted go through the notebook.
+a whole raises DATA_LOSS, but pieces that were taken out of it before can still be read on the other slices. So a new
+array is put together piece by piece: a device that holds the right piece keeps it, without any copy; another gets a
+copy from a device that has it; and only pieces that no device holds as they are wanted go through the notebook.
 """
 
 from __future__ import annotations

@@ -1,0 +1,130 @@
+"""The manager: pathwaysutils' names, and what its decorators do on real losses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pathways_jupyter import elastic
+
+
+@pytest.fixture(params=["ours", "theirs"])
+def make_manager(request, session):
+    """The same program runs on both."""
+    if request.param == "ours":
+        return lambda: elastic.Manager(settle_seconds=0.05)
+    from pathwaysutils.elastic.manager import Manager
+
+    return Manager
+
+
+def test_a_function_is_called_again_when_the_slice_is_back(make_manager, take_down):
+    import jax
+
+    manager, calls = make_manager(), []
+
+    @manager.elastic_retry(poll_interval=0.2, timeout=60)
+    def train():
+        calls.append(sorted(manager.active_slice_indices))
+        sharding = jax.sharding.NamedSharding(
+            jax.sharding.Mesh(np.array(jax.devices()), ("chip",)), jax.sharding.PartitionSpec("chip")
+        )
+        value = jax.device_put(np.ones(12, np.float32), sharding)
+        if len(calls) == 1:
+            take_down(1)
+            while True:
+                value = jax.jit(lambda x: x + 0)(value).block_until_ready()
+        return float(value.sum())
+
+    assert train() == 12
+    assert calls == [[0, 1, 2], [0, 1, 2]]
+    assert manager.total_slice_count == manager.active_slice_count == 3
+
+
+def test_other_errors_are_not_retried(make_manager):
+    @make_manager().elastic_retry(max_retries=3, poll_interval=0.2)
+    def train():
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        train()
+
+
+def test_a_signal_calls_again_until_the_policy_ends_it(session):
+    manager, calls, events = elastic.Manager(), [], []
+
+    @manager.elastic_retry(
+        retry_policy=elastic.ElasticRetryLimit(3), on_elastic_event_callback=lambda: events.append(1)
+    )
+    def train():
+        calls.append(1)
+        raise elastic.ScaleUpSignalError
+
+    with pytest.raises(elastic.ElasticRuntimeError, match="Attempt 3 failed"):
+        train()
+    assert len(calls) == len(events) == 3
+
+
+def test_scaling(session):
+    manager = elastic.Manager()
+    manager.active_slice_indices = {0, 2}
+    assert manager.inactive_slice_indices == {1}
+    assert manager.scale_by_active_slices(24) == 16
+    assert manager.scale_by_good_slices(3.0) == 2.0
+    assert manager.good_slice_count == 2
+    assert manager.default_device in session.slices()[0]
+    with pytest.raises(ValueError, match="25 cannot be scaled to 2 of 3 slices"):
+        manager.scale_by_active_slices(25)
+
+
+def test_a_slice_that_flaps_is_trusted_later_each_time(session):
+    manager = elastic.Manager(settle_seconds=30)
+    said = []
+    manager.health.listeners.append(lambda index, up, sentence: said.append(sentence))
+    for _ in range(2):
+        manager.health._set(1, False)
+        manager.health._set(1, True)
+    assert said[1::2] == [
+        "Slice 1 is up again; it is used when it has been up for 30 s.",
+        "Slice 1 is up again after 2 losses; it is used when it has been up for 60 s.",
+    ]
+    assert manager.health.up == {0, 1, 2}
+    assert manager.health.trusted == {0, 2}
+    with pytest.raises(TimeoutError, match="Only 2 of 3 slices"):
+        manager.health.wait_for(3, timeout=0.01)
+
+
+def test_the_older_calls_reshard_down_and_up(session, take_down):
+    """The loop that pathwaysutils' earlier manager had, in short."""
+    import jax
+
+    manager = elastic.Manager(settle_seconds=0.05)
+    manager.start_monitoring()
+
+    def mesh():
+        return jax.sharding.Mesh(np.array(manager.good_devices), ("chip",))
+
+    def handler():
+        step, state, extra = manager.get_resharded_snapshot(mesh())
+        return step, state, extra
+
+    replicated = jax.sharding.NamedSharding(mesh(), jax.sharding.PartitionSpec())
+    state = {"x": jax.device_put(np.arange(4, dtype=np.float32), replicated)}
+    manager.maybe_snapshot(5, state, {"note": "a"}, force=True, block=True)
+    take_down(1)
+
+    def train():
+        while True:
+            jax.block_until_ready(jax.tree.map(lambda x: x + 1, state))
+
+    with pytest.raises(jax.errors.JaxRuntimeError) as caught:
+        train()
+    step, state, extra = manager.maybe_reshard_down(caught.value, handler)
+    assert (step, extra, manager.good_slice_indices) == (5, {"note": "a"}, {0, 2})
+    assert np.asarray(state["x"]).tolist() == [0, 1, 2, 3]
+    manager.health.wait_for(3, timeout=60)
+    step, state, _ = manager.maybe_reshard_up(6, state, handler)
+    assert (step, manager.good_slice_count) == (6, 3)
+    assert np.asarray(state["x"]).tolist() == [0, 1, 2, 3]
+    assert len(state["x"].devices()) == 12
+    manager.close()
