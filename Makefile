@@ -35,7 +35,7 @@ demo: $(VENV)/.installed ## Connect a kernel to two slices of the embedded clust
 	$(BIN)/pathways-jupyter demo
 
 lab: $(VENV)/.installed ## Open JupyterLab with the sidebar on the embedded cluster
-	$(BIN)/pathways-jupyter local up --fast-heal
+	$(BIN)/pathways-jupyter local up --tpu tpuv6e:2x2=3 --fast-heal
 	@echo "The embedded cluster ends after 30 minutes without use, or with: $(BIN)/pathways-jupyter local down"
 	$(BIN)/jupyter lab --notebook-dir=examples/notebooks $(AS_ROOT)
 

@@ -20,7 +20,7 @@ from pathways_jupyter.errors import (
 )
 
 if TYPE_CHECKING:
-    from pathways_jupyter import colocated
+    from pathways_jupyter import colocated, elastic
     from pathways_jupyter.session.kernel.session import Session
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "colocated",
     "connect",
     "current_session",
+    "elastic",
     "load_ipython_extension",
     "unload_ipython_extension",
 ]
@@ -151,8 +152,8 @@ def __getattr__(name: str) -> Any:
         from pathways_jupyter.session.kernel.session import Session
 
         return Session
-    if name == "colocated":
-        return importlib.import_module("pathways_jupyter.colocated")
+    if name in {"colocated", "elastic"}:
+        return importlib.import_module(f"pathways_jupyter.{name}")
     if name == "__version__":
         from importlib.metadata import version
 

@@ -498,6 +498,33 @@ SERVICE_DELETE = Command(
     options=(Option("--yes", "yes", "delete without asking", kind=Kind.FLAG, short="-y"), *CLUSTER),
     examples={"service delete team": "ends the sessions on it as well"},
 )
+ELASTIC = Command(
+    "elastic",
+    "The elastic training run of this notebook: slices and loss over time, goodput, events; live while it runs.",
+    words=(
+        Word("action", "what to do; default: show the run", choices=("inject", "heal", "export")),
+        Word("what", "inject: slice-down; heal: the slice; export: the file, .json or .trace.json for Perfetto"),
+        Word("slice", "inject: the slice", source=Source.SLICES),
+    ),
+    options=(
+        Option(
+            "--for",
+            "seconds",
+            "how long the slice stays down",
+            kind=Kind.NUMBER,
+            metavar="SECONDS",
+            default="until its worker is back",
+        ),
+        Option("--after", "after", "do it in SECONDS, while another cell runs", kind=Kind.NUMBER, metavar="SECONDS"),
+        Option("--yes", "yes", "kill a worker of a real cluster without asking", kind=Kind.FLAG),
+    ),
+    examples={
+        "elastic": "in the cell of train_loop, above it",
+        "elastic inject slice-down 1 --for 10 --after 5": "in 5 seconds take slice 1 down, for 10 seconds",
+        "elastic heal 1": "end that now",
+        "elastic export run.trace.json": "open it at ui.perfetto.dev",
+    },
+)
 PROFILES = Command("profiles", "Profiles in pathways.toml, for connect --profile NAME.")
 TRACEBACK = Command("traceback", "The full traceback of the last Pathways error.")
 HELP = Command("help", "All commands, or one of them.", words=(Word("command", "which", source=Source.COMMANDS),))
@@ -521,6 +548,7 @@ MAGIC: Mapping[str, Command] = {
         SERVICE_WAIT,
         SERVICE_DELETE,
         DOCTOR,
+        ELASTIC,
         PROFILES,
         TRACEBACK,
         HELP,

@@ -145,7 +145,6 @@ class _Run:
     precompile: bool
     record: Record
     timeout: float | None
-    goodput: Goodput = field(default_factory=Goodput)
     state: Any = None
     mesh: Any = None
     next_step: int = 0
@@ -158,6 +157,7 @@ class _Run:
     def train(self, state: Any, steps: int) -> Result:
         import jax
 
+        self.record.begin()
         self.manager.start_monitoring()
         if (earlier := self.snapshots.latest()) is not None:
             self._restore_from_any(earlier.step)
@@ -172,7 +172,7 @@ class _Run:
                     self._recover(error)
         finally:
             self.manager.close()
-            self.goodput.end()
+            self.record.end()
         return Result(self.state, self.confirmed, self.record.metrics, self.goodput, self.record)
 
     def _place(self, state: Any) -> None:
@@ -196,6 +196,10 @@ class _Run:
                 if not is_slice_down(error) or attempt == _ATTEMPTS - 1:
                     raise
                 self._note_loss()
+
+    @property
+    def goodput(self) -> Goodput:
+        return self.record.goodput
 
     def _advance(self, steps: int) -> None:
         """Dispatch one step, and wait for the one before."""
@@ -349,7 +353,7 @@ class _Run:
             self.mesh = self._mesh(self.manager.active_slice_indices)
             self.state = reshard.moved(self.state, reshard.shardings_on(self.state, self.mesh), usable=before)
         active = tuple(sorted(self.manager.active_slice_indices))
-        self.record.add(Kind.GROWN, f"Training goes on on {_listed(active)}.", step=self.next_step, slices=active)
+        self.record.add(Kind.GROWN, f"Training continues on {_listed(active)}.", step=self.next_step, slices=active)
         # Protects the larger mesh: the earlier snapshots have no pieces on the new slices.
         self._snapshot()
 

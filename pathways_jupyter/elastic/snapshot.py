@@ -215,7 +215,7 @@ class Snapshots:
                 jax.block_until_ready(copies)
         except Exception as error:
             # A slice was lost while it was copied. The earlier snapshots stay.
-            logger.warning("the snapshot before step %d was not completed: %s", snapshot.step, error)
+            logger.info("the snapshot before step %d was not completed: %s", snapshot.step, error)
             snapshot.error, snapshot.leaves = error, []
         else:
             snapshot.seconds = time.monotonic() - began

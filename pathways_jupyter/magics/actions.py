@@ -283,6 +283,13 @@ def doctor(connection: Connection, values: Values) -> View:
     return picture.view(entry.examine(where, lab=lab))
 
 
+def elastic(connection: Connection, values: Values) -> Any:
+    """The elastic training run of this process, or a fault that is injected into it."""
+    from pathways_jupyter.magics import elastic as actions
+
+    return actions.run(connection, values)
+
+
 def profiles(connection: Connection, values: Values) -> View:
     """Named settings."""
     return profiles_picture.view(settings.profiles(), settings.profiles_path())
@@ -365,5 +372,6 @@ ACTIONS: Mapping[str, Callable[[Connection, Values], Any]] = {
     "service wait": service_wait,
     "service delete": service_delete,
     "doctor": doctor,
+    "elastic": elastic,
     "profiles": profiles,
 }

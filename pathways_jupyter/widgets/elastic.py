@@ -1,0 +1,32 @@
+"""The picture of an elastic training run, live while the run goes on."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pathways_jupyter.elastic import record as records
+from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.render import elastic as still
+from pathways_jupyter.widgets.live import Live
+
+_REDRAW_SECONDS = 0.5
+"""Shortest time between two drawings: each is sent to the browser."""
+
+
+class ElasticPanel(Live):
+    """The latest run of this process; a run that begins while this is shown takes its place."""
+
+    def __init__(self, shell: Any) -> None:
+        self._drawn_at = 0.0
+        latest = records.latest()
+        super().__init__(shell, still.view(latest) if latest is not None else still.none())
+
+    def _begin(self) -> None:
+        records.observe(self._changed)
+
+    def _changed(self, record: Record, important: bool) -> None:
+        now = time.monotonic()
+        if important or now - self._drawn_at >= _REDRAW_SECONDS:
+            self._drawn_at = now
+            self._redraw(still.view(record))

@@ -1,0 +1,51 @@
+"""The example of elastic training runs as it is written, on three slices of a cluster of its own."""
+
+import re
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOK = Path(__file__).parents[1] / "examples" / "notebooks" / "04-elastic.ipynb"
+
+
+@pytest.fixture
+def larger(machine, monkeypatch):
+    """A machine whose embedded cluster has three slices."""
+    with tempfile.TemporaryDirectory(prefix="pj-") as name:
+        own = replace(
+            machine,
+            directory=Path(name),
+            environ={**machine.environ, "HOME": name, "JUPYTER_RUNTIME_DIR": f"{name}/runtime"},
+        )
+        assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=3", "--fast-heal").returncode == 0
+        for variable, value in own.environ.items():
+            monkeypatch.setenv(variable, value)
+        yield own
+        assert own.cli("local", "down").returncode == 0
+
+
+def test_04_elastic_is_true(larger):
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    assert not [cell for cell in notebook.cells if cell.cell_type == "code" and cell.outputs], "commit no outputs"
+    NotebookClient(notebook, timeout=100, resources={"metadata": {"path": str(larger.directory)}}).execute()
+    cells = {cell.id: cell for cell in notebook.cells if cell.cell_type == "code"}
+
+    def text(name):
+        return "".join(each.get("text") or each.get("data", {}).get("text/plain", "") for each in cells[name].outputs)
+
+    assert "800 steps" in text("run")
+    assert "goodput" in text("run")
+    assert "Slice 1 was taken down and stays down for 3 s" in text("run")
+    (picture,) = [
+        html for each in cells["run"].outputs if "<svg" in (html := each.get("data", {}).get("text/html", ""))
+    ]
+    assert re.search(r"slices: \d at first, now 3; between [12] and 3", picture)
+    kinds = [line.split(" - ")[0] for line in text("events").splitlines()]
+    assert [kind for kind in kinds if kind != "snapshot"][:3] == ["detected", "restored", "resumed"]
+    first, last = map(float, re.findall(r"(\d+\.\d+) (?:at first|after)", text("loss")))
+    assert last < first / 2
+    assert "[4.0, 4.0" in text("retry")
