@@ -11,21 +11,25 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from pathways_jupyter import entry
+from pathways_jupyter import blocking
 from pathways_jupyter.errors import ConfigError, SessionError
 from pathways_jupyter.kube import objects, pods
+from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object, Resource
 from pathways_jupyter.service import discovery, names
+from pathways_jupyter.session import reach
 
 if TYPE_CHECKING:
-    from pathways_jupyter.kube.client import Client
     from pathways_jupyter.session.kernel.session import Session
     from pathways_jupyter.session.registry import SessionRecord
 
 _NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+Answer = TypeVar("Answer")
+
 _UNCORDON = "pathways_jupyter.elastic.uncordon"
 _SIGNAL = "ILL"
 """The signal that Pathways' own example of a hardware failure sends."""
@@ -87,7 +91,7 @@ def slice_down(session: Session, number: int, *, seconds: float = 0.0, yes: bool
         await asyncio.gather(*(_kill(client, pod, bool(service.embedded)) for pod in workers))
         return Fault(number, tuple(str(pod["metadata"]["name"]) for pod in workers), nodes, seconds)
 
-    return entry.ask(where, inject)
+    return ask(where, inject)
 
 
 def heal(session: Session, number: int) -> tuple[str, ...]:
@@ -108,7 +112,21 @@ def heal(session: Session, number: int) -> tuple[str, ...]:
             await cordon(client, name, None)
         return tuple(cordoned)
 
-    return entry.ask(session.record, uncordon)
+    return ask(session.record, uncordon)
+
+
+def ask(where: SessionRecord, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:
+    """Run `question` with a client of a session's cluster and the session's namespace; return its result.
+
+    Raises:
+      PathwaysError: The cluster cannot be reached, or `question` raised it.
+    """
+
+    async def answer() -> Answer:
+        async with Client(await reach.again(where)) as client:
+            return await question(client, where.namespace or client.namespace)
+
+    return blocking.run(answer())
 
 
 async def cordon(client: Client, node: str, number: int | None) -> None:

@@ -10,7 +10,6 @@ import json
 import sys
 import time
 
-from pathways_jupyter import entry
 from pathways_jupyter.elastic import faults
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.session.registry import SessionRecord
@@ -29,7 +28,7 @@ def main(arguments: list[str]) -> int:
     while time.monotonic() < deadline:
         try:
             for node in nodes:
-                entry.ask(record, lambda client, _, node=node: faults.cordon(client, node, None))  # type: ignore[misc]
+                faults.ask(record, lambda client, _, node=node: faults.cordon(client, node, None))  # type: ignore[misc]
         except PathwaysError:
             time.sleep(_AGAIN_SECONDS)
         else:

@@ -16,7 +16,7 @@ _WIDTH, _HEIGHT = 640, 60
 _EVENTS = 50
 """Newest events that are listed."""
 _POINTS = 400
-"""Most points of a curve; more cannot be told apart at its width."""
+"""Most points of a curve; more cannot be seen at its width."""
 _TONES = {
     Kind.SLICE_DOWN: Tone.FAIL,
     Kind.DETECTED: Tone.FAIL,
