@@ -1,0 +1,57 @@
+"""A service that fails for good while a session waits for its slices."""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import uuid
+
+import pytest
+
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.errors import ServiceError
+from pathways_jupyter.events import SessionState
+from pathways_jupyter.local import cluster as local
+from pathways_jupyter.session import protocol
+from pathways_jupyter.session.kernel import session, spawn
+from pathways_jupyter.session.protocol import Method
+
+pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+
+DEADLINE = 60.0
+TYPE = "tpuv6e:2x2"
+FAILURE = {"type": "Failed", "status": "True", "reason": "ReachedMaxRestarts", "message": "too many restarts"}
+
+
+@pytest.fixture
+def own_cluster(runtime):
+    """A cluster with one slice, whose service may be spoilt."""
+    name = f"t{uuid.uuid4().hex[:6]}"
+    yield local.up({TYPE: 1}, name=name)
+    local.down(name)
+
+
+def test_waiting_ends_when_the_service_fails_for_good(own_cluster):
+    config = ConnectConfig(instances={TYPE: 1}, kubeconfig=str(own_cluster.kubeconfig), wait=math.inf)
+    holder = spawn.supervisor()
+    try:
+        start = {"config": protocol.config_to_json(config), "kernel_pid": os.getpid()}
+        holder.answer(holder.ask(Method.START, **start), patience=DEADLINE)
+        waiting = session.start(config)
+        events = iter(waiting)
+        while next(events).data.get("state") != SessionState.WAITING:
+            pass
+        patch = json.dumps({"status": {"terminalState": "Failed", "conditions": [FAILURE]}})
+        words = ["patch", "jobset", "pathways-cluster", "--subresource=status", "--type=merge", "-p", patch]
+        subprocess.run(
+            ["kubectl", "--kubeconfig", str(own_cluster.kubeconfig), *words], check=True, capture_output=True
+        )
+        with pytest.raises(ServiceError, match="will not come back: its JobSet has failed for good") as failed:
+            list(events)
+        assert "Restart it: pathways-jupyter local down" in failed.value.hint
+        assert session.current() is None
+        # The session that has its slices keeps them.
+        assert holder.state == SessionState.CONNECTED
+    finally:
+        assert holder.close(patience=DEADLINE)
