@@ -20,6 +20,7 @@ from pathways_jupyter.service import discovery, leases, names, networkpolicy, pr
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.service.versions import Versions, differences, of_image
+from pathways_jupyter.wording import count
 
 
 class Level(StrEnum):
@@ -250,8 +251,9 @@ async def _service(client: Client, service: ServiceInfo) -> tuple[Finding, ...]:
         )
     else:
         head = Finding("service", Level.OK, f"{service.name} at {service.address}")
+    there = len(drawn.slices)
     bad = [each for each in drawn.slices if each.state is not State.READY]
-    summary = f"{len(drawn.slices) - len(bad)} of {len(drawn.slices)} {service.instance_type} slices ready"
+    summary = f"{there - len(bad)} of {count(there, f'{service.instance_type} slice')} ready"
     if not bad:
         return head, Finding("slices", Level.OK, f"{summary}, {drawn.free} free")
     reasons = "; ".join(

@@ -47,7 +47,7 @@ async def test_a_sound_cluster_has_nothing_to_fix(bench):
             await bench.running(client, ready(name, job, container), "sleep", "600")
     found = await examine(bench)
     assert {each.level for each in found.values()} == {Level.OK}, found
-    assert found["slices"].message == "1 of 1 tpuv6e:2x2 slices ready, 1 free"
+    assert found["slices"].message == "1 of 1 tpuv6e:2x2 slice ready, 1 free"
     assert found["jobset"].message == "jobset.x-k8s.io/v1alpha2 is served"
     assert found["credentials"].message.startswith("accepted, as ")
     assert {f"permission {need}" for need in doctor.NEEDS} <= found.keys()

@@ -121,10 +121,11 @@ class SessionLog:
         slices = self.record.slices
         up = sum(each.up for each in slices)
         if up < len(slices):
-            verb = "is" if up == 1 else "are"
-            self.enter(SessionState.DEGRADED, f"Degraded: {up} of {len(slices)} slices {verb} up.")
+            message = f"{up} of {len(slices)} slices up" if len(slices) > 1 else "the slice is down"
+            self.enter(SessionState.DEGRADED, f"Degraded: {message}.")
         else:
-            self.enter(SessionState.CONNECTED, "All slices are up again.")
+            message = "All slices are up again." if len(slices) > 1 else "The slice is up again."
+            self.enter(SessionState.CONNECTED, message)
 
     def stage(self, stage: Stage, message: str, **data: Any) -> None:
         """Publish the progress of connecting."""
