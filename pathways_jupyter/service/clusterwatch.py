@@ -73,6 +73,7 @@ class ClusterWatch:
         # What the watches know, by kind and name, and the kinds of which everything is known.
         self._objects: dict[Resource, dict[str, Object]] = {}
         self._synced: set[Resource] = set()
+        # By the uid of the proxy's pod: the pod that follows it, after a reconnect, has slices of its own.
         self._placements: dict[str, Placement] = {}
         self._following: dict[str, asyncio.Task[None]] = {}
         self._drawn: Drawn = {}
@@ -215,9 +216,13 @@ class ClusterWatch:
         jobs = list(self._objects[JOBS].values())
         jobsets = list(self._objects[JOBSETS].values())
         infos = discovery.of_jobsets(jobsets)
+        placements = {
+            pod["metadata"]["name"]: self._placements[pod["metadata"]["uid"]]
+            for pod in pods
+            if pod["metadata"]["uid"] in self._placements
+        }
         drawn = [
-            (info, picture(info, pods=pods, jobs=jobs, placements=self._placements, drawn=self._drawn))
-            for info in infos
+            (info, picture(info, pods=pods, jobs=jobs, placements=placements, drawn=self._drawn)) for info in infos
         ]
         self.pictures = tuple(service for _, service in drawn)
         self._follow_proxies(client, self.pictures)
@@ -228,18 +233,18 @@ class ClusterWatch:
 
     def _follow_proxies(self, client: Client, services: Sequence[Service]) -> None:
         """Start and stop followers of logs, so that there is one for each proxy whose pod is ready."""
-        wanted = {holder.pod: holder.job for service in services for holder in service.holders if holder.pod}
-        for pod in [pod for pod in self._following if pod not in wanted]:
-            self._following.pop(pod).cancel()
-        gone = set(self._placements) - set(wanted.values())
-        for job in gone:
-            del self._placements[job]
         known = self._objects[PODS]
-        for pod, job in wanted.items():
-            if pod not in self._following and pod in known and pod_state(known[pod])[0] is State.READY:
-                self._following[pod] = asyncio.create_task(self._follow_log(client, pod, job))
+        held = {holder.pod for service in services for holder in service.holders if holder.pod}
+        wanted = {known[name]["metadata"]["uid"]: name for name in held if name in known}
+        for uid in set(self._following) - set(wanted):
+            self._following.pop(uid).cancel()
+        for uid in set(self._placements) - set(wanted):
+            del self._placements[uid]
+        for uid, name in wanted.items():
+            if uid not in self._following and pod_state(known[name])[0] is State.READY:
+                self._following[uid] = asyncio.create_task(self._follow_log(client, name, uid))
 
-    async def _follow_log(self, client: Client, pod: str, job: str) -> None:
+    async def _follow_log(self, client: Client, pod: str, uid: str) -> None:
         """Read from the log of a proxy which slices it holds, until its container ends."""
         while True:
             # From its beginning each time, because a Placement is the sum of all lines.
@@ -248,8 +253,8 @@ class ClusterWatch:
             try:
                 async with contextlib.aclosing(lines):
                     async for line in lines:
-                        if placement.feed(line) is not None or job not in self._placements:
-                            self._placements[job] = placement
+                        if placement.feed(line) is not None or uid not in self._placements:
+                            self._placements[uid] = placement
                             self._dirty.set()
                 return
             except ApiError as error:

@@ -34,7 +34,8 @@ def picture(
     Args:
       pods: Pods of its namespace; others are ignored.
       jobs: Jobs of its namespace; others than proxies of this service are ignored.
-      placements: Slices of each proxy according to its log, by the name of its Job; missing ones are unknown.
+      placements: Slices of each proxy according to its log, by the name of its pod; missing ones are unknown. A pod
+        that follows another under the same Job has slices of its own.
       drawn: Cache of a caller that draws the same namespace repeatedly: a slice whose pods and holder have not changed
         is not computed again.
     """
@@ -45,8 +46,8 @@ def picture(
     by_worker_job = {
         worker_job: holder
         for holder in holders
-        if holder.job in read
-        for worker_job in read[holder.job].slices.values()
+        if holder.pod in read
+        for worker_job in read[holder.pod].slices.values()
     }
     head = [pod for pod in own if _labels(pod).get(names.REPLICATED_JOB_LABEL) == names.HEAD_JOB]
     states = [pod_state(pod) for pod in head]
@@ -60,7 +61,7 @@ def picture(
         ready=not service.ended and any(state is State.READY for state, _ in states),
         slices=tuple(_slice(service, index, workers, by_worker_job, memory) for index in range(service.slices)),
         holders=holders,
-        certain=all(_is_certain(holder, read.get(holder.job)) for holder in holders),
+        certain=all(_is_certain(holder, read.get(holder.pod)) for holder in holders),
         reason=service.ended
         or next((reason for state, reason in states if state is not State.READY), "" if states else "no pod"),
     )
@@ -141,7 +142,8 @@ def _holders(
     service: ServiceInfo, jobs: Iterable[Object], pods: list[Object], placements: Mapping[str, Placement]
 ) -> tuple[Holder, ...]:
     pod_of: dict[str, str] = {}
-    for pod in pods:
+    # The newest last: a pod and the one that follows it overlap for a moment.
+    for pod in sorted(pods, key=_created):
         labels = _labels(pod)
         if job := labels.get(names.JOB_NAME_LABEL) or labels.get("job-name"):
             pod_of[str(job)] = str(pod["metadata"]["name"])
@@ -165,7 +167,8 @@ def _holder(
         instances[instance] = instances.get(instance, 0) + 1
     name = str(metadata["name"])
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    placement = placements.get(name)
+    pod_name = pod_of.get(name, "")
+    placement = placements.get(pod_name)
     return Holder(
         session=str(labels.get(names.SESSION_LABEL, "")),
         user=str(labels.get(names.USER_LABEL, "")),
@@ -175,7 +178,7 @@ def _holder(
         waiting=None if placement is None else placement.placed < sum(instances.values()),
         placed=None if placement is None else placement.placed,
         job=name,
-        pod=pod_of.get(name, ""),
+        pod=pod_name,
     )
 
 

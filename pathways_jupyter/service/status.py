@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping
 
+from pathways_jupyter import tasks
 from pathways_jupyter.errors import CapacityError, ClusterError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
@@ -17,6 +18,7 @@ from pathways_jupyter.service.model import Holder, Service
 from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podstate import State
+from pathways_jupyter.wording import count
 
 _LOG_SECONDS = 5.0
 
@@ -43,17 +45,18 @@ async def fetch_with_services(
 ) -> tuple[tuple[ServiceInfo, Service], ...]:
     """Like :func:`fetch`, with the description of each service."""
     namespace = discovery.name_of(wanted)[1] or namespace
-    services, pods, jobs = await asyncio.gather(
-        _services(client, namespace, wanted),
-        objects.list_(client, PODS, namespace=namespace),
-        objects.list_(client, JOBS, namespace=namespace),
-    )
-    drawn = [_draw(each, pods.items, jobs.items, {}) for each in services]
-    proxies = {(each.namespace, holder.job): holder.pod for each in drawn for holder in each.holders if holder.pod}
+    async with tasks.group() as group:
+        found = group.create_task(_services(client, namespace, wanted))
+        pods = group.create_task(objects.list_(client, PODS, namespace=namespace))
+        jobs = group.create_task(objects.list_(client, JOBS, namespace=namespace))
+    services, items = found.result(), (pods.result().items, jobs.result().items)
+    drawn = [_draw(each, *items, {}) for each in services]
+    proxies = {(each.namespace, holder.pod) for each in drawn for holder in each.holders if holder.pod}
     if logs and proxies:
-        read = await asyncio.gather(*(read_placement(client, place, pod) for (place, _), pod in proxies.items()))
-        known = {key: placement for key, placement in zip(proxies, read, strict=True) if placement is not None}
-        drawn = [_draw(each, pods.items, jobs.items, known) for each in services]
+        async with tasks.group() as group:
+            reading = {proxy: group.create_task(read_placement(client, *proxy)) for proxy in proxies}
+        known = {proxy: placement for proxy, task in reading.items() if (placement := task.result()) is not None}
+        drawn = [_draw(each, *items, known) for each in services]
     return tuple(zip(services, drawn, strict=True))
 
 
@@ -80,7 +83,9 @@ def capacity_error(
     wanted = sum(instances.values())
     held = [each for each in service.holders if each.placed != 0]
     usable = sum(1 for each in service.slices if each.state is State.READY)
-    found = f"{usable if usable < wanted else service.free} of {len(service.slices)} slices of {service.name} are"
+    there = len(service.slices)
+    verb = "is" if there == 1 else "are"
+    found = f"{usable if usable < wanted else service.free} of {count(there, 'slice')} of {service.name} {verb}"
     state = f"{found} {'ready' if usable < wanted else 'free'}, and {wanted} {'is' if wanted == 1 else 'are'} wanted"
     holders = "; ".join(_summary(each, time.time() if now is None else now) for each in held)
     return CapacityError(
@@ -96,8 +101,7 @@ def _summary(holder: Holder, now: float) -> str:
     since = f"{minutes} min" if minutes else "less than a minute"
     if minutes >= 60:
         since = f"{minutes // 60} h {minutes % 60} min"
-    count = holder.placed if holder.placed else sum(holder.instances.values())
-    return f"{holder} holds {count} for {since}"
+    return f"{holder} holds {holder.placed or sum(holder.instances.values())} for {since}"
 
 
 async def _services(client: Client, namespace: str, wanted: str) -> tuple[ServiceInfo, ...]:
@@ -117,5 +121,5 @@ def _draw(
         service,
         pods=[pod for pod in pods if pod["metadata"].get("namespace") == here],
         jobs=[job for job in jobs if job["metadata"].get("namespace") == here],
-        placements={job: placement for (namespace, job), placement in placements.items() if namespace == here},
+        placements={pod: placement for (namespace, pod), placement in placements.items() if namespace == here},
     )

@@ -129,7 +129,7 @@ def test_a_new_pod_counts_and_not_the_one_that_it_replaces():
 
 def test_a_proxy_whose_log_names_its_slices_is_drawn_on_them():
     job = a_proxy("s1")
-    placements = {job["metadata"]["name"]: Placement({0: f"{SERVICE}-worker-1"})}
+    placements = {proxy_pod(job)["metadata"]["name"]: Placement({0: f"{SERVICE}-worker-1"})}
     drawn = draw([*cluster_pods(), proxy_pod(job)], [job], placements)
     assert drawn.slices[0].held_by is None
     holder = drawn.slices[1].held_by
@@ -141,7 +141,7 @@ def test_a_proxy_whose_log_names_its_slices_is_drawn_on_them():
 
 def test_a_proxy_whose_log_does_not_name_its_slices_is_a_holder_of_so_many():
     job = a_proxy("s1")
-    for placements in ({job["metadata"]["name"]: Placement({0: ""})}, None):
+    for placements in ({proxy_pod(job)["metadata"]["name"]: Placement({0: ""})}, None):
         drawn = draw([*cluster_pods(), proxy_pod(job)], [job], placements)
         assert [each.held_by for each in drawn.slices] == [None, None]
         assert not drawn.certain
@@ -151,7 +151,7 @@ def test_a_proxy_whose_log_does_not_name_its_slices_is_a_holder_of_so_many():
 
 def test_a_proxy_that_has_fewer_than_it_asked_for_is_waiting():
     job = a_proxy("s1", instances={"tpuv6e:2x2": 2})
-    placements = {job["metadata"]["name"]: Placement({1: f"{SERVICE}-worker-0"})}
+    placements = {proxy_pod(job)["metadata"]["name"]: Placement({1: f"{SERVICE}-worker-0"})}
     drawn = draw([*cluster_pods(), proxy_pod(job)], [job], placements)
     assert (drawn.holders[0].waiting, drawn.holders[0].placed) == (True, 1)
     assert drawn.free == 1
@@ -180,10 +180,28 @@ def test_a_proxy_made_by_other_tools_is_a_holder_too():
     assert (holder.session, holder.user, str(holder)) == ("", "", "isc-proxy-joe-abc12")
 
 
+def test_a_proxy_that_follows_another_under_the_same_job_does_not_show_its_slices():
+    job = a_proxy("s1")
+    before, after = proxy_pod(job), proxy_pod(job)
+    before["metadata"] |= {"creationTimestamp": "2026-01-01T10:00:00Z", "deletionTimestamp": "2026-01-01T11:00:00Z"}
+    after["metadata"] |= {"name": f"{job['metadata']['name']}-abc34", "creationTimestamp": "2026-01-01T11:00:01Z"}
+    placements = {before["metadata"]["name"]: Placement({0: f"{SERVICE}-worker-1"})}
+    for pods in ([before, after], [after, before]):
+        drawn = draw([*cluster_pods(), *pods], [job], placements)
+        assert drawn.holders[0].pod == after["metadata"]["name"]
+        assert (drawn.certain, drawn.holders[0].placed, drawn.slices[1].held_by) == (False, None, None)
+
+
+def test_a_service_with_one_slice_is_described_in_the_singular():
+    drawn = draw([pod(names.HEAD_JOB, 0)], service=made(1))
+    assert str(status.capacity_error(drawn, {"tpuv6e:2x2": 1})).startswith("0 of 1 slice of pathways-cluster is ready")
+
+
 def test_a_capacity_error_says_who_holds_what_since_when():
     jobs = [a_proxy("s1"), a_proxy("s2", user="joe", created="2026-01-01T07:00:00Z")]
     placements = {
-        job["metadata"]["name"]: Placement({0: f"{SERVICE}-worker-{index}"}) for index, job in enumerate(jobs)
+        proxy_pod(job)["metadata"]["name"]: Placement({0: f"{SERVICE}-worker-{index}"})
+        for index, job in enumerate(jobs)
     }
     drawn = draw([*cluster_pods(), *map(proxy_pod, jobs)], jobs, placements)
     error = status.capacity_error(drawn, {"tpuv6e:2x2": 1}, now=1767267000.0)

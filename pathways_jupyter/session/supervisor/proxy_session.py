@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pathways_jupyter import tasks
 from pathways_jupyter.errors import ApiError, ClusterError, PathwaysError, ServiceError
 from pathways_jupyter.events import Stage
 from pathways_jupyter.kube import objects, portforward
@@ -109,7 +110,9 @@ class Proxy:
         else:
             opening = self._open_tunnel(portforward.Target(self._client, service.namespace, name, spec.port))
         assert self._watch is not None
-        await _both(opening, self._slices.wait(service, self._watch.lost, self._ended))
+        async with tasks.group() as group:
+            group.create_task(opening)
+            group.create_task(self._slices.wait(service, self._watch.lost, self._ended))
 
     async def lost(self) -> str:
         """Wait until the proxy is unusable, and return the reason."""
@@ -303,16 +306,3 @@ class Proxy:
 
     def _stage(self, stage: Stage, message: str, **data: Any) -> None:
         self._session_log.stage(stage, message, elapsed=round(time.monotonic() - self._began, 4), **data)
-
-
-async def _both(*works: Coroutine[Any, Any, None]) -> None:
-    """Run all concurrently; if one fails, cancel the others and raise its error."""
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
