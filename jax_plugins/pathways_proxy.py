@@ -2,17 +2,15 @@
 
 JAX imports every module of the namespace package ``jax_plugins`` when a program first uses a device, and calls its
 ``initialize()``. So a program that knows nothing of Pathways finds its devices by two environment variables:
-``JAX_PLATFORMS=proxy`` and ``JAX_BACKEND_TARGET``. Without both of them nothing is imported and nothing changes.
+``JAX_PLATFORMS=proxy`` and ``JAX_BACKEND_TARGET``. Without the second one nothing is imported and nothing changes.
 """
 
 import os
 
-PLATFORM = "proxy"
-
 
 def initialize() -> None:
     """Called by JAX, once per process, before it decides on its devices."""
-    if os.environ.get("JAX_BACKEND_TARGET") and PLATFORM in os.environ.get("JAX_PLATFORMS", "").split(","):
-        from pathways_jupyter.session.program import jax_platform
+    if os.environ.get("JAX_BACKEND_TARGET"):
+        from pathways_jupyter.session.kernel import jax_platform
 
-        jax_platform.register()
+        jax_platform.register_if_asked()

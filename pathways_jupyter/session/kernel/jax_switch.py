@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.errors import SessionError
-from pathways_jupyter.session.kernel import jax_internals, lost_arrays, silenced_logs
+from pathways_jupyter.session.kernel import jax_internals, jax_platform, lost_arrays, silenced_logs
 from pathways_jupyter.session.kernel.initialize import InitializeGuard
 from pathways_jupyter.session.kernel.jax_internals import Internals
 from pathways_jupyter.session.kernel.user_arrays import NamedArray, arrays_of
@@ -209,6 +209,9 @@ class JaxSwitch:
 def _look(internals: Internals) -> _Found:
     import jax
 
+    # JAX asks its plugins for platforms at its first use, which may only come while a session serves this one: then the
+    # plugin would be skipped, and the platform that the environment asks for would be missing afterwards.
+    jax_platform.register_if_asked()
     bridge = internals.bridge
     with bridge._backend_lock:
         return _Found(

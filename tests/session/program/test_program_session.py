@@ -51,6 +51,13 @@ import pathwaysutils
 pathwaysutils.initialize()
 print(jax.devices()[0].platform, float(x.sum()))
 """
+CONNECTING = """
+import pathways_jupyter, sys
+with pathways_jupyter.connect(kubeconfig=sys.argv[1], tpu="tpuv6e:2x2=1"):
+    import jax, jax.numpy as jnp
+    print("its own", len(jax.devices()), float(jnp.arange(8.0).sum()))
+print("given", len(jax.devices()), jax.devices()[0].platform, float(jnp.arange(8.0).sum()))
+"""
 TRAINING = """
 import jax, jax.numpy as jnp, numpy as np, optax
 from flax import linen as nn
@@ -201,6 +208,12 @@ def test_a_program_may_initialize_pathwaysutils(run, code):
     program = run(code, "-q")
     assert program.end() == 0, program.errors
     assert program.out == "tpu 28.0\n"
+
+
+def test_a_program_that_connects_by_itself_gets_back_what_it_was_given(run, cluster):
+    program = run(CONNECTING, "--tpu", "tpuv6e:2x2=1", "-q", words=(str(cluster.kubeconfig),))
+    assert program.end() == 0, program.errors
+    assert program.out == "its own 4 28.0\ngiven 4 tpu 28.0\n"
 
 
 def test_a_model_of_flax_is_trained_with_optax(run):

@@ -13,15 +13,15 @@ from typing import Any
 from pathways_jupyter.session.kernel import jax_internals
 from pathways_jupyter.session.kernel.initialize import InitializeGuard, is_peers
 from pathways_jupyter.session.kernel.silenced_logs import SilencedLogs, silenced
-from pathways_jupyter.session.variables import PLATFORM
+from pathways_jupyter.session.variables import PLATFORM, PLATFORMS, TARGET
 
 _CONNECT_SECONDS = 60
 _TIMEOUT_VARIABLE = "PATHWAYS_PROXY_CONNECTION_TIMEOUT_SECS"
 """The variable by which pathwaysutils sets the same timeout."""
 
 
-def register() -> None:
-    """Make the platform available, unless the program has registered one of that name itself.
+def register_if_asked() -> None:
+    """Make the platform available if the environment asks for it and the program has not registered one itself.
 
     A later ``pathwaysutils.initialize()`` would fail, because JAX refuses to register a platform that is in use; from
     here on it keeps the client that is in use.
@@ -29,6 +29,8 @@ def register() -> None:
     Raises:
       SessionError: This version of JAX lacks what is needed.
     """
+    if not os.environ.get(TARGET) or PLATFORM not in os.environ.get(PLATFORMS, "").split(","):
+        return
     registered = jax_internals.load().bridge._backend_factories.get(PLATFORM)
     if registered is None:
         guard = InitializeGuard(PLATFORM)
