@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import colocated, connect, dispatch, imports, memory, report, sidebar, transport, tunnel
+from benchmarks import colocated, connect, dispatch, imports, in_cluster, memory, report, sidebar, transport, tunnel
 from benchmarks.measure import Table
 
 
@@ -19,10 +19,16 @@ def main() -> int:
     parser.add_argument(
         "names",
         nargs="*",
-        help="imports, connect, tunnel, dispatch, memory, transport, colocated, sidebar (default: all)",
+        help="imports, connect, tunnel, in-cluster, dispatch, memory, transport, colocated, sidebar (default: all)",
     )
     options = parser.parse_args()
-    on_cluster = {"connect": connect.run, "tunnel": tunnel.run, "dispatch": dispatch.run, "memory": memory.run}
+    on_cluster = {
+        "connect": connect.run,
+        "tunnel": tunnel.run,
+        "in-cluster": in_cluster.run,
+        "dispatch": dispatch.run,
+        "memory": memory.run,
+    }
     chosen = options.names or ["imports", *on_cluster, "transport", "colocated", "sidebar"]
     tables: list[Table] = imports.run() if "imports" in chosen else []
 
