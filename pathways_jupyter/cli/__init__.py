@@ -26,6 +26,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "slices": ("service:slices", "The service's slices, and who holds which since when."),
     "services": ("deploy:services", "Services that you may see: address, slices and users, image, age."),
     "service": ("deploy:service", "Deploy a service; follow its start, show it, delete it."),
+    "job": ("job:job", "PathwaysJobs: new, apply, list, show, logs, suspend, resume, delete."),
     "logs": ("service:logs", "The log of the resource manager, a worker or a session's proxy."),
     "usage": ("usage:usage", "Who has held how many chip-hours, as far as the cluster still knows."),
     "doctor": ("service:doctor", "Check cluster, permissions, service, versions and leftovers."),

@@ -17,6 +17,7 @@ from pathways_jupyter.commands import CLUSTER, SERVICE
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, ServiceError, SessionError
 from pathways_jupyter.events import SessionState
+from pathways_jupyter.magics import jobs
 from pathways_jupyter.magics.connection import Connection
 from pathways_jupyter.magics.waiting import Waiting
 from pathways_jupyter.render import array_notes
@@ -374,4 +375,5 @@ ACTIONS: Mapping[str, Callable[[Connection, Values], Any]] = {
     "doctor": doctor,
     "elastic": elastic,
     "profiles": profiles,
+    **jobs.ACTIONS,
 }

@@ -66,7 +66,12 @@ def parse(line: str, commands: Mapping[str, Command]) -> Call:
     command = commands[name]
     if {"-h", "--help"} & set(rest):
         return Call(command, {}, help=True)
+    program: list[str] = []
+    if command.rest and "--" in rest:
+        rest, program = list(rest)[: list(rest).index("--")], list(rest)[list(rest).index("--") + 1 :]
     values = vars(_parser(command).parse_args(list(rest)))
+    if program:
+        values[command.rest] = program
     for word in command.words:
         if word.choices and values.get(word.name, word.choices[0]) not in word.choices:
             raise ConfigError(

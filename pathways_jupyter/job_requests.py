@@ -1,0 +1,165 @@
+"""What the commands about jobs do, for the magic and the command line: they differ only in how they show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter import config, entry, tpu
+from pathways_jupyter.commands import CLUSTER
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.service import jobs
+from pathways_jupyter.service.jobs import InvalidJob, JobInfo, JobPicture
+from pathways_jupyter.service.pathwaysjob import text
+
+_PLACE = {option.name for option in CLUSTER}
+
+Values = Mapping[str, Any]
+
+
+def where(values: Values) -> ConnectConfig:
+    """Return the cluster that the options name."""
+    return entry.where({name: value for name, value in config.canonical(values).items() if name in _PLACE})
+
+
+def names_cluster(values: Values) -> bool:
+    """Whether the options name a cluster, and not only a namespace."""
+    return bool((_PLACE - {"namespace"}) & set(config.canonical(values)))
+
+
+def new(name: str, program: Sequence[str], values: Values) -> str:
+    """Return the YAML of a usual job.
+
+    Raises:
+      ConfigError: An option is missing or invalid.
+    """
+    if not values.get("tpu"):
+        raise ConfigError("A job needs slices.", hint="For example: --tpu tpuv6e:2x2=2.")
+    numbers = {
+        key: entry.whole_number(f"--{key.replace('_', '-')}", values.get(key) or 0)
+        for key in ("elastic_slices", "max_restarts", "max_slice_restarts")
+    }
+    manifest = jobs.new(
+        name,
+        tpu.parse_instances(values["tpu"]),
+        program,
+        image=values.get("image", ""),
+        directory=values.get("gcs_bucket", ""),
+        colocate=bool(values.get("colocate")),
+        version=values.get("version", ""),
+        sidecar_image=values.get("sidecar_image", ""),
+        **numbers,
+    )
+    return text.dump(manifest)
+
+
+def read(path: str) -> str:
+    """Return a manifest's text; standard input for ``-``.
+
+    Raises:
+      ConfigError: It cannot be read.
+    """
+    import sys
+
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}.", hint="Check the path.") from None
+
+
+def apply(given: str, values: Values, *, source: str = "") -> tuple[str, str]:
+    """Have the cluster check a job, and create it unless it is a dry run.
+
+    Args:
+      source: Where the text is from, for errors.
+
+    Returns:
+      The job's name, and what was done: ``created``, ``updated``, ``unchanged`` or ``valid``.
+
+    Raises:
+      InvalidJob: The text or the cluster says what is wrong, with the lines.
+    """
+    manifest = text.parse(given)
+    as_jobset, place = bool(values.get("as_jobset")), where(values)
+    try:
+        # Checked first also when it is created: nothing is half done when the cluster refuses it.
+        entry.ask(
+            place, lambda client, namespace: jobs.check(client, manifest, namespace=namespace, as_jobset=as_jobset)
+        )
+        if values.get("dry_run"):
+            return str(manifest["metadata"]["name"]), "valid"
+        done = entry.ask(
+            place, lambda client, namespace: jobs.apply(client, manifest, namespace=namespace, as_jobset=as_jobset)
+        )
+    except InvalidJob as error:
+        raise _located(error, given, source) from None
+    return str(manifest["metadata"]["name"]), done
+
+
+def list_(values: Values) -> tuple[JobInfo, ...]:
+    """Return the jobs of the namespace."""
+    return entry.ask(where(values), jobs.list_jobs)
+
+
+def show(name: str, values: Values) -> JobPicture:
+    """Return everything about a job."""
+    return entry.ask(where(values), lambda client, namespace: jobs.picture(client, name, namespace=namespace))
+
+
+def follow(name: str, values: Values) -> Iterator[JobInfo]:
+    """Yield the states of a job until it is over."""
+    return entry.stream(where(values), lambda client, namespace: jobs.until_over(client, name, namespace=namespace))
+
+
+def logs(name: str, values: Values) -> Iterator[str]:
+    """Yield the lines of a log of a job."""
+    tail = entry.whole_number("--tail", values["tail"]) if values.get("tail") else None
+    return entry.stream(
+        where(values),
+        lambda client, namespace: jobs.log(
+            client,
+            name,
+            namespace=namespace,
+            program=values.get("program") or "main",
+            which=values.get("slice") or "0-0",
+            follow=bool(values.get("follow")),
+            tail=tail,
+        ),
+    )
+
+
+def suspend(name: str, values: Values, *, suspended: bool) -> None:
+    """Suspend or resume a job."""
+    entry.ask(
+        where(values),
+        lambda client, namespace: jobs.suspend(client, name, namespace=namespace, suspended=suspended),
+    )
+
+
+def find(name: str, values: Values) -> JobInfo:
+    """Return a job, for the question before it is deleted."""
+    return entry.ask(where(values), lambda client, namespace: jobs.find(client, name, namespace=namespace))
+
+
+def delete(name: str, values: Values) -> bool:
+    """Delete a job; False if there was none."""
+    return entry.ask(where(values), lambda client, namespace: jobs.delete(client, name, namespace=namespace))
+
+
+def question(job: JobInfo) -> str:
+    """Return the question before a job is deleted."""
+    return f"Delete job {job.name} ({job.state.lower()}) from namespace {job.namespace}, with its pods and logs?"
+
+
+def _located(error: InvalidJob, given: str, source: str) -> InvalidJob:
+    """The error with the line of each field."""
+    if not error.problems:
+        return error
+    place = f" of {source}" if source else ""
+    lines = [
+        f"Line {text.line_of(given, problem.path)}{place}: {problem.path}: {problem.message}"
+        for problem in error.problems
+    ]
+    return InvalidJob("\n".join(lines), error.problems, hint=error.hint)

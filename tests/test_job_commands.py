@@ -1,0 +1,160 @@
+"""``pathways-jupyter job ...``, ``%pathways job ...`` and ``%%pathwaysjob`` on the embedded cluster."""
+
+import json
+
+import pytest
+import yaml
+from pathways_jobs import headless, training
+
+from pathways_jupyter.magics.jobs import complete
+from pathways_jupyter.service.pathwaysjob import text
+
+NEW = ("--tpu", "ct6e-standard-4t:2x2=2", "--gcs-bucket", "gs://b/t", "--image", "python:3.12")
+
+
+def test_new_writes_the_manifest_of_a_program(machine):
+    made = machine.cli("job", "new", "train", *NEW, "--", "python", "train.py", "--steps", "3")
+    assert made.returncode == 0, made.stderr
+    job = yaml.safe_load(made.stdout)
+    expected = training("train", "python", "train.py", "--steps", "3", slices=2, pathwaysDir="gs://b/t")
+    del expected["metadata"]["namespace"]
+    assert job == expected
+    written = machine.cli("job", "new", "lab", "--tpu", "tpuv6e:2x2=1", "-o", "lab.yaml")
+    assert "job apply lab.yaml" in written.stderr
+    assert "template" not in yaml.safe_load((machine.directory / "lab.yaml").read_text())["spec"]["controller"]
+    again = machine.cli("job", "new", "lab", "--tpu", "tpuv6e:2x2=1", "-o", "lab.yaml")
+    assert (again.returncode, "cannot be written" in again.stderr) == (1, True)
+
+
+def test_a_job_from_apply_to_delete(machine, cluster):
+    job = training("told", "python", "-c", "print('the answer is', 42)")
+    (machine.directory / "told.yaml").write_text(yaml.safe_dump(job))
+    applied = machine.cli("job", "apply", "told.yaml", "--wait", "--json", "--local")
+    assert applied.returncode == 0, applied.stderr
+    assert json.loads(applied.stdout) == {"name": "told", "done": "created", "state": "Completed"}
+    again = machine.cli("job", "apply", "told.yaml", "--local")
+    assert "Job told: unchanged." in again.stdout
+
+    listed = json.loads(machine.cli("job", "list", "--json", "--local").stdout)
+    assert [(each["name"], each["state"], each["slices"]) for each in listed if each["name"] == "told"] == [
+        ("told", "Completed", 1)
+    ]
+    shown = machine.cli("job", "show", "told", "--local").stdout
+    assert "Job told: completed" in shown
+    assert "CreatedJobSet" in shown
+    assert "the answer is 42" in machine.cli("job", "logs", "told", "--local").stdout
+    assert "Now Ready" in machine.cli("job", "logs", "told", "rm", "--local").stdout
+
+    refused = machine.cli("job", "delete", "told", "--local")
+    assert (refused.returncode, "add --yes" in refused.stderr) == (1, True)
+    assert "is deleted" in machine.cli("job", "delete", "told", "--yes", "--local").stdout
+    gone = machine.cli("job", "show", "told", "--local")
+    assert (gone.returncode, "There is no job told" in gone.stderr) == (1, True)
+
+
+def test_apply_fails_when_the_job_does(machine, cluster):
+    (machine.directory / "bad.yaml").write_text(yaml.safe_dump(training("bad", "false")))
+    failed = machine.cli("job", "apply", "bad.yaml", "--wait", "--local")
+    assert failed.returncode == 1
+    assert "Job bad: failed" in failed.stderr
+    machine.cli("job", "delete", "bad", "--yes", "--local")
+
+
+def test_errors_name_the_line(machine, cluster):
+    job = training("wrong")
+    job["spec"]["workers"][0]["topology"] = "3x3"
+    job["spec"]["controller"]["elasticslices"] = 1
+    given = yaml.safe_dump(job, sort_keys=False)
+    (machine.directory / "wrong.yaml").write_text(given)
+    strict = machine.cli("job", "apply", "wrong.yaml", "--local")
+    line = 1 + next(number for number, each in enumerate(given.splitlines()) if "elasticslices" in each)
+    assert f"Line {line} of wrong.yaml: spec.controller.elasticslices" in strict.stderr
+    del job["spec"]["controller"]["elasticslices"]
+    (machine.directory / "wrong.yaml").write_text(yaml.safe_dump(job, sort_keys=False))
+    refused = machine.cli("job", "apply", "wrong.yaml", "--dry-run", "--local")
+    line = 1 + next(number for number, each in enumerate(given.splitlines()) if "topology" in each)
+    assert f"Line {line} of wrong.yaml: spec.workers[0].topology" in refused.stderr
+    (machine.directory / "wrong.yaml").write_text("a: b\n c: d\n")
+    assert "Line 2: mapping values are not allowed here" in machine.cli("job", "apply", "wrong.yaml", "--local").stderr
+
+
+def test_a_job_expanded_here_works_without_the_api(machine, cluster):
+    job = training("expanded", "python", "-c", "print('ran')")
+    (machine.directory / "expanded.yaml").write_text(yaml.safe_dump(job))
+    applied = machine.cli("job", "apply", "expanded.yaml", "--as-jobset", "--wait", "--json", "--local")
+    assert json.loads(applied.stdout)["state"] == "Completed", applied.stderr
+    (info,) = [
+        each
+        for each in json.loads(machine.cli("job", "list", "--json", "--local").stdout)
+        if each["name"] == "expanded"
+    ]
+    assert (info["kind"], info["instance_type"], info["headless"]) == ("JobSet", "tpuv6e:2x2", False)
+    assert "ran" in machine.cli("job", "logs", "expanded", "--local").stdout
+    assert "is deleted" in machine.cli("job", "delete", "expanded", "--yes", "--local").stdout
+
+
+def test_a_job_is_suspended_and_resumed(machine, cluster):
+    (machine.directory / "idle.yaml").write_text(yaml.safe_dump(headless("idle")))
+    machine.cli("job", "apply", "idle.yaml", "--local")
+    assert "is suspended" in machine.cli("job", "suspend", "idle", "--local").stdout
+    assert "is resumed" in machine.cli("job", "resume", "idle", "--local").stdout
+    machine.cli("job", "delete", "idle", "--yes", "--local")
+
+
+def test_jobs_from_a_notebook(notebook, cluster):
+    assert notebook.run("%load_ext pathways_jupyter").status == "ok"
+    cell = yaml.safe_dump(training("celled", "python", "-c", "print('from a cell')"), sort_keys=False)
+    ran = notebook.run(f"%%pathwaysjob --local --wait\n{cell}")
+    assert ran.status == "ok", ran.shown
+    assert "Job celled: created." in ran.text
+    assert "Job celled: completed" in ran.text
+    assert "from a cell" in notebook.run("%pathways job logs celled --local").text
+    assert "celled" in notebook.run("%pathways job list --local").text
+    bad = notebook.run(f"%%pathwaysjob --local\n{cell.replace('2x2', '9x9').replace('celled', 'other')}")
+    assert "of the cell: spec.workers[0].topology" in bad.shown
+    request = notebook.begin("%pathways job delete celled --local")
+    question = notebook.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+    assert question.startswith("Delete job celled (completed) from namespace default")
+    notebook.client.input("n")
+    assert "Not deleted." in notebook.finish(request).text
+    assert "is deleted" in notebook.run("%pathways job delete celled --local --yes").text
+    shown = notebook.run("%pathways job new t --tpu tpuv6e:2x2=1 --image i -- python t.py --x")
+    assert yaml.safe_load(shown.text)["spec"]["controller"]["template"]["spec"]["containers"][0]["command"] == [
+        "python", "t.py", "--x",
+    ]  # fmt: skip
+
+
+CELL = """apiVersion: pathways-job.pathways.domain/v1
+kind: PathwaysJob
+metadata:
+  name: x
+spec:
+  workers:
+  - type: ct6e-standard-4t
+    topology: 2x2
+  controller:
+    deploymentMode: default""".splitlines()
+
+
+@pytest.mark.parametrize(
+    ("above", "line", "expected"),
+    [
+        (0, "sp", ["spec:"]),
+        (5, "  wor", ["workers:"]),
+        (6, "  - ty", ["type: "]),
+        (7, "    num", ["numSlices: "]),
+        (6, "  - type: ct6e", ["ct6e-standard-4t", "ct6e-standard-8t"]),
+        (9, "    dep", ["deploymentMode: "]),
+        (9, "    deploymentMode: col", ["colocate_head_with_workers"]),
+        (10, "    enableMetricsCollection: t", ["true"]),
+    ],
+)
+def test_fields_and_values_are_completed(above, line, expected):
+    assert complete(CELL[:above], line)[1] == expected
+
+
+def test_a_path_leads_to_its_line():
+    given = "\n".join(CELL)
+    assert text.line_of(given, "spec.workers[0].topology") == 8
+    assert text.line_of(given, "spec.workers[0].numSlices") == 7
+    assert text.line_of(given, "spec.controller.elasticSlices") == 9
