@@ -27,29 +27,29 @@ def test_new_writes_the_manifest_of_a_program(machine):
 
 
 def test_a_job_from_apply_to_delete(machine, cluster):
-    job = training("told", "python", "-c", "print('the answer is', 42)")
-    (machine.directory / "told.yaml").write_text(yaml.safe_dump(job))
-    applied = machine.cli("job", "apply", "told.yaml", "--wait", "--json", "--local")
+    job = training("answering", "python", "-c", "print('the answer is', 42)")
+    (machine.directory / "answering.yaml").write_text(yaml.safe_dump(job))
+    applied = machine.cli("job", "apply", "answering.yaml", "--wait", "--json", "--local")
     assert applied.returncode == 0, applied.stderr
-    assert json.loads(applied.stdout) == {"name": "told", "done": "created", "state": "Completed"}
-    again = machine.cli("job", "apply", "told.yaml", "--local")
-    assert "Job told: unchanged." in again.stdout
+    assert json.loads(applied.stdout) == {"name": "answering", "done": "created", "state": "Completed"}
+    again = machine.cli("job", "apply", "answering.yaml", "--local")
+    assert "Job answering: unchanged." in again.stdout
 
     listed = json.loads(machine.cli("job", "list", "--json", "--local").stdout)
-    assert [(each["name"], each["state"], each["slices"]) for each in listed if each["name"] == "told"] == [
-        ("told", "Completed", 1)
+    assert [(each["name"], each["state"], each["slices"]) for each in listed if each["name"] == "answering"] == [
+        ("answering", "Completed", 1)
     ]
-    shown = machine.cli("job", "show", "told", "--local").stdout
-    assert "Job told: completed" in shown
+    shown = machine.cli("job", "show", "answering", "--local").stdout
+    assert "Job answering: completed" in shown
     assert "CreatedJobSet" in shown
-    assert "the answer is 42" in machine.cli("job", "logs", "told", "--local").stdout
-    assert "Now Ready" in machine.cli("job", "logs", "told", "rm", "--local").stdout
+    assert "the answer is 42" in machine.cli("job", "logs", "answering", "--local").stdout
+    assert "Pathways Server serving" in machine.cli("job", "logs", "answering", "rm", "--local").stdout
 
-    refused = machine.cli("job", "delete", "told", "--local")
+    refused = machine.cli("job", "delete", "answering", "--local")
     assert (refused.returncode, "add --yes" in refused.stderr) == (1, True)
-    assert "is deleted" in machine.cli("job", "delete", "told", "--yes", "--local").stdout
-    gone = machine.cli("job", "show", "told", "--local")
-    assert (gone.returncode, "There is no job told" in gone.stderr) == (1, True)
+    assert "is deleted" in machine.cli("job", "delete", "answering", "--yes", "--local").stdout
+    gone = machine.cli("job", "show", "answering", "--local")
+    assert (gone.returncode, "There is no job answering" in gone.stderr) == (1, True)
 
 
 def test_apply_fails_when_the_job_does(machine, cluster):

@@ -30,7 +30,6 @@ _CONTAINERS = {
     "proxy": (names.HEAD_JOB, names.PROXY_CONTAINER),
     "worker": (names.WORKER_JOB, names.WORKER_CONTAINER),
 }
-PROGRAMS = tuple(_CONTAINERS)
 _PATH = re.compile(r"(?<![\w.])((?:spec|metadata)(?:\.\w+|\[\d+\])*)(?=[:\"])")
 _SHOWN_EVENTS = 10
 _CREATION_SECONDS = 10.0

@@ -16,6 +16,7 @@ def offered(text):
 
 def test_commands_come_first():
     assert offered("") == list(dict.fromkeys(name.partition(" ")[0] for name in MAGIC))
+    assert "apply" in offered("job ")
     assert offered("dis") == ["disconnect"]
 
 

@@ -250,6 +250,8 @@ class JobController:
                 self._store.delete(PODS, metadata["namespace"], metadata["name"], uid=metadata["uid"])
 
     def _suspend(self, job: Object, status: Object, active: Sequence[Object]) -> None:
+        # Not counted when they end: a pod that the Job itself has stopped is no failure.
+        self._release(active)
         self._clear(active)
         status.pop("startTime", None)
         if not condition(status, "Suspended"):
