@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.kube import kubeconfig as kubeconfigs
 from pathways_jupyter.kube.cluster import Cluster, tls
-from pathways_jupyter.kube.credentials import Credentials, ExecPlugin, Fixed, TokenFile, basic, load_certificate
+from pathways_jupyter.kube.credentials import Credentials, ExecPlugin, Fixed, TokenFile, load_certificate
 from pathways_jupyter.kube.kubeconfig import REFETCH, Entry
+from pathways_jupyter.kube.login import Login
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -151,19 +152,17 @@ def _credentials(context: kubeconfigs.Context, secure: ssl.SSLContext) -> Creden
         except ConfigError as error:
             raise user.about(error) from error
     hint = f"The credentials of context {context.name} are wrong or have expired. {REFETCH}"
-    # In kubectl's order of precedence.
+    # In kubectl's order of precedence, which is not the `kubernetes` package's: so it is shown one of them only.
     if path := user.text("tokenFile"):
         return TokenFile(Path(path))
     if token := user.text("token"):
-        return Fixed(f"Bearer {token}", hint=hint)
+        return Login({"token": token}, hint=hint)
     if name := user.text("username"):
-        return Fixed(basic(name, user.text("password")), hint=hint)
+        return Login({"username": name, "password": user.text("password")}, hint=hint)
     if user.within("exec").fields:
         return _exec_plugin(user.within("exec"), context.cluster, secure)
-    if user.within("auth-provider").fields:
-        from pathways_jupyter.kube import google
-
-        return google.legacy_provider(context.name, user.file, hint=hint)
+    if provider := user.within("auth-provider").fields:
+        return Login({"auth-provider": provider}, hint=hint)
     return Fixed(hint=hint)
 
 

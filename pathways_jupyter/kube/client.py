@@ -1,32 +1,38 @@
-"""HTTP client for one Kubernetes API server, on plain JSON.
+"""Client for one Kubernetes API server, on plain JSON.
 
-Connections are pooled. Requests are retried with backoff where that is safe: requests that were never sent, idempotent
-ones, and any that the server rejected because it is overloaded. A server that has never answered is not retried, so
-that a wrong address is reported at once.
+The `kubernetes` package sends the requests (see `library`); this module adds the retries and the errors. Requests are
+retried with backoff where that is safe: requests that were never sent, idempotent ones, and any that the server
+rejected because it is overloaded. A server that has never answered is not retried, so that a wrong address is reported
+at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
+import importlib.util
 import json
 import random
+import sys
 import time
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from urllib.parse import urlencode, urlsplit
 
 from pathways_jupyter.errors import ApiError, ClusterError
-from pathways_jupyter.kube import http, problems
-from pathways_jupyter.kube.messages import Messages
+from pathways_jupyter.kube import problems
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
-from pathways_jupyter.kube.websocket import Receiver, Refused, WebSocket
+from pathways_jupyter.kube.websocket import WebSocket
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    from aiohttp import ClientResponse
+
     from pathways_jupyter.kube.cluster import Cluster
+    from pathways_jupyter.kube.library import Api
 
 Json = dict[str, Any]
 Query = Mapping[str, str]
@@ -35,7 +41,6 @@ ANSWER_SECONDS = 30.0
 """Longest time for the server's answer to one attempt."""
 PATIENCE_SECONDS = 15.0
 """How long a request is retried by default."""
-MAX_IDLE = 8
 MAX_ANSWER_BYTES = 512 * 1024 * 1024
 """Longest body that is read into memory."""
 
@@ -49,6 +54,9 @@ _LONGEST_PAUSE_SECONDS = 2.0
 
 _T = TypeVar("_T")
 
+# `library`. Not sys.modules, which has it already while another thread is still importing it.
+_loaded: ModuleType | None = None
+
 
 class Client:
     """Client of one API server; use it as an async context manager, in one event loop.
@@ -61,9 +69,11 @@ class Client:
     def __init__(self, cluster: Cluster, *, patience: float = PATIENCE_SECONDS) -> None:
         self.cluster = cluster
         self._patience = patience
-        self._idle: deque[http.Connection] = deque()
-        self._base = urlsplit(cluster.server)
+        self._api: Api | None = None
         self._closed = False
+        # Streams and WebSockets that are open, and requests in progress.
+        self._in_use = 0
+        self._closing: asyncio.Task[None] | None = None
         # Whether this server has ever answered, so that it is worth waiting for.
         self._known = False
         # How far the server's clock is ahead of this machine's, in seconds.
@@ -76,6 +86,8 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+        if self._closing is not None:
+            await asyncio.wait({self._closing})
 
     @property
     def namespace(self) -> str:
@@ -87,10 +99,12 @@ class Client:
         return time.time() + self._ahead
 
     def close(self) -> None:
-        """Close all idle connections; requests in progress close theirs when they end."""
+        """Close all connections, once the requests and streams in progress have ended."""
         self._closed = True
-        while self._idle:
-            self._idle.pop().close()
+        if not self._in_use and self._api is not None:
+            # aiohttp closes in a coroutine, and callers of this one are not all coroutines.
+            self._closing = asyncio.get_running_loop().create_task(self._api.close())
+            self._api = None
 
     async def request(
         self,
@@ -113,20 +127,21 @@ class Client:
           ApiError: The server answered with an error.
           ClusterError: It could not be reached, or the connection was lost.
         """
-        payload = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
         again = method in _IDEMPOTENT if repeat is None else repeat
 
         async def attempt() -> bytes:
+            api = await self._opened()
             # Outside of the timeout: a slow credential plugin must not look like an API server that does not answer.
-            headers = await self._headers()
+            request = await api.prepare(method, path, query, body=body, content_type=content_type)
             async with asyncio.timeout(ANSWER_SECONDS):
-                response = await self._send(method, path, query, headers, payload, content_type)
-                answer = await self._finish(response)
+                response = await self._send(api, request)
+                answer = await self._read(response)
             if response.status >= 400:
                 raise self._refused(response.status, answer, method, path, query)
             return answer
 
-        answer = await self._persist(attempt, again=again)
+        with self._using():
+            answer = await self._persist(attempt, again=again)
         try:
             decoded = json.loads(answer) if answer else {}
         except ValueError as error:
@@ -164,61 +179,45 @@ class Client:
           ClusterError: It could not be reached.
         """
 
-        async def attempt() -> http.Response:
-            headers = await self._headers()
+        async def attempt() -> ClientResponse:
+            api = await self._opened()
+            request = await api.prepare("GET", path, query)
             async with asyncio.timeout(ANSWER_SECONDS):
-                response = await self._send("GET", path, query, headers, fresh=True)
+                response = await self._send(api, request)
                 if response.status < 400:
                     return response
-                body = await self._finish(response)
+                body = await self._read(response)
             raise self._refused(response.status, body, "GET", path, query)
 
-        response = await self._persist(attempt, again=True, patience=patience)
-        try:
-            yield response.chunks()
-        finally:
-            response.close()
+        with self._using():
+            response = await self._persist(attempt, again=True, patience=patience)
+            try:
+                yield self._chunks(response)
+            finally:
+                # The rest of the body is still on its way, so the connection cannot be used again.
+                response.close()
 
-    async def websocket(self, path: str, *, protocols: tuple[str, ...], query: Query | None = None) -> Messages:
-        """Open a WebSocket for whole messages.
-
-        Raises:
-          ApiError: The server refused to.
-          ClusterError: It could not be reached.
-        """
-        messages = Messages()
-        messages.socket = await self.open_websocket(path, messages, protocols=protocols, query=query)
-        return messages
-
-    async def open_websocket(
-        self, path: str, receiver: Receiver, *, protocols: tuple[str, ...], query: Query | None = None
-    ) -> WebSocket:
-        """Open a WebSocket that passes what it receives to `receiver`.
-
-        One of `protocols` is agreed on; see :attr:`WebSocket.subprotocol`.
+    async def websocket(self, path: str, *, protocols: tuple[str, ...], query: Query | None = None) -> WebSocket:
+        """Open a WebSocket with one of `protocols`; see :attr:`WebSocket.subprotocol`. The caller has to close it.
 
         Raises:
           ApiError: The server refused to.
           ClusterError: It could not be reached.
         """
+        library = await _library()
 
         async def attempt() -> WebSocket:
-            encrypted = self.cluster.ssl is not None
-            headers = await self._headers()
-            async with asyncio.timeout(ANSWER_SECONDS):
-                _, socket = await http.dial(self.cluster, lambda: WebSocket(receiver, encrypted=encrypted))
-                headers |= {
-                    "Connection": "Upgrade",
-                    "Upgrade": "websocket",
-                    "Sec-WebSocket-Version": "13",
-                    "Sec-WebSocket-Key": socket.key,
-                    "Sec-WebSocket-Protocol": ", ".join(protocols),
-                }
-                try:
-                    await socket.upgrade(http.request_bytes("GET", self._target(path, query), headers))
-                except Refused as refusal:
-                    raise self._refused(refusal.status, refusal.body, problems.UPGRADE, path, query) from None
+            api = await self._opened()
+            request = await api.prepare("GET", path, query)
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    opened = await api.connect(request, protocols)
+            except library.Refused as refusal:
+                self._known = True
+                raise self._refused(refusal.status, refusal.body, problems.UPGRADE, path, query) from None
             self._known = True
+            self._in_use += 1
+            socket = WebSocket(opened, self._done)
             if socket.subprotocol not in protocols:
                 socket.close()
                 raise ClusterError(
@@ -227,31 +226,36 @@ class Client:
                 )
             return socket
 
-        return await self._persist(attempt, again=True)
+        with self._using():
+            return await self._persist(attempt, again=True)
 
     # One attempt.
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        query: Query | None,
-        headers: dict[str, str],
-        payload: bytes = b"",
-        content_type: str = "",
-        *,
-        fresh: bool = False,
-    ) -> http.Response:
-        if payload:
-            headers["Content-Type"] = content_type
-        request = http.request_bytes(method, self._target(path, query), headers, payload)
-        connection = None if fresh else self._take()
-        if connection is None:
-            connection = await http.connect(self.cluster)
-        response = await connection.exchange(request)
+    async def _opened(self) -> Api:
+        if self._api is None:
+            library = await _library()
+        if self._api is None:
+            self._api = library.Api(self.cluster)
+        return self._api
+
+    @contextmanager
+    def _using(self) -> Iterator[None]:
+        self._in_use += 1
+        try:
+            yield
+        finally:
+            self._done()
+
+    def _done(self) -> None:
+        self._in_use -= 1
+        if self._closed:
+            self.close()
+
+    async def _send(self, api: Api, request: tuple[Any, ...]) -> ClientResponse:
+        response = await api.send(request)
         self._known = True
-        if "date" in response.headers:
-            self._set_clock(response.headers["date"])
+        if date := response.headers.get("Date"):
+            self._set_clock(date)
         return response
 
     def _set_clock(self, date: str) -> None:
@@ -264,44 +268,34 @@ class Client:
         # The header has whole seconds, so ignore small differences.
         self._ahead = ahead if abs(ahead) > _CLOCK_TOLERANCE_SECONDS else 0.0
 
-    async def _finish(self, response: http.Response) -> bytes:
+    async def _read(self, response: ClientResponse) -> bytes:
+        """Return the whole body, after which the connection can carry the next request."""
         body = bytearray()
-        async for chunk in response.chunks():
-            body += chunk
-            if len(body) > MAX_ANSWER_BYTES:
-                response.close()
-                raise ClusterError(
-                    f"The API server's answer is longer than {MAX_ANSWER_BYTES // 1024**2} MiB.",
-                    hint="Request less, e.g. with a label selector.",
-                )
-        connection = response.connection
-        if connection.usable and not self._closed and len(self._idle) < MAX_IDLE:
-            self._idle.append(connection)
-        else:
-            connection.close()
+        try:
+            async for chunk in self._chunks(response):
+                body += chunk
+                if len(body) > MAX_ANSWER_BYTES:
+                    raise ClusterError(
+                        f"The API server's answer is longer than {MAX_ANSWER_BYTES // 1024**2} MiB.",
+                        hint="Request less, e.g. with a label selector.",
+                    )
+        except BaseException:
+            response.close()
+            raise
         return bytes(body)
 
-    def _take(self) -> http.Connection | None:
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.usable:
-                return connection
-            connection.close()
-        return None
+    async def _chunks(self, response: ClientResponse) -> AsyncGenerator[bytes, None]:
+        """Yield the body as it arrives.
 
-    async def _headers(self) -> dict[str, str]:
-        headers = {
-            "Host": self._base.netloc.rpartition("@")[2],
-            "Accept": "application/json, */*",
-            "User-Agent": "pathways-jupyter",
-            **self.cluster.headers,
-        }
-        if authorization := await self.cluster.credentials.authorization():
-            headers["Authorization"] = authorization
-        return headers
-
-    def _target(self, path: str, query: Query | None) -> str:
-        return self._base.path.rstrip("/") + path + (f"?{urlencode(query)}" if query else "")
+        Raises:
+          ConnectionLost: It ended too early.
+        """
+        library = await _library()
+        try:
+            async for chunk in response.content.iter_any():
+                yield chunk
+        except library.READ_ERRORS as error:
+            raise library.failure(error, self.cluster.server) from error
 
     def _refused(self, status: int, body: bytes, method: str, path: str, query: Query | None) -> ApiError:
         try:
@@ -352,6 +346,29 @@ class Client:
             # With jitter, so that the kernels of a hub do not all return at the same moment after an outage.
             await asyncio.sleep(pause * random.uniform(0.75, 1.25))
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+def preload(*, only_user: bool = False) -> ModuleType:
+    """Import the `kubernetes` package, which takes a few tenths of a second, before the first request has to.
+
+    Args:
+      only_user: Nothing else in this process uses the package, so its synchronous half need not be imported. That is a
+        third of the time and a quarter of the memory.
+    """
+    global _loaded
+    if only_user and "kubernetes" not in sys.modules:
+        # The package imports its synchronous half in its __init__, which so is never run; the asynchronous half
+        # imports nothing of it.
+        spec = importlib.util.find_spec("kubernetes")
+        assert spec is not None
+        sys.modules["kubernetes"] = importlib.util.module_from_spec(spec)
+    _loaded = importlib.import_module("pathways_jupyter.kube.library")
+    return _loaded
+
+
+async def _library() -> ModuleType:
+    # In a thread, because a server's event loop must not stand still meanwhile.
+    return _loaded if _loaded is not None else await asyncio.to_thread(preload)
 
 
 def _not_an_object(server: str) -> ClusterError:

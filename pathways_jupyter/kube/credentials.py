@@ -7,7 +7,6 @@ when a credential is about to expire, or after the API server refused it.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import json
 import os
@@ -121,6 +120,9 @@ class Renewable:
 
 class ExecPlugin:
     """A program that prints an ExecCredential, such as ``gke-gcloud-auth-plugin``.
+
+    Not the `kubernetes` package's: that one waits for ever, reads the notebook server's standard input, keeps no
+    token until its expiry, and logs a plugin's error instead of raising it.
 
     Args:
       config: The ``exec`` entry of a kubeconfig user.
@@ -280,11 +282,6 @@ async def _end_of(stream: asyncio.StreamReader | None, limit: int) -> bytes:
     while piece := await stream.read(64 * 1024):
         kept = (kept + piece)[-limit:]
     return kept
-
-
-def basic(user: str, password: str) -> str:
-    """Return the ``Authorization`` header of a user with a password."""
-    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 def load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from urllib.parse import urlencode
 
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.messages import Messages
 from pathways_jupyter.kube.objects import PODS
+from pathways_jupyter.kube.websocket import WebSocket
 
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STDIN, _STDOUT, _STDERR, _STATUS = 0, 1, 2, 3
@@ -23,7 +23,7 @@ class Execution:
       complaint: The last bytes of its standard error; after its end, the reason why it could not run.
     """
 
-    def __init__(self, messages: Messages) -> None:
+    def __init__(self, messages: WebSocket) -> None:
         self.complaint = b""
         self._messages = messages
         self._received = self._read()
@@ -35,7 +35,7 @@ class Execution:
           ConnectionLost: The connection has ended.
         """
         for start in range(0, len(data), _CHUNK_BYTES):
-            await self._messages.send(bytes([_STDIN]), data[start : start + _CHUNK_BYTES])
+            await self._messages.send(bytes([_STDIN]) + data[start : start + _CHUNK_BYTES])
 
     async def read(self) -> bytes:
         """Return the next bytes of its standard output; empty at its end.

@@ -1,7 +1,7 @@
 """Connect to GKE clusters by name, without gcloud: the same Google token opens the GKE API and the API server.
 
-Imported only when a cluster is given by project and region, or when a kubeconfig still uses an ``auth-provider``,
-because importing google-auth takes a noticeable part of a second.
+Imported only when a cluster is given by project and region, because importing google-auth takes a noticeable part of a
+second.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import base64
 import contextlib
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -32,8 +31,6 @@ _NETWORK = "Check the network and HTTPS_PROXY, and try again."
 _TIMEOUT_SECONDS = 20.0
 _PROBE_SECONDS = 4.0
 _HTTPS_PORT = 443
-# Its tokens come without an expiry. The `kubernetes` package refreshes expired ones when called: call it this often.
-_LEGACY_SECONDS = 600.0
 
 
 def find(cluster: str, project: str, region: str) -> Cluster:
@@ -138,31 +135,6 @@ def _one_line(error: BaseException) -> str:
     with contextlib.suppress(ValueError, KeyError, TypeError):
         said = f"{said} {json.loads(rest[0])['error']['message']}"
     return " ".join(str(said).split()).rstrip(".")
-
-
-def legacy_provider(context: str, kubeconfig: Path, *, hint: str) -> Renewable:
-    """Return the credentials of a user with an ``auth-provider`` (OIDC and the like), from the `kubernetes` package."""
-
-    def fetch() -> tuple[str, float]:
-        import time
-
-        import kubernetes.client
-        import kubernetes.config
-
-        configuration = kubernetes.client.Configuration()
-        try:
-            kubernetes.config.load_kube_config(
-                str(kubeconfig), context, client_configuration=configuration, persist_config=False
-            )
-        except Exception as error:
-            # The package's loaders raise whatever their own dependencies raise.
-            raise ClusterError(f"The credentials of context {context} cannot be used: {error}.", hint=hint) from error
-        value = configuration.get_api_key_with_prefix("BearerToken", "authorization")
-        if not value:
-            raise ClusterError(f"The credentials of context {context} give no token.", hint=hint)
-        return str(value).removeprefix("Bearer "), time.time() + _LEGACY_SECONDS
-
-    return Renewable(fetch, hint=hint)
 
 
 def _describe(cluster: str, project: str, region: str, token: Callable[[], tuple[str, float]]) -> Mapping[str, Any]:

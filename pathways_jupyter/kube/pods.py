@@ -9,13 +9,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.messages import Messages
 from pathways_jupyter.kube.objects import PODS, Object, find
 from pathways_jupyter.kube.problems import ConnectionLost
+from pathways_jupyter.kube.websocket import WebSocket
 
 LONGEST_LINE = 1024 * 1024
 """A longer line of a log is split."""
@@ -123,7 +123,7 @@ async def run(
     query += [("stdout", "true"), ("stderr", "true")]
     query += [("stdin", "true")] if stdin is not None else []
     query += [("container", container)] if container else []
-    path = f"{PODS.item(namespace, name, 'exec')}?{urlencode(query)}"
+    path = f"{PODS.item(namespace, name, 'exec')}?{urlencode(query, quote_via=quote)}"
     messages = await client.websocket(path, protocols=_PROTOCOLS)
     feeding = asyncio.create_task(_feed(messages, stdin))
     try:
@@ -146,13 +146,13 @@ async def run(
     )
 
 
-async def _feed(messages: Messages, stdin: bytes | None) -> None:
+async def _feed(messages: WebSocket, stdin: bytes | None) -> None:
     if stdin is None:
         return
     # A broken connection is reported where the output is read.
     with contextlib.suppress(ClusterError):
         for start in range(0, len(stdin), _STDIN_CHUNK):
-            await messages.send(bytes([_STDIN]), stdin[start : start + _STDIN_CHUNK])
+            await messages.send(bytes([_STDIN]) + stdin[start : start + _STDIN_CHUNK])
         await messages.send(bytes([_CLOSE, _STDIN]))
 
 

@@ -139,6 +139,11 @@ def unreachable(error: BaseException, server: str) -> Unreachable:
     )
 
 
+def lost(problem: str) -> ConnectionLost:
+    """Return the error for a WebSocket that did not end properly."""
+    return ConnectionLost(f"The connection through the API server was lost: {problem}.", hint="Try again.")
+
+
 def _permission(done: Act, detail: str) -> str:
     if "webhook" in detail or "exceeded quota" in detail:
         return "Denied by a policy of the cluster; ask your cluster administrator."

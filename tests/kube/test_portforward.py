@@ -16,6 +16,7 @@ from pathways_jupyter.kube.cluster import Cluster
 from pathways_jupyter.kube.credentials import Fixed
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.kube.portforward import PortRefused, Target
+from pathways_jupyter.kube.problems import ConnectionLost
 
 DEADLINE = 60.0
 
@@ -195,26 +196,15 @@ async def test_a_reader_that_does_not_read_makes_the_writer_wait_and_memory_stay
         await forward.close()
 
 
-class Silent:
-    """A WebSocket to an echo server, which sends nothing on its own."""
-
-    def __init__(self):
-        self.cut = asyncio.Event()
-
-    async def open(self, target):
-        path = PODS.item(target.namespace, target.pod, "portforward")
-        query = {"ports": str(target.port)}
-        await target.client.open_websocket(path, self, protocols=(podport.PROTOCOL,), query=query)
-        return self
-
-    def payload(self, data, *, first, last):
-        pass
-
-    def holds_bytes(self):
-        return False
-
-    def closed(self, error):
-        self.cut.set()
+async def until_cut(target):
+    """Open a connection to an echo server, which sends nothing on its own, and wait until it is cut."""
+    path = PODS.item(target.namespace, target.pod, "portforward")
+    query = {"ports": str(target.port)}
+    messages = await target.client.websocket(path, protocols=(podport.PROTOCOL,), query=query)
+    with contextlib.suppress(ConnectionLost):
+        async for _ in messages:
+            pass
+    messages.close()
 
 
 async def test_an_idle_connection_outlives_the_timeout_of_the_kubelet(bench_type, tmp_path, monkeypatch):
@@ -233,7 +223,7 @@ async def test_an_idle_connection_outlives_the_timeout_of_the_kubelet(bench_type
         # One more is open in advance, for the next local connection.
         await prepared(forward)
         for _ in range(2):
-            await (await Silent().open(target)).cut.wait()
+            await until_cut(target)
         ahead_reader, ahead_writer = await asyncio.open_unix_connection(tmp_path / "tunnel")
         for talk, listen in ((writer, reader), (ahead_writer, ahead_reader)):
             talk.write(b"still here")

@@ -5,7 +5,8 @@ a tunnel in the same process, and a busy kernel answers no requests. It is start
 :mod:`~pathways_jupyter.session.kernel.spawn` with the owner's connection as its standard input. It exits when that
 connection ends, when the kernel's process ends, or on request.
 
-Nothing heavy is imported here: the start-up time of this process is part of every connect.
+Little is imported here that is not needed to connect: a script waits for this process to start. A notebook does not,
+because loading the extension starts one in advance.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 import uvloop
 
 from pathways_jupyter.errors import SessionError
+from pathways_jupyter.kube.client import preload
 from pathways_jupyter.service.derived_names import current_user
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.protocol import Method, Request
@@ -116,6 +118,8 @@ class _BoundedLog(logging.StreamHandler[Any]):
 def main(arguments: list[str]) -> int:
     """Run the session named in `arguments`; standard input is the kernel's socket."""
     logging.basicConfig(level=logging.INFO, handlers=[_BoundedLog()])
+    # Here and not with the first request, so that it is done while a supervisor stands by.
+    preload(only_user=True)
     connection = socket.socket(fileno=0)
     # uvloop, because all bytes between JAX and its devices pass through this loop.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

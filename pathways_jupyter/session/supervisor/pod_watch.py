@@ -84,7 +84,7 @@ class PodWatch:
             self.error = error
             self._fail(error)
             if not self.lost.done():
-                self.lost.set_result(f"The proxy's pod can no longer be watched: {error}")
+                self.lost.set_result(f"The proxy's pod can no longer be watched: {error} {error.hint}".rstrip())
 
     def _is_ours(self, pod: Object) -> bool:
         self._uid = self._uid or pod["metadata"]["uid"]

@@ -1,0 +1,297 @@
+"""The `kubernetes` package's client as this project uses it: thin subclasses, each with its reason.
+
+Requests, streams, TLS, proxies and the users of a kubeconfig go through the package (`kubernetes.aio`), on plain JSON:
+its typed models are never built. Importing it takes a few tenths of a second, because it imports its synchronous half
+first. So the rest of `kube` imports this module when the first request is sent.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aiohttp
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.config.config_exception import ConfigException
+from kubernetes.aio.config.kube_config import KubeConfigLoader
+from kubernetes.aio.stream.ws_client import WsApiClient, get_websocket_url
+from yarl import URL
+
+from pathways_jupyter.errors import ClusterError
+from pathways_jupyter.kube.cluster import Cluster
+from pathways_jupyter.kube.problems import ConnectionLost, Unreachable, lost, unreachable
+
+CONNECT_SECONDS = 10.0
+"""Longest time to connect, TLS included."""
+READ_BYTES = 256 * 1024
+"""What is buffered for a slow reader before reading from the connection pauses."""
+
+CLOSE_SECONDS = 2.0
+"""How long a WebSocket waits for the server's close frame."""
+READ_ERRORS = (aiohttp.ClientError, OSError, ValueError)
+"""What reading an answer may raise; :func:`failure` translates it."""
+
+_TOKEN = "BearerToken"
+_FOREVER = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+
+
+class Refused(Exception):
+    """The server answered the request for a WebSocket with an ordinary answer."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(status)
+        self.status = status
+        self.body = body
+
+
+class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
+    """The package's client for one cluster; create it in the event loop that uses it.
+
+    It differs from the package's in three ways:
+
+    - TLS uses the cluster's own settings, whose client certificate was loaded from memory. The package writes keys to
+      temporary files, which stay until the process exits, and for ever if it is killed.
+    - Each request asks the cluster's credentials for a token, so that one that expires is renewed in between.
+    - The environment's proxies and ``.netrc`` are not read again: the cluster knows its proxy, and a password in
+      ``.netrc`` would replace the token.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._credentials = cluster.credentials
+        self.connector = aiohttp.TCPConnector(
+            limit=0, ssl=cluster.ssl or True, socket_factory=_new_socket, keepalive_timeout=60
+        )
+        authorities = cluster.ssl.get_ca_certs(binary_form=True) if cluster.ssl else []
+        configuration = Configuration(
+            host=cluster.server,
+            proxy=cluster.proxy or None,
+            tls_server_name=cluster.server_name or None,
+            # The package makes TLS settings in any case; with authorities it need not load the system's.
+            ca_cert_data=b"".join(authorities) or None,
+            client_session_kwargs={
+                "connector": self.connector,
+                "trust_env": False,
+                "cookie_jar": aiohttp.DummyCookieJar(),
+                "read_bufsize": READ_BYTES,
+                "middlewares": (_explain_refused_upgrade,),
+                "ws_response_class": Socket,
+            },
+        )
+        # Called before each request, but only if there is a token to replace.
+        configuration.api_key[_TOKEN] = ""
+        configuration.refresh_api_key_hook = self._renew
+        super().__init__(configuration)
+        self.user_agent = "pathways-jupyter"
+        # Answers of an API server nearby are compressed more slowly than they are sent.
+        self.set_default_header("Accept-Encoding", "identity")
+        for name, value in cluster.headers.items():
+            self.set_default_header(name, value)
+
+    async def _renew(self, configuration: Any) -> None:
+        configuration.api_key[_TOKEN] = await self._credentials.authorization()
+
+    async def update_params_for_auth(self, headers: dict[str, str], *rest: Any, **options: Any) -> None:
+        """Add the ``Authorization`` header, if there is a token: the package adds an empty one otherwise."""
+        await super().update_params_for_auth(headers, *rest, **options)
+        if not headers.get("authorization"):
+            headers.pop("authorization", None)
+
+    async def prepare(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = "application/json",
+    ) -> tuple[Any, ...]:
+        """Return the arguments of a request, with current credentials, for :meth:`send` or :meth:`connect`.
+
+        Raises:
+          ClusterError: There are no credentials.
+        """
+        headers = {"Accept": "application/json, */*", "Content-Type": content_type}
+        return tuple(
+            await self.param_serialize(
+                method,
+                path,
+                query_params=dict(query or {}),
+                header_params=headers,
+                body=body,
+                auth_settings=[_TOKEN],
+            )
+        )
+
+    async def send(self, request: tuple[Any, ...]) -> aiohttp.ClientResponse:
+        """Send a request, and return once the head of its answer has arrived.
+
+        Raises:
+          ClusterError: The server could not be reached, or the connection was lost.
+        """
+        method, url, *rest = request
+        try:
+            # Encoded already: a quoted character in a name must stay quoted.
+            answer = await self.call_api(method, URL(url, encoded=True), *rest, _request_timeout=_FOREVER)
+        except READ_ERRORS as error:
+            raise failure(error, self.configuration.host) from error
+        response: aiohttp.ClientResponse = answer.response
+        return response
+
+    async def connect(self, request: tuple[Any, ...], protocols: Sequence[str]) -> Socket:
+        """Open a WebSocket.
+
+        Raises:
+          Refused: The server answered, but not with a WebSocket.
+          ClusterError: It could not be reached, or the connection was lost.
+        """
+        method, url, headers, *_ = request
+        streams = _Streams(self, protocols)
+        try:
+            opened: Socket = await (await streams.request(method, url, headers=headers, _preload_content=False))
+        except aiohttp.WSServerHandshakeError as error:
+            raise lost(f"the answer to the upgrade request is invalid ({error.message.lower()})") from error
+        except READ_ERRORS as error:
+            raise failure(error, self.configuration.host) from error
+        return opened
+
+    async def close(self) -> None:
+        """Close every connection at once."""
+        await super().close()
+        await self.connector.close(abort_ssl=True)
+
+
+class Socket(aiohttp.ClientWebSocketResponse):
+    """A WebSocket that can also be ended without waiting for the server."""
+
+    def abort(self) -> None:
+        """Drop the connection; unsent bytes are lost."""
+        connection = self._response.connection
+        if connection is not None and connection.transport is not None:
+            connection.transport.abort()
+
+
+class _Streams(WsApiClient):  # type: ignore[misc]
+    """The package's WebSocket client, on the connections of an :class:`Api`.
+
+    The package's own request ignores the proxy and the TLS server name, ends a connection whose message exceeds 4 MiB,
+    and its heartbeat ends one whose reader is slow, because the pong is behind unread data.
+    """
+
+    def __init__(self, api: Api, protocols: Sequence[str]) -> None:
+        super().__init__(api.configuration)
+        self.rest_client = api.rest_client
+        self._protocols = protocols
+
+    async def request(self, method: str, url: str, *_: Any, headers: dict[str, str], **__: Any) -> Any:
+        """Return what opens the WebSocket when it is awaited."""
+        rest = self.rest_client
+        if rest.pool_manager is None:
+            rest.pool_manager = rest._create_pool_manager()
+        headers.pop("Content-Type", None)
+        return rest.pool_manager.ws_connect(
+            URL(get_websocket_url(url), encoded=True),
+            method=method,
+            headers=headers,
+            protocols=self._protocols,
+            proxy=rest.proxy,
+            server_hostname=self.configuration.tls_server_name,
+            max_msg_size=0,
+            autoping=False,
+            timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
+        )
+
+
+class Loader(KubeConfigLoader):  # type: ignore[misc]
+    """Reads the credentials of a kubeconfig's user: tokens, passwords, and the older ``auth-provider`` logins.
+
+    Plugins, token files and certificates are read by `credentials`: the package logs a plugin's error and continues
+    without credentials, lets a plugin read from the terminal and wait for ever, reads a token file once, and writes
+    keys to disk. Nothing is written back to the kubeconfig.
+    """
+
+    def __init__(self, user: Mapping[str, Any]) -> None:
+        context = {"name": "context", "context": {"cluster": "cluster", "user": "user"}}
+        document = {
+            "current-context": "context",
+            "contexts": [context],
+            "clusters": [{"name": "cluster", "cluster": {}}],
+            "users": [{"name": "user", "user": dict(user)}],
+        }
+        super().__init__(document, config_base_path="")
+
+    async def authorization(self) -> str:
+        """Return the ``Authorization`` header's value, renewed by the user's login provider if it has expired.
+
+        Raises:
+          ClusterError: The user's credentials cannot be used.
+        """
+        try:
+            await self._load_authentication()
+            value = str(getattr(self, "token", ""))
+            if self.provider and not value:
+                raise ConfigException(f"auth-provider {self.provider} gave no token")
+        except Exception as error:
+            # A login's error is whatever the package's own dependencies raise.
+            problem = " ".join(str(error).split()) or type(error).__name__
+            raise ClusterError(f"The kubeconfig's user cannot be logged in: {problem}.") from error
+        return value
+
+
+async def _explain_refused_upgrade(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Keep the body of an answer that refuses a WebSocket: it has the reason, and aiohttp drops it."""
+    response = await handler(request)
+    if "Upgrade" in request.headers and response.status != 101:
+        try:
+            body = await response.content.read(READ_BYTES)
+        finally:
+            response.close()
+        raise Refused(response.status, body)
+    return response
+
+
+def _new_socket(address: tuple[Any, ...]) -> socket.socket:
+    """Return a socket that detects a peer that vanished without closing the connection."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return made
+
+
+def failure(error: BaseException, server: str) -> ClusterError:
+    """Return the error for a request that was not answered."""
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        url = error.request_info.real_url
+        return Unreachable(
+            f"The proxy {url.host}:{url.port} refused to connect (HTTP {error.status}).",
+            hint="Check the proxy-url and its credentials.",
+        )
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return Unreachable(
+            f"The proxy {error.host}:{error.port} cannot be reached: {error.os_error.strerror or error.os_error}.",
+            hint="Check the proxy-url.",
+        )
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return unreachable(error.certificate_error, server)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return unreachable(error.os_error, server)
+    if isinstance(error, aiohttp.ServerTimeoutError):
+        return unreachable(TimeoutError(), server)
+    if isinstance(error, aiohttp.InvalidURL):
+        return unreachable(error, server)
+    return ConnectionLost(
+        f"The connection to the API server was lost: {_problem(error)}.",
+        hint="Try again; the server may be restarting.",
+    )
+
+
+def _problem(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the server closed it"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "the answer ended halfway"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return "the answer is not HTTP/1.x"
+    return " ".join(str(error).split()) or type(error).__name__
