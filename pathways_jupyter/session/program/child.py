@@ -47,6 +47,8 @@ class Child:
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
         self._terminal = Terminal()
+        # Inherited as ignored, it would make the kernel discard the exit codes of children.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         gate_in, gate_out = os.pipe()
         try:
             self._watchdog = subprocess.Popen(

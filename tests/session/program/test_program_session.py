@@ -136,7 +136,9 @@ class Run:
 
     def __init__(self, cluster: Path, script: Path, *options: str, words: tuple[str, ...] = ()) -> None:
         self.script = script
-        arguments = ["run", "--kubeconfig", str(cluster), "--tpu", "tpuv6e:2x2=2", *options, "--"]
+        # A session that was killed in the test before may hold its slices for another moment.
+        settings = ["--kubeconfig", str(cluster), "--tpu", "tpuv6e:2x2=2", "--wait", str(DEADLINE)]
+        arguments = ["run", *settings, *options, "--"]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pathways_jupyter", *arguments, sys.executable, str(script), *words],
             stdout=subprocess.PIPE,
@@ -246,6 +248,22 @@ def test_a_signal_that_ends_the_program_is_its_exit_code(run, gone):
     gone(program.session)
 
 
+def test_the_exit_code_is_known_where_children_are_not_waited_for(cluster):
+    """As under a parent that ignores SIGCHLD."""
+    code = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
+    )
+    line = [sys.executable, "-m", "pathways_jupyter", "run", "-q", "--kubeconfig", str(cluster.kubeconfig)]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *line, "--tpu", "tpuv6e:2x2=1", "--", sys.executable, "-c", "raise SystemExit(5)"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (5, "")
+
+
 def test_what_a_program_leaves_running_in_its_group_is_ended(run):
     program = run("import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'input()', __file__])", "-q")
     assert program.end() == 0, program.errors
@@ -308,7 +326,7 @@ def test_a_signal_while_it_waits_for_slices_cancels_it(run, hold, gone):
 
 def test_taken_slices_are_one_error_and_the_program_is_not_run(run, hold):
     hold(1)
-    program = run(PLAIN)
+    program = run(PLAIN, "--wait", "0")
     assert program.end() == 1
     assert program.out == ""
     assert "Error: 1 of 2 slices of pathways-cluster are free, and 2 are wanted" in program.errors
