@@ -8,7 +8,19 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import colocated, connect, dispatch, imports, in_cluster, memory, report, sidebar, transport, tunnel
+from benchmarks import (
+    colocated,
+    connect,
+    dispatch,
+    imports,
+    in_cluster,
+    jobs,
+    memory,
+    report,
+    sidebar,
+    transport,
+    tunnel,
+)
 from benchmarks.measure import Table
 
 
@@ -19,7 +31,7 @@ def main() -> int:
     parser.add_argument(
         "names",
         nargs="*",
-        help="imports, connect, tunnel, in-cluster, dispatch, memory, transport, colocated, sidebar (default: all)",
+        help="imports, connect, tunnel, in-cluster, dispatch, memory, jobs, transport, colocated, sidebar (default: all)",
     )
     options = parser.parse_args()
     on_cluster = {
@@ -28,6 +40,7 @@ def main() -> int:
         "in-cluster": in_cluster.run,
         "dispatch": dispatch.run,
         "memory": memory.run,
+        "jobs": jobs.run,
     }
     chosen = options.names or ["imports", *on_cluster, "transport", "colocated", "sidebar"]
     tables: list[Table] = imports.run() if "imports" in chosen else []

@@ -145,3 +145,16 @@ def test_02_colocated_is_true(executed):
     assert [each for each in cells["medium"].outputs if "image/png" in each.get("data", {})]
     assert "w [ 1.  -2.   0.5" in text(cells["advanced"])
     assert "JAX is as it was before" in text(cells["disconnect"])
+
+
+def test_03_jobs_is_true(executed):
+    cells = executed("03-jobs.ipynb")
+    assert "numSlices: 2" in text(cells["new"])
+    assert "Job train: completed" in text(cells["train"])
+    assert "8 devices on slices [0, 1]" in text(cells["logs"])
+    assert "trained to 3.0" in text(cells["logs"])
+    assert "Job failing: failed" in text(cells["fail"])
+    assert "ValueError: no data" in text(cells["why"])
+    assert "Line 8 of the cell: spec.workers[0].topology" in text(cells["mistake"])
+    assert {"train", "failing"} <= set(text(cells["list"]).split())
+    assert "Job failing is deleted." in text(cells["delete"])
