@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument(
         "names",
         nargs="*",
-        help="imports, connect, tunnel, in-cluster, dispatch, memory, jobs, transport, colocated, sidebar (default: all)",
+        help="imports, connect, tunnel, in-cluster, dispatch, memory, jobs, transport, colocated, sidebar; or all",
     )
     options = parser.parse_args()
     on_cluster = {
