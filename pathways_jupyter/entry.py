@@ -287,8 +287,8 @@ def examine(config: ConnectConfig, *, lab: bool = False) -> tuple[Finding, ...]:
     from importlib.metadata import PackageNotFoundError, version
 
     from pathways_jupyter.service import doctor
+    from pathways_jupyter.service.images import Versions
     from pathways_jupyter.service.lab.lifecycle import LAB_NEEDS
-    from pathways_jupyter.service.versions import Versions
     from pathways_jupyter.session import strays, sweep
 
     try:

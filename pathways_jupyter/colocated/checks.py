@@ -5,21 +5,13 @@ from __future__ import annotations
 import ast
 import inspect
 import io
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
 from pathways_jupyter.colocated.errors import CheckError, name_hosts
 
-_IMAGE_VERSIONS = re.compile(r"-python_(?P<python>[0-9.]+)-jax_(?P<jax>[0-9.]+)")
 _GUARDS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
-
-
-def image_versions(image: str) -> dict[str, str]:
-    """The Python and JAX versions that a sidecar image's tag carries; empty when it carries none."""
-    match = _IMAGE_VERSIONS.search(image)
-    return match.groupdict() if match else {}
 
 
 def imported(source: str) -> list[str]:

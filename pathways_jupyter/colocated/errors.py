@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pathways_jupyter import ranges
 from pathways_jupyter.errors import PathwaysError
 
 _IPYTHONS = {
@@ -108,10 +109,5 @@ class HostError(ColocatedError):
 
 
 def name_hosts(hosts: Sequence[int]) -> str:
-    """``host 3``, ``hosts 0-3`` or ``hosts 0, 2, 3``."""
-    numbers = sorted(hosts)
-    if len(numbers) == 1:
-        return f"host {numbers[0]}"
-    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
-        return f"hosts {numbers[0]}-{numbers[-1]}"
-    return f"hosts {', '.join(map(str, numbers))}"
+    """``host 3``, ``hosts 0-3`` or ``hosts 0, 2-5``."""
+    return f"{'host' if len(hosts) == 1 else 'hosts'} {ranges.written(hosts, ', ')}"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathways_jupyter.colocated.errors import CheckError, name_hosts
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.ship import VERSIONS_MARK, Versions
+from pathways_jupyter.service.images import agree
 
 _COMPONENTS = ("jax", "jaxlib", "numpy", "cloudpickle")
 _REPORT = re.compile(re.escape(VERSIONS_MARK) + r" (\{[^{}]*\})")
@@ -117,7 +118,7 @@ def asked(to: Sequence[Host]) -> dict[int, dict[str, str]]:
 
 
 def _severe(component: str, one: str, other: str) -> bool:
-    return component in _NEEDED and _minor(one) != _minor(other)
+    return component in _NEEDED and not agree(one, other, parts=2)
 
 
 def _minor(version: str) -> str:

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.local import programs
 from pathways_jupyter.service import names
+from pathways_jupyter.service.images import Image
 
 
 class ImageError(PathwaysError):
@@ -55,9 +56,10 @@ def resolve(image: str, command: Sequence[str], args: Sequence[str]) -> tuple[Pr
     Raises:
       ImageError: There is no such image.
     """
-    repository, _, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
+    named = Image.parse(image)
+    repository = named.name
     program = _PROGRAMS.get(repository)
-    if program is not None and ("@" in image or (tag or "latest") not in tags(repository)):
+    if program is not None and (named.digest or (named.tag or "latest") not in tags(repository)):
         raise ImageError(f'failed to pull image "{image}": not found; tags here: {", ".join(tags(repository))}')
     if command:
         return _COMMAND, [*command, *args]

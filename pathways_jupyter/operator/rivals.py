@@ -13,6 +13,7 @@ from typing import Any
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.service.images import Image
 
 _SELECTOR = "control-plane=controller-manager"
 _NAME = "pathways-job"
@@ -65,4 +66,4 @@ def is_rival(pod: Mapping[str, Any]) -> bool:
         return False
     named = (metadata.get("labels") or {}).get("app.kubernetes.io/name") == _NAME
     images = [str(each.get("image")) for each in (pod.get("spec") or {}).get("containers") or ()]
-    return named or any(image.rpartition("/")[2].partition(":")[0] in _IMAGES for image in images)
+    return named or any(Image.parse(image).name in _IMAGES for image in images)

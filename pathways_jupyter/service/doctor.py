@@ -18,8 +18,8 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS, PODS, Resource
 from pathways_jupyter.service import discovery, leases, names, networkpolicy, proxy_job, status
 from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.images import Versions, differences, of_image
 from pathways_jupyter.service.podstate import State
-from pathways_jupyter.service.versions import Versions, differences, of_image
 from pathways_jupyter.wording import count
 
 

@@ -14,9 +14,9 @@ from pathways_jupyter.kube.objects import JOBS, JOBSETS, NAMESPACES, PODS
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.service import discovery, names, status
 from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.images import of_image
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.podstate import State
-from pathways_jupyter.service.versions import of_image
 
 _ADDRESS = re.compile(r"--resource_manager_address=(?P<address>[^'\s]+)")
 _LOG_BYTES = 64 * 1024

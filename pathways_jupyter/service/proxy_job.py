@@ -11,12 +11,13 @@ import math
 import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pathways_jupyter.errors import ConfigError, ServiceError
 from pathways_jupyter.service import names
 from pathways_jupyter.service.derived_names import job_name, label_value
+from pathways_jupyter.service.images import Image
 
 Manifest = dict[str, Any]
 
@@ -137,16 +138,16 @@ def image_for(server_image: str) -> str:
     Raises:
       ServiceError: It cannot be derived from that image.
     """
-    named, _, digest = server_image.partition("@")
-    directory, slash, last = named.rpartition("/")
-    name, colon, tag = last.partition(":")
+    server = Image.parse(server_image)
+    name = server.name
     hint = "Give the proxy's image with --proxy-image."
     if name != names.SERVER_IMAGE and not re.search(r"(^|[-_.])server($|[-_.])", name):
         raise ServiceError(f"The service runs {server_image or 'no image'}, which has no proxy beside it.", hint=hint)
-    if digest and not tag:
+    if server.digest and not server.tag:
+        named = replace(server, digest="")
         raise ServiceError(f"The service's image {named} is pinned by digest, without its release.", hint=hint)
     fitting = name if names.PROXY_IMAGE in name else name.replace(names.SERVER_IMAGE, names.PROXY_IMAGE)
-    return f"{directory}{slash}{fitting}{colon}{tag}"
+    return str(Image(server.directory, fitting, server.tag))
 
 
 def parse_options(options: tuple[str, ...]) -> ProxyOptions:

@@ -14,6 +14,7 @@ from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import Object
 from pathways_jupyter.service import names
 from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.images import Image
 from pathways_jupyter.service.model import Holder, Service, Slice
 from pathways_jupyter.service.podstate import State
 
@@ -79,7 +80,7 @@ def _service(place: str, info: ServiceInfo, service: Service, head: str, chips: 
         "name": service.name,
         "namespace": service.namespace,
         "address": service.address,
-        "version": info.server_image.rpartition(":")[2] if ":" in info.server_image else "",
+        "version": Image.parse(info.server_image).tag,
         "health": State.READY if service.ready else State.STARTING if not info.started else State.DOWN,
         "pod": head,
         "capacity": [

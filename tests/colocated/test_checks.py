@@ -44,12 +44,6 @@ def test_a_component_that_a_host_does_not_name_is_not_compared() -> None:
     assert host_versions.differences(HERE, {0: {"python": "3.12.4", "jax": "", "torch": "2.9"}}) == []
 
 
-def test_the_tag_of_a_sidecar_image_gives_its_versions() -> None:
-    image = "us-docker.pkg.dev/cloud-tpu-v2-images/pathways-colocated-python/sidecar:20260423-python_3.12-jax_0.10.0"
-    assert checks.image_versions(image) == {"python": "3.12", "jax": "0.10.0"}
-    assert checks.image_versions("my/sidecar:latest") == {}
-
-
 def test_imports_that_always_happen_are_found() -> None:
     source = "import numpy as np, os.path\nfrom jax.sharding import Mesh\nwith open('x'):\n    import tiktoken\nx = 1\n"
     assert checks.imported(source) == ["numpy", "os", "jax", "tiktoken"]

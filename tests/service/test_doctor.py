@@ -8,7 +8,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBSETS, NETWORK_POLICIES
 from pathways_jupyter.service import doctor, jobset, leases, names, networkpolicy
 from pathways_jupyter.service.doctor import Level
-from pathways_jupyter.service.versions import Versions
+from pathways_jupyter.service.images import Versions
 
 HERE = Versions("3.12.4", "0.10.2", "0.10.2")
 

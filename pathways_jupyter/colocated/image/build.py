@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pathways_jupyter.colocated.checks import image_versions
 from pathways_jupyter.colocated.image import requirements, resolve
 from pathways_jupyter.errors import ConfigError, PathwaysError
+from pathways_jupyter.service.images import Versions, of_image
 from pathways_jupyter.service.names import SIDECAR_REPOSITORY
 
 RUNNERS = ("docker", "podman")
@@ -94,21 +94,21 @@ def plan(
       PathwaysError: The requirements contradict each other.
     """
     base = base or _released(jax)
-    versions = image_versions(base)
-    if not versions:
+    versions = of_image(base)
+    if not (versions.python and versions.jax):
         raise ConfigError(
             f"The tag of {base} does not say its Python and JAX versions.",
             hint=f"It should end like this: -python_3.12-jax_{jax}",
         )
-    if versions["jax"] != jax:
-        raise ConfigError(f"{base} has JAX {versions['jax']}, not {jax}.", hint=f"--jax-version {versions['jax']}")
+    if versions.jax != jax:
+        raise ConfigError(f"{base} has JAX {versions.jax}, not {jax}.", hint=f"--jax-version {versions.jax}")
     wanted = requirements.read(path)
     needed = requirements.read(server) if server else requirements.server_requirements(jax)
-    found = requirements.conflicts(wanted, needed, versions["python"])
+    found = requirements.conflicts(wanted, needed, versions.python)
     if found:
         raise ConflictError(found)
-    locked = resolve.lock(wanted, needed, versions["python"])
-    tag = f"{time.strftime('%Y%m%d')}-python_{versions['python']}-jax_{jax}"
+    locked = resolve.lock(wanted, needed, versions.python)
+    tag = f"{time.strftime('%Y%m%d')}-python_{versions.python}-jax_{jax}"
     image = f"{push.rstrip('/')}/{_NAME}:{tag}" if push else f"{_NAME}:{tag}"
     runner, problem = _runner()
     program = runner or RUNNERS[0]
@@ -177,10 +177,10 @@ def _released(jax: str) -> str:
     return f"{SIDECAR_REPOSITORY}/sidecar:{RELEASES[jax]}"
 
 
-def _dockerfile(base: str, versions: Mapping[str, str]) -> str:
+def _dockerfile(base: str, versions: Versions) -> str:
     lines = [
         f"FROM {base}",
-        f'LABEL pathways-jupyter.python="{versions["python"]}" pathways-jupyter.jax="{versions["jax"]}"',
+        f'LABEL pathways-jupyter.python="{versions.python}" pathways-jupyter.jax="{versions.jax}"',
         "WORKDIR /app",
         "COPY requirements.lock requirements.lock",
         # Without dependencies: the lock has them all, and what the sidecar needs must stay as it is.

@@ -19,6 +19,7 @@ from pathways_jupyter.local.apiserver.rules import (
     service_causes,
     unsupported,
 )
+from pathways_jupyter.service.images import Image
 
 _BESIDE_SCHEMA = ("apiVersion", "kind", "metadata", "status")
 _JOB_MUTABLE_METADATA = {"annotations", "labels"}
@@ -96,9 +97,9 @@ def default_pod_spec(spec: Object) -> None:
     for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
         if not isinstance(container, dict):
             continue
-        image = str(container.get("image", ""))
-        tag = image.rpartition("/")[2].partition(":")[2]
-        container.setdefault("imagePullPolicy", "Always" if tag in ("", "latest") else "IfNotPresent")
+        image = Image.parse(str(container.get("image", "")))
+        moves = not image.digest and image.tag in ("", "latest")
+        container.setdefault("imagePullPolicy", "Always" if moves else "IfNotPresent")
         container.setdefault("resources", {})
         container.setdefault("terminationMessagePath", "/dev/termination-log")
         container.setdefault("terminationMessagePolicy", "File")

@@ -11,13 +11,13 @@ import secrets
 import time
 from collections.abc import Sequence
 
+from pathways_jupyter import ranges
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType
 from pathways_jupyter.local.controllers.deadlines import expire, sooner, until
-from pathways_jupyter.local.controllers.indexes import format_indexes, parse_indexes
 from pathways_jupyter.local.controllers.reconciler import (
     Key,
     Reconciler,
@@ -99,7 +99,7 @@ class JobController:
     # Counting.
 
     def _count(self, job: Object, status: Object, ended: Sequence[Object]) -> None:
-        completed = parse_indexes(status.get("completedIndexes", ""))
+        completed = ranges.parse(status.get("completedIndexes", ""))
         indexed = job["spec"]["completionMode"] == "Indexed"
         for pod in ended:
             if pod["status"].get("phase") == "Succeeded":
@@ -114,7 +114,7 @@ class JobController:
                 count = count if time.monotonic() - since < self._backoff.forgotten_seconds else 0
                 self._failures[job["metadata"]["uid"]] = (count + 1, time.monotonic())
         if indexed and completed:
-            status["completedIndexes"] = format_indexes(completed)
+            status["completedIndexes"] = ranges.written(completed)
             status["succeeded"] = len(completed)
 
     def _release(self, pods: Sequence[Object]) -> None:
@@ -195,7 +195,7 @@ class JobController:
             for _ in range(room):
                 self._create(job, None)
             return None
-        used = {_index(pod) for pod in active} | parse_indexes(status.get("completedIndexes", ""))
+        used = {_index(pod) for pod in active} | ranges.parse(status.get("completedIndexes", ""))
         missing = [index for index in range(wanted or 0) if index not in used]
         for index in missing[:room]:
             self._create(job, index)

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 
 from pathways_jupyter.cli import main
 from pathways_jupyter.cli.sidecar import build as command
-from pathways_jupyter.colocated.checks import image_versions
 from pathways_jupyter.colocated.image import build, resolve
 from pathways_jupyter.colocated.packages import build_command
 from pathways_jupyter.errors import ConfigError, PathwaysError
+from pathways_jupyter.service.images import Versions, of_image
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def planned(wanted, tmp_path_factory):
 
 def test_the_tag_carries_the_versions_of_python_and_jax(planned) -> None:
     assert re.fullmatch(r"example\.dev/images/pathways-sidecar:\d{8}-python_3\.12-jax_0\.10\.0", planned.image)
-    assert image_versions(planned.image) == image_versions(planned.base) == {"python": "3.12", "jax": "0.10.0"}
+    assert of_image(planned.image) == of_image(planned.base) == Versions("3.12", "0.10.0")
     assert [command[1] for command in planned.commands] == ["build", "push"]
 
 

@@ -1,12 +1,12 @@
-"""Sets of completion indexes as a Job's status writes them: ``0,2-4``."""
+"""Sets of numbers as one writes them: ``0,2-4``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 
-def parse_indexes(text: str) -> set[int]:
-    """The indexes that `text` names."""
+def parse(text: str) -> set[int]:
+    """Return the numbers that `text` names."""
     found: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
@@ -14,12 +14,12 @@ def parse_indexes(text: str) -> set[int]:
     return found
 
 
-def format_indexes(indexes: Iterable[int]) -> str:
-    """The inverse of :func:`parse_indexes`; three or more in a row become a range."""
+def written(numbers: Iterable[int], separator: str = ",") -> str:
+    """Return the inverse of :func:`parse`; three or more in a row become a range."""
     runs: list[list[int]] = []
-    for index in sorted(indexes):
+    for index in sorted(numbers):
         if runs and index == runs[-1][-1] + 1:
             runs[-1].append(index)
         else:
             runs.append([index])
-    return ",".join(",".join(map(str, run)) if len(run) < 3 else f"{run[0]}-{run[-1]}" for run in runs)
+    return separator.join(separator.join(map(str, run)) if len(run) < 3 else f"{run[0]}-{run[-1]}" for run in runs)
