@@ -64,6 +64,16 @@ def connect(
     plaintext: bool | None = None,
     proxy_image: str | None = None,
     proxy_options: Sequence[str] | None = None,
+    proxy_xla_flags: Sequence[str] | str | None = None,
+    proxy_cpu: str | float | None = None,
+    proxy_memory: str | None = None,
+    proxy_node_selector: Mapping[str, str] | Sequence[str] | None = None,
+    proxy_tolerations: Sequence[str] | None = None,
+    proxy_priority_class: str | None = None,
+    proxy_service_account: str | None = None,
+    proxy_labels: Mapping[str, str] | Sequence[str] | None = None,
+    proxy_env: Mapping[str, str] | Sequence[str] | None = None,
+    at_least: int | None = None,
     progress: bool | None = None,
     pathways_service: str | None = None,
     expected_tpu_instances: Mapping[str, int] | str | None = None,
@@ -103,6 +113,16 @@ def connect(
       plaintext: In a pod of the cluster: connect directly without encryption, where ALTS does not work.
       proxy_image: Image of the proxy. Default: the one of the service's version.
       proxy_options: Additional flags for the proxy.
+      proxy_xla_flags: Flags of XLA for the proxy, ``--xla_...``.
+      proxy_cpu: CPUs that the proxy may use, a quantity of Kubernetes. Default: 16.
+      proxy_memory: Memory that it may use, such as ``"32G"``. Default: 100G.
+      proxy_node_selector: Labels of the nodes that it may run on.
+      proxy_tolerations: Taints that it tolerates, each ``"KEY[=VALUE][:EFFECT]"``.
+      proxy_priority_class: Its priority class.
+      proxy_service_account: The Kubernetes account with which it uses the bucket. Default: the namespace's default.
+      proxy_labels: Additional labels of its Job and pod.
+      proxy_env: Additional variables of its program.
+      at_least: Take fewer slices if not all are free, but at least so many. Default: all or none.
       progress: Show each stage and its duration. Default: in a notebook, and in a script whose standard error is a
         terminal.
       pathways_service: Another name of `service`.

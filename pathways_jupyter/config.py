@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter import tpu
+from pathways_jupyter import pod_settings, tpu
 from pathways_jupyter.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "PATHWAYS_JUPYTER_"
@@ -59,6 +59,16 @@ class ConnectConfig:
       gcs_bucket: Scratch location of the proxy, ``gs://...``.
       proxy_image: Image of the proxy; the one of the service's version when empty.
       proxy_options: Additional flags of the proxy.
+      proxy_xla_flags: Flags of XLA for the proxy, ``--xla_...``.
+      proxy_cpu: CPUs that the proxy may use, a quantity of Kubernetes.
+      proxy_memory: Memory that the proxy may use.
+      proxy_node_selector: Labels of the nodes on which the proxy may run, each ``KEY=VALUE``.
+      proxy_tolerations: Taints that it tolerates, each ``KEY[=VALUE][:EFFECT]``.
+      proxy_priority_class: Its priority class.
+      proxy_service_account: The account with which it reads and writes the bucket, e.g. one of Workload Identity.
+      proxy_labels: Additional labels of its Job and pod, each ``KEY=VALUE``.
+      proxy_env: Additional variables of its program, each ``NAME=VALUE``.
+      at_least: Take fewer slices than asked for if they are not free, but at least so many; 0 for all or none.
       wait: Seconds to wait for taken slices; 0 fails at once, ``inf`` waits for ever.
       linger: Seconds the proxy outlives its kernel, so that a restarted kernel can take it over.
       max_lifetime: Seconds after which the cluster ends the proxy.
@@ -81,6 +91,16 @@ class ConnectConfig:
     profile: str = ""
     proxy_image: str = ""
     proxy_options: tuple[str, ...] = ()
+    proxy_xla_flags: tuple[str, ...] = ()
+    proxy_cpu: str = ""
+    proxy_memory: str = ""
+    proxy_node_selector: tuple[str, ...] = ()
+    proxy_tolerations: tuple[str, ...] = ()
+    proxy_priority_class: str = ""
+    proxy_service_account: str = ""
+    proxy_labels: tuple[str, ...] = ()
+    proxy_env: tuple[str, ...] = ()
+    at_least: int = 0
     wait: float = 0.0
     linger: float = 0.0
     max_lifetime: float = 24 * 3600.0
@@ -117,6 +137,11 @@ def resolve(arguments: Mapping[str, Any], *, environ: Mapping[str, str] | None =
         raise ConfigError(
             f"Cluster {config.cluster!r} needs its project and region.",
             hint="Add --project and --region, or use --context.",
+        )
+    if config.instances and config.at_least > (wanted := sum(config.instances.values())):
+        raise ConfigError(
+            f"At least {config.at_least} slices were asked for, but only {wanted} in all.",
+            hint=f"Raise the number in --tpu, or ask for --at-least {wanted}.",
         )
     return config
 
@@ -238,7 +263,9 @@ def _checked(given: Mapping[str, Any], label: Callable[[str], str]) -> dict[str,
 
 def _unknown(name: str, label: Callable[[str], str]) -> ConfigError:
     known = [*SETTINGS, *ALIASES]
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    # The beginning of a setting's name is more likely meant than a similar name.
+    longer = [each for each in known if each.startswith(f"{name}_")]
+    close = longer if len(longer) == 1 else difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     # Environment variables are in capitals.
     spell = str.upper if label(name).startswith(ENVIRONMENT_PREFIX) else str
     prefix = ENVIRONMENT_PREFIX if spell is str.upper else ""
@@ -261,6 +288,12 @@ def _check(setting: str, value: Any, label: str) -> Any:
         return _check_flag(value, label)
     if setting == "proxy_options":
         return _check_list(value, label)
+    if setting in pod_settings.TEXTS:
+        return pod_settings.check_text(setting, value, label)
+    if setting in pod_settings.LISTS:
+        return pod_settings.check_list(setting, value, label)
+    if setting == "at_least":
+        return tpu.parse_count(value, label)
     if setting not in _TEXTS:
         return _check_seconds(setting, value, label)
     if not isinstance(value, (str, os.PathLike)):

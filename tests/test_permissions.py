@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from pathways_jobs import headless
-from permissions import LAB, as_rules, documented_grants
+from permissions import LAB, PLATFORM, as_rules, documented_grants
 from watched_cluster import DEADLINE, TYPE, Watched
 
 from pathways_jupyter.config import ConnectConfig
@@ -24,7 +24,7 @@ from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PATHWA
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.local import images
-from pathways_jupyter.service import discovery, doctor, leases, logs, names
+from pathways_jupyter.service import deploy, deployment, discovery, doctor, leases, logs, names, overview
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.lab import lifecycle, manifests
 from pathways_jupyter.service.lab.forward import LabForward
@@ -362,3 +362,49 @@ async def test_the_doctor_names_a_missing_permission_and_how_to_get_it(cluster, 
     full = (f"{name}.{group}" if group else name) + (f"/{subresource}" if subresource else "")
     assert f"Not allowed to {verb} {resource} in namespace default" in shown
     assert f"kubectl create role pathways-user --verb={verb} --resource={full} --namespace=default" in shown
+
+
+def deployment_of(name: str) -> deployment.Deployment:
+    """A service for nodes that the cluster's own service uses."""
+    wanted = {"name": name, "tpu": TYPE, "local": True, "skip_checks": True}
+    return deployment.plan(wanted, jax=images.tags(names.SERVER_IMAGE)[0].removeprefix("jax-"))
+
+
+async def deploy_and_delete(person: Person, name: str) -> list[str]:
+    """Deploy a service that never gets its nodes, look at the others, and delete it; return what was said."""
+    said: list[str] = []
+    async with person.client() as client:
+        try:
+            steps = deploy.run(client, deployment_of(name).within(names.DEFAULT_NAMESPACE), skip_checks=True, seconds=2)
+            async for step in steps:
+                said += [step.message, getattr(step, "hint", "")]
+        except PathwaysError as error:
+            said += [f"{error} {error.hint}"]
+        try:
+            await overview.overviews(client, names.DEFAULT_NAMESPACE, names.DEFAULT_SERVICE)
+            found, _, _ = await deploy.find_to_delete(client, names.DEFAULT_NAMESPACE, name)
+            await deploy.remove(client, found)
+        except PathwaysError as error:
+            said += [f"{error} {error.hint}"]
+    return said
+
+
+async def test_a_platform_role_is_what_deploying_needs(cluster):
+    person = Person(cluster, "paula", as_rules(documented_grants(PLATFORM)))
+    async with asyncio.timeout(DEADLINE):
+        said = await deploy_and_delete(person, "paulas")
+    assert any("Service paulas is not ready after 2 s" in each for each in said), said
+    assert not any("llowed to" in each for each in said), said
+    assert cluster.asked["paula"] == documented_grants(PLATFORM)
+
+
+async def test_without_the_right_to_create_a_service_deploying_says_so_and_leaves_nothing(cluster):
+    rules = documented_grants(PLATFORM) - {(JOBSET, "jobsets", "create")}
+    person = Person(cluster, "peter", as_rules(rules))
+    async with asyncio.timeout(DEADLINE):
+        said = await deploy_and_delete(person, "peters")
+    assert any("Not allowed to create jobsets in namespace default" in each for each in said), said
+    assert any("kubectl create role pathways-platform --verb=create --resource=jobsets" in each for each in said), said
+    async with person.admin() as admin:
+        policies = await objects.list_(admin, NETWORK_POLICIES, namespace=names.DEFAULT_NAMESPACE)
+    assert "peters-resource-manager" not in {each["metadata"]["name"] for each in policies.items}

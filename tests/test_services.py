@@ -110,6 +110,29 @@ def test_a_service_is_deployed_followed_used_shown_and_deleted(machine, home):
     assert not {"mine", "second"} & set(listed(machine, home))
 
 
+def test_slices_are_looked_at_before_a_proxy_is_made_and_fewer_can_be_taken(machine, home):
+    held = 'with pathways_jupyter.connect(local=True, tpu="tpuv6e:2x2=1", service="pathways-cluster"):\n'
+    # Both connections are of one script: the second one is a process that it starts.
+    script = f"import subprocess, sys\nimport pathways_jupyter\n{held}    subprocess.run(sys.argv[1:], check=False)\n"
+    import subprocess
+    import sys
+
+    again = [sys.executable, "-c", CONNECT, json.dumps({"local": True, "tpu": "tpuv6e:2x2=1"})]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *again],
+        env={**machine.environ, **home},
+        cwd=machine.directory,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert "CapacityError: 0 of 1 slices of pathways-cluster are free, and 1 is wanted" in done.stderr, done.stderr
+    many = machine.cli("service", "deploy", "spare", "--tpu", "tpuv5e:4x4", "--local", "--no-wait", **home)
+    assert many.returncode == 0, many.stderr
+    assert machine.cli("service", "delete", "spare", "--local", "-y", **home).returncode == 0
+
+
 def test_a_dry_run_prints_what_would_be_created(machine, home):
     line = ["service", "deploy", "mine", "--tpu", "tpuv5e:4x4", "--slices", "2", "--gcs-bucket", "gs://b/c"]
     shown = machine.cli(*line, "--dry-run", "-o", "yaml", **home)

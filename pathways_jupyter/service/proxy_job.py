@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pathways_jupyter import pod_settings
 from pathways_jupyter.errors import ConfigError, ServiceError
 from pathways_jupyter.service import names
 from pathways_jupyter.service.derived_names import job_name, label_value
@@ -44,6 +45,31 @@ class ProxyOptions:
     elastic_slices: int = 0
     host_network: bool = False
     flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PodSettings:
+    """What a person wants of the proxy's pod; the values are checked, see :mod:`pathways_jupyter.pod_settings`.
+
+    Attributes:
+      cpu: Limit, a quantity of Kubernetes.
+      memory: Limit, likewise.
+      node_selector: Labels of its nodes, each ``KEY=VALUE``.
+      tolerations: Taints that it tolerates, each ``KEY[=VALUE][:EFFECT]``.
+      priority_class: Empty for the cluster's default.
+      service_account: Empty for the namespace's default.
+      labels: Additional labels, each ``KEY=VALUE``.
+      env: Additional variables, each ``NAME=VALUE``.
+    """
+
+    cpu: str = ""
+    memory: str = ""
+    node_selector: tuple[str, ...] = ()
+    tolerations: tuple[str, ...] = ()
+    priority_class: str = ""
+    service_account: str = ""
+    labels: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,6 +105,7 @@ class ProxySpec:
     insecure: bool = True
     owner: Mapping[str, Any] = field(default_factory=dict)
     options: ProxyOptions = field(default_factory=ProxyOptions)
+    pod: PodSettings = field(default_factory=PodSettings)
 
     @property
     def name(self) -> str:
@@ -129,7 +156,7 @@ def labels(spec: ProxySpec) -> dict[str, str]:
         names.USER_LABEL: label_value(spec.user),
         names.SERVICE_LABEL: label_value(spec.service),
     }
-    return {key: value for key, value in values.items() if value}
+    return {**pod_settings.pairs(spec.pod.labels), **{key: value for key, value in values.items() if value}}
 
 
 def image_for(server_image: str) -> str:
@@ -198,9 +225,9 @@ def _pod(spec: ProxySpec) -> Manifest:
                 "name": names.PROXY_CONTAINER,
                 "image": spec.image,
                 "args": _arguments(spec),
-                "env": [{"name": "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "value": "true"}] if spec.insecure else [],
+                "env": _environment(spec),
                 "ports": [{"containerPort": spec.port, "protocol": "TCP"}],
-                "resources": {"limits": {"cpu": "16", "memory": "100G"}},
+                "resources": {"limits": {"cpu": spec.pod.cpu or "16", "memory": spec.pod.memory or "100G"}},
                 "securityContext": {
                     "runAsUser": 1000,
                     "runAsGroup": 1000,
@@ -213,7 +240,19 @@ def _pod(spec: ProxySpec) -> Manifest:
     }
     if spec.options.host_network:
         pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
-    return pod
+    wanted = spec.pod
+    further = {
+        "nodeSelector": pod_settings.pairs(wanted.node_selector),
+        "tolerations": [pod_settings.toleration(each) for each in wanted.tolerations],
+        "priorityClassName": wanted.priority_class,
+        "serviceAccountName": wanted.service_account,
+    }
+    return pod | {name: value for name, value in further.items() if value}
+
+
+def _environment(spec: ProxySpec) -> list[Manifest]:
+    own = [{"name": "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "value": "true"}] if spec.insecure else []
+    return [*own, *({"name": name, "value": value} for name, value in pod_settings.pairs(spec.pod.env).items())]
 
 
 def _arguments(spec: ProxySpec) -> list[str]:

@@ -130,4 +130,6 @@ def config_from_json(value: Mapping[str, Any]) -> ConnectConfig:
     known = {each.name for each in dataclasses.fields(ConnectConfig)}
     # A supervisor of an older version writes some settings under their other names.
     given = {name: item for name, item in canonical(value).items() if name in known}
-    return ConnectConfig(**{**given, "proxy_options": tuple(given.get("proxy_options", ()))})
+    # JSON has lists where a config has tuples.
+    values: dict[str, Any] = {name: tuple(item) if isinstance(item, list) else item for name, item in given.items()}
+    return ConnectConfig(**values)

@@ -17,13 +17,15 @@ def documents() -> list[dict]:
     return [yaml.safe_load(found) for found in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)]
 
 
-USER, LAB = "pathways-jupyter-user", "pathways-jupyter-lab"
+USER, LAB, PLATFORM = "pathways-jupyter-user", "pathways-jupyter-lab", "pathways-platform"
 
 
 def documented_rules(name: str = USER) -> list[dict]:
     """Return the rules of a documented Role."""
-    (role,) = [each for each in documents() if each["kind"] == "Role" and each["metadata"]["name"] == name]
-    return role["rules"]
+    # A ClusterRole of the same name holds what no Role can give.
+    kinds = {"Role", "ClusterRole"}
+    roles = [each for each in documents() if each["kind"] in kinds and each["metadata"]["name"] == name]
+    return [rule for role in roles for rule in role["rules"]]
 
 
 def documented_grants(name: str = USER) -> set[Grant]:

@@ -89,6 +89,7 @@ class Proxy:
             instances=self._config.instances,
         )
         self._slices.check(service)
+        await self._slices.choose(service)
         spec = self._spec(service)
         # The record before the Job: if this process dies in between, a sweep knows what to look for.
         about = {"service": service.address, "namespace": service.namespace, "job": spec.name}
@@ -161,7 +162,7 @@ class Proxy:
             service=service.name,
             address=service.address,
             image=config.proxy_image or proxy_job.image_for(service.server_image),
-            instances=config.instances,
+            instances=self._slices.instances,
             namespace=service.namespace,
             user=record.user,
             gcs_bucket=config.gcs_bucket,
@@ -171,7 +172,17 @@ class Proxy:
             host=platform.node(),
             insecure=self._route.credentials != ALTS,
             owner=objects.owner(pod) if pod is not None and owned else {},
-            options=options,
+            options=replace(options, flags=(*options.flags, *config.proxy_xla_flags)),
+            pod=proxy_job.PodSettings(
+                cpu=config.proxy_cpu,
+                memory=config.proxy_memory,
+                node_selector=config.proxy_node_selector,
+                tolerations=config.proxy_tolerations,
+                priority_class=config.proxy_priority_class,
+                service_account=config.proxy_service_account,
+                labels=config.proxy_labels,
+                env=config.proxy_env,
+            ),
         )
 
     async def _create(self, manifest: Mapping[str, Any], port: int) -> None:

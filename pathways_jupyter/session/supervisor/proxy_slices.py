@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from pathways_jupyter.errors import CapacityError, ClusterError, PathwaysError, ServiceError
@@ -16,6 +16,7 @@ from pathways_jupyter.events import EventKind, SessionSlice, Stage
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.service import discovery, leases, names, status
+from pathways_jupyter.service.derived_names import job_name
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.session import sweep
@@ -24,6 +25,8 @@ from pathways_jupyter.session.supervisor.session_log import SessionLog
 CAPACITY_CHECK_SECONDS = 1.0
 """Free slices are placed faster than this; only after it is the cluster queried for who holds them."""
 CAPACITY_REFRESH_SECONDS = 5.0
+_CHOICE_SECONDS = 0.3
+"""Pause between two looks at the free slices before a proxy is made."""
 SILENT_PLACEMENT_SECONDS = 20.0
 """A proxy whose log does not report the placement, though slices are free, is used anyway after this time."""
 
@@ -35,6 +38,9 @@ class ProxySlices:
       client: The cluster's client; the caller closes it.
       session_log: Receives all events.
       stage: Reports the progress of connecting.
+
+    Attributes:
+      instances: Number of slices per instance type; fewer than the config's after :meth:`choose` took fewer.
     """
 
     def __init__(self, client: Client, session_log: SessionLog, stage: Callable[..., None]) -> None:
@@ -42,7 +48,7 @@ class ProxySlices:
         self._session_log = session_log
         self._stage = stage
         self._config = session_log.config
-        self._wanted = sum(self._config.instances.values())
+        self.instances: Mapping[str, int] = self._config.instances
         self._placement = Placement()
         self._down: set[int] = set()
         self._all_placed = asyncio.Event()
@@ -69,6 +75,56 @@ class ProxySlices:
                 f"Service {service.name} has {service.slices} slices in all, but {self._wanted} were requested.",
                 hint=f"Ask for up to {service.slices}.",
             )
+
+    @property
+    def _wanted(self) -> int:
+        return sum(self.instances.values())
+
+    async def choose(self, service: ServiceInfo) -> None:
+        """Look at the free slices before a proxy is made: fail at once if they are taken, or take fewer.
+
+        With `config.wait` and without `config.at_least` nothing is checked: a proxy then waits in the queue of the
+        resource manager, which places those that came first.
+
+        Raises:
+          CapacityError: Too few slices are free, and `config.wait` is over.
+        """
+        config, began, swept = self._config, time.monotonic(), False
+        if config.wait and not config.at_least:
+            return
+        enough, reported = config.at_least or self._wanted, ""
+        # The slices of this session's former proxy count as free: it is replaced.
+        job = job_name(self._session_log.record.user, self._session_log.record.id)
+        while True:
+            # Without the proxies' logs first, which takes two requests: usually there are no holders.
+            picture = (await status.fetch(self._client, service.namespace, service.name, logs=False))[0]
+            if picture.available_to(job) < self._wanted and picture.holders:
+                picture = (await status.fetch(self._client, service.namespace, service.name))[0]
+            if (free := picture.available_to(job)) >= enough:
+                self._take(service, min(self._wanted, free))
+                return
+            if not swept:
+                swept = True
+                if await self._sweep(service.namespace):
+                    continue
+            waited = time.monotonic() - began
+            # A slice that just became free, or a worker that just started, may not show for a moment.
+            if waited >= max(config.wait, CAPACITY_CHECK_SECONDS):
+                self.instances = dict.fromkeys(self.instances, enough) if config.at_least else self.instances
+                raise status.capacity_error(picture, self.instances, waited=waited if config.wait else 0.0)
+            if config.wait and (message := str(status.capacity_error(picture, self.instances))) != reported:
+                reported = message
+                self._session_log.waits(message)
+            await asyncio.sleep(min(_CHOICE_SECONDS, CAPACITY_REFRESH_SECONDS))
+
+    def _take(self, service: ServiceInfo, number: int) -> None:
+        if number >= self._wanted:
+            return
+        (kind,) = self.instances
+        message = f"Taking {number} of {self._wanted} slices of {kind}: the others of {service.name} are not free."
+        self.instances = {kind: number}
+        self._session_log.update(instances=self.instances)
+        self._session_log.report(EventKind.WARNING, message)
 
     async def wait(
         self, service: ServiceInfo, lost: asyncio.Future[str], ended: Callable[[], Awaitable[PathwaysError]]
@@ -100,8 +156,8 @@ class ProxySlices:
                     if waited >= self._config.wait:
                         # Without --wait, report no waiting time: it would be the duration of the query above.
                         waited = waited if self._config.wait else 0.0
-                        raise status.capacity_error(picture, self._config.instances, waited=waited)
-                    if (message := str(status.capacity_error(picture, self._config.instances))) != reported:
+                        raise status.capacity_error(picture, self.instances, waited=waited)
+                    if (message := str(status.capacity_error(picture, self.instances))) != reported:
                         reported = message
                         self._session_log.waits(message)
                     seconds = min(CAPACITY_REFRESH_SECONDS, max(0.0, self._config.wait - waited))
