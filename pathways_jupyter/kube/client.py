@@ -12,7 +12,6 @@ import asyncio
 import importlib
 import importlib.util
 import json
-import random
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -25,6 +24,7 @@ from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.kube import problems
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
 from pathways_jupyter.kube.websocket import WebSocket
+from pathways_jupyter.retry import Backoff
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -315,37 +315,35 @@ class Client:
 
         `again` says whether the request may reach the server twice.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + (self._patience if patience is None else patience)
-        pause = _FIRST_PAUSE_SECONDS
+        # With jitter, so that the kernels of a hub do not all return at the same moment after an outage.
+        seconds = self._patience if patience is None else patience
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=seconds)
         renewed = tried = False
         while True:
             try:
                 return await attempt()
             except TimeoutError as error:
                 # The server may be working on it, so only what may be repeated is sent again.
-                if not again or not self._known or loop.time() >= deadline:
+                if not again or not self._known or backoff.is_over:
                     raise problems.unreachable(error, self.cluster.server) from error
             except Unreachable:
                 # Nothing was sent, so even a POST is safe to retry; but only if this server has ever answered.
-                if not self._known or loop.time() >= deadline:
+                if not self._known or backoff.is_over:
                     raise
             except ConnectionLost:
                 # The likely cause is a pooled connection that the server closed just now. A server that has never
                 # answered gets one more attempt only.
-                if not again or loop.time() >= deadline or (tried and not self._known):
+                if not again or backoff.is_over or (tried and not self._known):
                     raise
             except ApiError as error:
                 # A token may have been revoked before its expiry. Renew it once; a second 401 is final.
                 if error.status == 401 and not renewed and await self.cluster.credentials.renew():
                     renewed = True
                     continue
-                if error.status not in _BUSY or loop.time() >= deadline:
+                if error.status not in _BUSY or backoff.is_over:
                     raise
             tried = True
-            # With jitter, so that the kernels of a hub do not all return at the same moment after an outage.
-            await asyncio.sleep(pause * random.uniform(0.75, 1.25))
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            await backoff.wait()
 
 
 def preload(*, only_user: bool = False) -> ModuleType:

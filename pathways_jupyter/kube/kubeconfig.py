@@ -1,6 +1,7 @@
 """Read kubeconfig files and merge them like kubectl; they are never written.
 
-The `kubernetes` package reads them too, but importing it takes longer than a whole connect may take.
+The `kubernetes` package reads them too. It checks no field, so a wrong one shows as one of Python's own exceptions in
+the middle of a request, without the file's name; and importing it takes too long to complete a context's name.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from pathlib import Path
 from pathways_jupyter.errors import ClusterError
 from pathways_jupyter.kube.podport import PortRefused, Remote, Target
 from pathways_jupyter.kube.problems import ConnectionLost
+from pathways_jupyter.retry import Backoff
 
 __all__ = ["Forward", "PortRefused", "Target", "Traffic", "listen"]
 
@@ -83,17 +84,15 @@ class Forward:
           ApiError: The pod is gone, or forwarding is forbidden.
           ClusterError: The server could not be reached.
         """
-        loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + patience, _FIRST_PAUSE_SECONDS
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=patience)
         while True:
             try:
                 remote = await self._probe()
                 break
             except PortRefused:
-                if loop.time() >= deadline:
+                if backoff.is_over:
                     raise
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            await backoff.wait()
         before, self._ready = self._ready, remote
         if before is not None:
             before.close()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,6 +19,7 @@ from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Listing, Object, Resource, list_, selection
 from pathways_jupyter.kube.problems import ConnectionLost
+from pathways_jupyter.retry import Backoff
 
 SERVER_SECONDS = 240
 """The server is asked to end a watch after this time; then it is resumed at the last resource version."""
@@ -81,7 +81,7 @@ async def watch(
     view = _View()
     # Whether LOST was reported and SYNCED not yet: an outage is reported once, not at every attempt.
     lost = False
-    pause = _FIRST_PAUSE_SECONDS
+    backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
     while True:
         try:
             # Without a version: at the start, after a 410, and after any error. After an error, only a list
@@ -102,7 +102,7 @@ async def watch(
             # No retries inside the client: they would delay LOST.
             async with client.stream(resource.path(namespace), query=query, patience=0) as chunks:
                 async for event in _events(chunks):
-                    pause = _FIRST_PAUSE_SECONDS
+                    backoff.reset()
                     for change in view.take(event):
                         yield change
         except ApiError as error:
@@ -127,8 +127,7 @@ async def watch(
             if not lost:
                 lost = True
                 yield Change(ChangeType.LOST, error=problem)
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        await backoff.wait()
 
 
 class _View:
