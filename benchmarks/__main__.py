@@ -12,6 +12,7 @@ from benchmarks import (
     colocated,
     connect,
     dispatch,
+    elastic,
     imports,
     in_cluster,
     jobs,
@@ -31,7 +32,7 @@ def main() -> int:
     parser.add_argument(
         "names",
         nargs="*",
-        help="imports, connect, tunnel, in-cluster, dispatch, memory, jobs, transport, colocated, sidebar; or all",
+        help="imports, connect, tunnel, in-cluster, dispatch, memory, jobs, transport, colocated, elastic, sidebar; or all",
     )
     options = parser.parse_args()
     on_cluster = {
@@ -42,7 +43,7 @@ def main() -> int:
         "memory": memory.run,
         "jobs": jobs.run,
     }
-    chosen = options.names or ["imports", *on_cluster, "transport", "colocated", "sidebar"]
+    chosen = options.names or ["imports", *on_cluster, "transport", "colocated", "elastic", "sidebar"]
     tables: list[Table] = imports.run() if "imports" in chosen else []
 
     from pathways_jupyter.local import cluster
@@ -64,6 +65,9 @@ def main() -> int:
         if "colocated" in chosen:
             print("colocated ...", flush=True)
             tables += colocated.run()
+        if "elastic" in chosen:
+            print("elastic ...", flush=True)
+            tables += elastic.run()
         if "sidebar" in chosen:
             print("sidebar ...", flush=True)
             tables += sidebar.run()
