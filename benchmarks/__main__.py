@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument(
         "names",
         nargs="*",
-        help="imports, connect, tunnel, in-cluster, dispatch, memory, jobs, transport, colocated, elastic, sidebar; or all",
+        help="imports, connect, tunnel, in-cluster, dispatch, memory, jobs, transport, colocated, elastic, sidebar",
     )
     options = parser.parse_args()
     on_cluster = {
