@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import html
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import stat
 import subprocess
 import sys
 import uuid
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -42,10 +44,10 @@ async def admin(cluster):
 class Lab:
     """A running ``pathways-jupyter lab open``."""
 
-    def __init__(self, machine, *options):
+    def __init__(self, machine, **environ):
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "pathways_jupyter", "lab", "open", "--local", "--name", "jane", "--json", *options],
-            env=machine.environ,
+            [sys.executable, "-m", "pathways_jupyter", "lab", "open", "--local", "--name", "jane", "--json"],
+            env={**machine.environ, **environ},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -115,18 +117,39 @@ async def until_gone(client, *kinds):
             pass
 
 
-async def test_a_lab_runs_notebooks_next_to_the_tpus_and_leaves_nothing(machine, admin):
+@pytest.fixture
+def opened(tmp_path):
+    """A pipe into which :func:`browser` writes what it was asked to open."""
+    os.mkfifo(tmp_path / "opened")
+    return tmp_path / "opened"
+
+
+@pytest.fixture
+def browser(tmp_path, opened):
+    script = tmp_path / "browser"
+    script.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    script.chmod(0o700)
+    return script
+
+
+async def test_a_lab_runs_notebooks_next_to_the_tpus_and_leaves_nothing(machine, admin, browser, opened):
     def cli(*arguments, timeout=DEADLINE):
         return asyncio.to_thread(machine.cli, "lab", *arguments, "--local", "--name", "jane", timeout=timeout)
 
     up = await cli("up", "--no-open", "--json")
     assert up.returncode == 0, up.stderr
     assert json.loads(up.stdout)["state"] == "ready"
-    lab = await asyncio.to_thread(Lab, machine, "--no-browser")
+    lab = await asyncio.to_thread(Lab, machine, BROWSER=str(browser))
     try:
         await lab.until_up()
+        page = Path((await asyncio.to_thread(opened.read_text)).strip().removeprefix("file://"))
+        assert html.escape(lab.url) in await asyncio.to_thread(page.read_text)
         said = await lab.run(CELL)
         assert "45.0 tpu direct, through a unix socket" in said
+
+        # The control plane is upgraded: the page's connections break, and new ones work.
+        assert (await asyncio.to_thread(machine.cli, "local", "restart-api")).returncode == 0
+        await lab.until_up()
 
         # The node is lost: the cluster makes another pod, and the same address leads to it.
         before = await lifecycle.current_pod(admin, "default", NAME)
@@ -143,6 +166,7 @@ async def test_a_lab_runs_notebooks_next_to_the_tpus_and_leaves_nothing(machine,
         code, said = await asyncio.to_thread(lab.close)
     assert code == 0
     assert "the lab keeps running" in said
+    assert not await asyncio.to_thread(page.exists)
 
     status = await cli("status")
     assert f"Lab {NAME}: ready" in status.stdout

@@ -328,6 +328,13 @@ async def test_without_a_permission_for_a_lab_nothing_is_made_and_doctor_finds_i
         assert not any(verb == "create" for _, _, verb in cluster.asked[person.name])
 
 
+async def test_a_pod_that_may_not_read_itself_takes_the_tunnel(cluster):
+    person = Person(cluster, "selfless", as_rules(documented_grants() - {("", "pods", "get")}))
+    async with asyncio.timeout(DEADLINE):
+        assert await person.connect_in_pod() == [""]
+    assert (NETWORK_POLICIES.group, "networkpolicies", "create") not in cluster.asked["selfless"]
+
+
 async def test_without_the_proxys_log_a_session_connects_without_waiting_for_it_and_says_so(cluster):
     person = Person(cluster, "blind", as_rules(documented_grants() - {("", "pods/log", "get")}))
     link = spawn.supervisor()

@@ -48,12 +48,17 @@ class Watched:
 
     def new_token(self, serial: int) -> str:
         """A token of a robot that may do everything, for :meth:`revoke`."""
-        return self._on_loop(lambda: self._cluster.api.add_token("robot", extra={"serial": [str(serial)]}))
+        return self._add_token("robot", extra={"serial": [str(serial)]})
 
     def revoke(self, serial: int) -> None:
         self._on_loop(lambda: self._cluster.api.revoke_tokens("serial", str(serial)))
 
+    def _add_token(self, *arguments, **options) -> str:
+        return self._on_loop(lambda: self._cluster.api.add_token(*arguments, **options))
+
     def _on_loop(self, do):
+        """Call `do` where the cluster runs, which has tokens of its own to write."""
+
         async def done():
             return do()
 
@@ -61,11 +66,11 @@ class Watched:
 
     def kubeconfig(self, name: str, rules: list[dict] | None, pod: dict | None = None) -> str:
         """A kubeconfig of a new user, or of a service account whose token belongs to a pod."""
-        token = self._cluster.api.add_token(name, rules)
+        token = self._add_token(name, rules)
         if pod is not None:
             extra = {POD_NAME: [pod["metadata"]["name"]], POD_UID: [pod["metadata"]["uid"]]}
             account = f"system:serviceaccount:{names.DEFAULT_NAMESPACE}:{name}"
-            name, token = f"{name}-in-pod", self._cluster.api.add_token(account, rules, extra=extra)
+            name, token = f"{name}-in-pod", self._add_token(account, rules, extra=extra)
         entry = {"server": self._cluster.api.url, "certificate-authority": str(self._cluster.api.ca)}
         return kubeconfigs.write(self.directory / f"kubeconfig-{name}", entry, {"token": token}, name=name)
 

@@ -31,6 +31,7 @@ PRODUCT_NAME = Path("/sys/class/dmi/id/product_name")
 _GOOGLE = ("Google", "Google Compute Engine")
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _POD_NAME, _POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
+_FORBIDDEN = 403
 _ATTEMPT_SECONDS = 5.0
 _SILENT_ATTEMPTS = 3
 """After so many attempts without any answer, the port counts as blocked; one that is refused may still open."""
@@ -54,6 +55,23 @@ class Route:
     def is_direct(self) -> bool:
         """Whether JAX connects to the proxy's pod itself."""
         return bool(self.credentials)
+
+
+async def plan(client: Client, config: ConnectConfig) -> tuple[Object | None, Route]:
+    """Return the pod that this process runs in, if it is in the cluster of `client`, and the data path of a session.
+
+    Raises:
+      ConfigError: See :func:`choose`.
+      ClusterError: The server could not be reached.
+    """
+    try:
+        pod = await own_pod(client)
+    except ApiError as error:
+        # On a hub the account's Role may be in the service's namespace only.
+        if error.status != _FORBIDDEN or config.plaintext:
+            raise
+        return None, Route(reason="" if config.tunnel else f"No direct connection: {error}")
+    return pod, choose(config, pod)
 
 
 async def own_pod(client: Client, environ: Mapping[str, str] | None = None) -> Object | None:

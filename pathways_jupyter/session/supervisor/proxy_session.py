@@ -80,8 +80,7 @@ class Proxy:
           PathwaysError: Any other failure. Objects that were created stay until :meth:`remove`.
         """
         self._stage(Stage.DISCOVER, "Looking for the service.")
-        self._own_pod = await direct.own_pod(self._client)
-        self._route = direct.choose(self._config, self._own_pod)
+        self._own_pod, self._route = await direct.plan(self._client, self._config)
         service = await discovery.find(
             self._client,
             self._session_log.record.namespace,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pathways_jupyter.errors import SessionError
-from pathways_jupyter.session.kernel import jax_internals
+from pathways_jupyter.session.kernel import jax_internals, jax_switch
 from pathways_jupyter.session.kernel.jax_switch import INSECURE_CREDENTIALS, JaxSwitch
 from pathways_jupyter.session.kernel.user_arrays import arrays_of
 
@@ -200,3 +200,11 @@ def test_a_pytree_that_refuses_to_be_looked_into_does_no_harm():
     x = jax.numpy.ones(2)
     found = arrays_of([x.device.client], {"stubborn": Stubborn(), "x": x})
     assert [each.name for each in found] == ["x"]
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_plaintext_is_allowed_only_where_it_is_meant(monkeypatch, secure):
+    monkeypatch.setenv(INSECURE_CREDENTIALS, "set by the user")
+    with jax_switch._credentials(secure=secure):
+        assert os.environ.get(INSECURE_CREDENTIALS) == (None if secure else "true")
+    assert os.environ[INSECURE_CREDENTIALS] == "set by the user"
