@@ -216,3 +216,21 @@ def test_a_head_can_run_beside_its_workers(kubectl, job):
     (head,) = kubectl.pods(name)
     assert "-job-" in head["spec"]["nodeName"]
     assert head["spec"]["nodeName"].startswith("tpuv6e-2x2")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+def test_fifty_jobs_at_once_end_as_each_should(kubectl, job):
+    """Every third fails; each has one JobSet, and none takes the state of another."""
+    jobs = [
+        training(f"many-{number}", *python(f"print({number})", f"raise SystemExit({int(number % 3 == 0)})"))
+        for number in range(50)
+    ]
+    for made in jobs:
+        job(made)
+    for number in range(50):
+        kubectl.until(f"many-{number}", "Completed" if number % 3 else "Failed")
+        assert kubectl.log(f"many-{number}").split() == [str(number)]
+    found = json.loads(kubectl("get", "jobsets", "-o", "json"))["items"]
+    owners = [each["metadata"]["ownerReferences"][0]["name"] for each in found if "ownerReferences" in each["metadata"]]
+    assert sorted(owners) == sorted(made["metadata"]["name"] for made in jobs)

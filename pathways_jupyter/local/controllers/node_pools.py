@@ -70,17 +70,22 @@ class NodePoolController:
                     break
                 for node in new:
                     self._nodes.add(node)
-        return self._remove_idle(free, needed=bool(waiting))
+        # A node that is deleted takes its pods' logs with it, so it stays for pods that are over.
+        bound = {pod["spec"].get("nodeName") for pod in pods}
+        empty = {
+            pool: nodes for pool, nodes in free.items() if not bound & {each["metadata"]["name"] for each in nodes}
+        }
+        return self._remove_idle(empty, needed=bool(waiting))
 
-    def _remove_idle(self, free: dict[str, list[Object]], *, needed: bool) -> float | None:
+    def _remove_idle(self, empty: dict[str, list[Object]], *, needed: bool) -> float | None:
         now = time.monotonic()
-        self._idle_since = {pool: self._idle_since.get(pool, now) for pool in free if not needed}
+        self._idle_since = {pool: self._idle_since.get(pool, now) for pool in empty if not needed}
         left = math.inf
         for pool, since in self._idle_since.items():
             if now - since < IDLE_SECONDS:
                 left = min(left, since + IDLE_SECONDS - now)
                 continue
-            for node in free[pool]:
+            for node in empty[pool]:
                 self._store.delete(NODES, "", node["metadata"]["name"])
         return None if left == math.inf else left
 
