@@ -674,6 +674,15 @@ CELL_JOB = Command(
     examples={"pathwaysjob --local --wait": "on the embedded cluster, until it is over"},
 )
 """The cell magic ``%%pathwaysjob``."""
+MULTIHOST = Command(
+    "multihost",
+    "Run a command on many hosts: run, status, runs, attach, logs, stop, hosts.",
+    words=(Word("command", "which; %pathways multihost help lists them"),),
+    examples={
+        "multihost run --hosts hosts.txt -- python3 train.py": "this directory is sent to the hosts of a file",
+        "multihost status": "the newest run",
+    },
+)
 PROFILES = Command("profiles", "Profiles in pathways.toml, for connect --profile NAME.")
 TRACEBACK = Command("traceback", "The full traceback of the last Pathways error.")
 HELP = Command("help", "All commands, or one of them.", words=(Word("command", "which", source=Source.COMMANDS),))
@@ -704,6 +713,7 @@ MAGIC: Mapping[str, Command] = {
         JOB_SUSPEND,
         JOB_RESUME,
         JOB_DELETE,
+        MULTIHOST,
         DOCTOR,
         ELASTIC,
         PROFILES,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter import offers, tpu
-from pathways_jupyter.commands import Command, Kind, Option, Source, group, split
+from pathways_jupyter.commands import MULTIHOST, Command, Kind, Option, Source, group, split
 from pathways_jupyter.errors import PathwaysError
 
 
@@ -28,6 +28,10 @@ def complete(text: str, commands: Mapping[str, Command]) -> tuple[str, list[str]
     words = [word for word in words if word]
     if not words:
         return fragment, _beginning(fragment, dict.fromkeys(name.partition(" ")[0] for name in commands))
+    if words[0] == MULTIHOST.name and MULTIHOST.name in commands:
+        from pathways_jupyter.multihost.commands import LINE
+
+        return complete(" ".join([*words[1:], fragment]), LINE)
     name, rest = split(words, commands)
     command = commands.get(name)
     if command is None:
@@ -158,6 +162,12 @@ def _host_commands(words: list[str]) -> list[str]:
     return list(LINE)
 
 
+def _run_commands(words: list[str]) -> list[str]:
+    from pathways_jupyter.multihost.commands import LINE
+
+    return list(LINE)
+
+
 def _given(words: list[str], flag: str) -> str:
     return dict(itertools.pairwise(words)).get(flag, "")
 
@@ -171,6 +181,8 @@ _SOURCES: Mapping[Source, Callable[[list[str]], list[str]]] = {
     Source.SLICES: _slices,
     Source.HOSTS: _hosts,
     Source.HOST_COMMANDS: _host_commands,
+    Source.RUNS: lambda words: offers.runs(),
+    Source.RUN_COMMANDS: _run_commands,
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pathways_jupyter.commands import MAGIC
 from pathways_jupyter.errors import PathwaysError
-from pathways_jupyter.magics import colocated, completion, jobs
+from pathways_jupyter.magics import colocated, completion, jobs, multihost
 from pathways_jupyter.magics.pathways import PathwaysMagics
 
 _loaded: weakref.WeakKeyDictionary[Any, _Extension] = weakref.WeakKeyDictionary()
@@ -41,8 +41,18 @@ class _Extension:
 
     def __init__(self, shell: Any) -> None:
         self.magics = PathwaysMagics(shell)
-        self.matchers = [completion.matcher("%pathways", MAGIC), *colocated.matchers(), *jobs.matchers()]
-        shell.register_magics(self.magics, colocated.ColocatedMagics(shell), jobs.JobMagics(shell))
+        self.matchers = [
+            completion.matcher("%pathways", MAGIC),
+            *colocated.matchers(),
+            *jobs.matchers(),
+            *multihost.matchers(),
+        ]
+        shell.register_magics(
+            self.magics,
+            colocated.ColocatedMagics(shell),
+            jobs.JobMagics(shell),
+            multihost.MultihostMagics(shell),
+        )
         shell.Completer.custom_matchers.extend(self.matchers)
         for mimetype, show in _SESSION_DISPLAYS.items():
             shell.display_formatter.formatters[mimetype].for_type_by_name(*_SESSION, show)
@@ -58,7 +68,13 @@ class _Extension:
         shell.events.unregister("post_run_cell", self.magics.after_cell)
         for matcher in self.matchers:
             shell.Completer.custom_matchers.remove(matcher)
-        for kind, name in (("line", "pathways"), ("line", "colocated"), ("cell", "colocated"), ("cell", "pathwaysjob")):
+        for kind, name in (
+            ("line", "pathways"),
+            ("line", "colocated"),
+            ("cell", "colocated"),
+            ("cell", "pathwaysjob"),
+            ("cell", "multihost"),
+        ):
             shell.magics_manager.magics[kind].pop(name, None)
         from pathways_jupyter.session.kernel import spawn
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from IPython.core.magic import Magics, line_magic, magics_class
 
-from pathways_jupyter.commands import HELP, MAGIC
+from pathways_jupyter.commands import HELP, MAGIC, MULTIHOST
 from pathways_jupyter.errors import ConfigError, PathwaysError
 from pathways_jupyter.magics.connection import Connection
 from pathways_jupyter.magics.parser import Call, parse
@@ -37,6 +37,11 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
     @line_magic  # type: ignore[untyped-decorator]
     def pathways(self, line: str) -> Any:
         """Connect this notebook to TPUs behind a Shared Pathways Service; see ``%pathways help``."""
+        head, _, rest = line.strip().partition(" ")
+        if head == MULTIHOST.name and rest.strip() not in {"-h", "--help"}:
+            from pathways_jupyter.magics import runs
+
+            return shown(runs.line(self._screen, rest))
         call = parse(line, MAGIC)
         if call.help or call.command is HELP:
             return shown(self._help(call))

@@ -47,7 +47,10 @@ def client() -> Any:
     except google.auth.exceptions.DefaultCredentialsError as error:
         raise ClusterError("There are no Google credentials on this machine.", hint=_LOGIN) from error
     endpoint = os.environ.get(ENDPOINT_VARIABLE, "").rstrip("/")
-    options = ClientOptions(api_endpoint=endpoint) if endpoint else None
+    # Credentials of a sovereign cloud are refused by a client that was not made for the same one.
+    options = ClientOptions(
+        api_endpoint=endpoint or None, universe_domain=getattr(credentials, "universe_domain", None)
+    )
     return tpu_v2.TpuClient(credentials=credentials, transport="rest", client_options=options)
 
 

@@ -218,14 +218,17 @@ async def _once(work: Awaitable[Any]) -> Any:
 @contextlib.asynccontextmanager
 async def _group() -> AsyncIterator[asyncio.TaskGroup]:
     """A task group that raises its first error itself, without a group around it."""
+    first: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as group:
             yield group
     except BaseExceptionGroup as errors:
-        first: BaseException = errors
+        first = errors
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
-        raise first from None
+    if first is not None:
+        # Out here, because IPython shows an error with a group in its context as Python does, with a whole traceback.
+        raise first
 
 
 async def _drain(queue: asyncio.Queue[Event | None]) -> None:

@@ -106,7 +106,8 @@ class Ssh:
     def known(self, target: Target, host: str, address: str) -> bool:
         """Whether a key of this host is known, right or wrong."""
         port = None if target.port == SSH_PORT else target.port
-        return any(self._known.match(host, address, port)[0])
+        # Addresses of VMs are given to others later, so where there is another name, only that counts.
+        return any(self._known.match(host, "" if target.key_alias else address, port)[0])
 
     def accept(self, target: Target, host: str, key: asyncssh.SSHKey) -> bool:
         """Remember the key of a new host if that is allowed; return whether it is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
@@ -136,3 +137,9 @@ def _unfolding(record: Record, each: HostStatus) -> str:
 def _short(line: str, length: int) -> str:
     clean = "".join(character for character in line if character.isprintable())
     return clean if len(clean) <= length else f"{clean[: length - 1]}…"
+
+
+def with_last_line(status: HostStatus, lines: Sequence[str]) -> HostStatus:
+    """Return `status` with the last of `lines` that is not empty."""
+    last = next((line for line in reversed(lines) if line.strip()), status.last_line)
+    return replace(status, last_line=last)

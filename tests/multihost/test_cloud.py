@@ -1,0 +1,239 @@
+"""TPU VMs and queued resources, with Google's own client library, against an API on loopback."""
+
+import os
+import subprocess
+import sys
+
+import played_google
+import pytest
+import tpu_api
+
+from pathways_jupyter.errors import ApiError, ClusterError, ConfigError
+from pathways_jupyter.multihost import cloud, queued, tpuvm
+from pathways_jupyter.multihost.errors import MultihostError
+from pathways_jupyter.multihost.wanted import Wanted
+
+
+@pytest.fixture(scope="module")
+def account():
+    # For accounts of Google's own cloud, google-auth asks the real Google about regions.
+    return {**played_google.service_account("http://127.0.0.1:9/token"), "universe_domain": "cloud.test"}
+
+
+@pytest.fixture
+def api(account, tmp_path, monkeypatch):
+    with tpu_api.serving(tmp_path, account) as (found, environ):
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        yield found
+
+
+def wish(**given):
+    return queued.Wish("my-tpu", "v4-8", "tpu-ubuntu2204-base", **given)
+
+
+def test_names_match_exactly_or_by_number():
+    names = ["a", "a-1", "a-10", "a-2", "a-x", "b-0", "a-b-1"]
+    assert tpuvm.matching(names, "a") == ["a"]
+    assert tpuvm.matching(names[1:], "a") == ["a-1", "a-2", "a-10"]
+    assert tpuvm.matching(names, "c") == []
+
+
+async def test_the_workers_of_all_vms_are_found_over_pages(api):
+    for number in (10, 2, 0, 7):
+        api.node(f"my-tpu-{number}", f"{number}.0", f"{number}.1", id=str(number))
+    api.node("other", "9.9")
+    found = await tpuvm.find(Wanted(tpu_prefix="my-tpu"))
+    addresses = ["0.0", "0.1", "2.0", "2.1", "7.0", "7.1", "10.0", "10.1"]
+    assert [each.address for each in found] == addresses
+    assert [each.label for each in found] == ["0-0", "0-1", "1-0", "1-1", "2-0", "2-1", "3-0", "3-1"]
+    inside = await tpuvm.find(Wanted(tpu_prefix="my-tpu", internal_ip=True))
+    assert [each.address for each in inside] == [f"10.1.{each}" for each in addresses]
+
+
+async def test_what_is_missing_about_a_vm_is_explained(api):
+    api.node("my-tpu-0", "", state="CREATING")
+    with pytest.raises(ConfigError, match=r"There is no TPU VM you or you-0 in projects/my-project") as error:
+        await tpuvm.find(Wanted(tpu_prefix="you"))
+    assert "my-tpu-0" in error.value.hint
+    with pytest.raises(ConfigError, match="my-tpu-0 is CREATING, not READY"):
+        await tpuvm.find(Wanted(tpu_prefix="my-tpu"))
+    api.node("my-tpu-0", "")
+    with pytest.raises(ConfigError, match="has no external address") as error:
+        await tpuvm.find(Wanted(tpu_prefix="my-tpu"))
+    assert "--internal-ip" in error.value.hint
+
+
+def test_a_queued_resource_is_created_waited_for_and_deleted(api):
+    queued.create("", "", wish(nodes=3, tier="reserved"))
+    (method, path, body) = api.requests[-1]
+    assert (method, path) == ("POST", f"/v2/{tpu_api.PLACE}/queuedResources")
+    (spec,) = body["tpu"]["nodeSpec"]
+    assert spec["multisliceParams"] == {"nodeCount": 3, "nodeIdPrefix": "my-tpu"}
+    assert spec["node"]["acceleratorType"] == "v4-8"
+    states = []
+    done = queued.wait("", "", "my-tpu", timeout=30, changed=states.append, poll=0.01)
+    assert [(each.state, {node.state for node in each.nodes}) for each in states] == [
+        ("ACCEPTED", {"-"}),
+        ("PROVISIONING", {"CREATING"}),
+        ("ACTIVE", {"CREATING"}),
+        ("ACTIVE", {"READY"}),
+    ]
+    assert done.usable
+    assert [each.name for each in done.nodes] == ["my-tpu-0", "my-tpu-1", "my-tpu-2"]
+    with pytest.raises(ApiError, match="cannot delete a queued resource with nodes"):
+        queued.delete("", "", "my-tpu", force=False, asynchronous=True)
+    queued.delete("", "", "my-tpu", force=True, asynchronous=False)
+    assert queued.list_("", "") == []
+
+
+@pytest.mark.parametrize("tier", queued.TIERS)
+def test_each_tier_is_asked_for_and_shown(api, tier):
+    queued.create("", "", wish(tier=tier))
+    (found,) = queued.list_("", "")
+    assert (found.name, found.tier, found.state) == ("my-tpu", tier, "ACCEPTED")
+    assert [each.name for each in found.nodes] == ["my-tpu-0"]
+
+
+def test_all_pages_of_queued_resources_are_listed(api):
+    for number in range(5):
+        queued.create("", "", queued.Wish(f"q{number}", "v4-8", "x"))
+    assert [each.name for each in queued.list_("", "")] == ["q0", "q1", "q2", "q3", "q4"]
+    assert [each.name for each in queued.list_("", "", "q3")] == ["q3"]
+
+
+def test_a_stockout_ends_the_wait_with_googles_reason(api):
+    queued.create("", "", wish())
+    api.stockout = True
+    with pytest.raises(MultihostError, match=r"my-tpu is FAILED: There is no more capacity in the zone\.\n"):
+        queued.wait("", "", "my-tpu", timeout=30, changed=lambda now: None, poll=0.01)
+
+
+def test_a_wait_that_takes_too_long_says_what_is_ready(api):
+    queued.create("", "", wish(nodes=2))
+    with pytest.raises(MultihostError, match="still ACCEPTED, with 0 of 2 nodes READY"):
+        queued.wait("", "", "my-tpu", timeout=0, changed=lambda now: None, poll=0.01)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "problem", "hint"),
+    [
+        ((429, "RESOURCE_EXHAUSTED", "Quota limit 'TPUV4' has been exceeded"), "Quota limit", "more quota"),
+        ((403, "PERMISSION_DENIED", "Permission 'tpu.nodes.list' denied"), "Permission", "TPU Admin"),
+        ((409, "ALREADY_EXISTS", "my-tpu already exists"), "already exists", "another name"),
+        ((500, "INTERNAL", "an internal error"), "internal error", "Try again later"),
+    ],
+)
+def test_errors_of_the_api_are_passed_on_with_advice(api, refusal, problem, hint):
+    api.refusal = refusal
+    with pytest.raises(ApiError, match=problem) as error:
+        queued.create("", "", wish())
+    assert error.value.status == refusal[0]
+    assert "Creating my-tpu in projects/my-project" in str(error.value)
+    assert hint in error.value.hint
+
+
+def test_what_is_not_there_is_said(api):
+    with pytest.raises(ApiError, match="was not found") as error:
+        queued.wait("", "", "nothing", timeout=1, changed=lambda now: None)
+    assert "multihost list" in error.value.hint
+
+
+def test_an_api_that_cannot_be_reached_is_said(api, monkeypatch):
+    monkeypatch.setenv(cloud.ENDPOINT_VARIABLE, "http://127.0.0.1:9")
+    monkeypatch.setattr(queued, "_REQUEST_SECONDS", 1.0)
+    with pytest.raises(ClusterError, match="cannot be reached"):
+        queued.create("", "", wish())
+
+
+def test_project_and_zone_come_from_gclouds_settings(tmp_path, monkeypatch):
+    for name in (
+        "CLOUDSDK_CORE_PROJECT",
+        "GOOGLE_CLOUD_PROJECT",
+        "CLOUDSDK_COMPUTE_ZONE",
+        "CLOUDSDK_ACTIVE_CONFIG_NAME",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    with pytest.raises(ConfigError, match="Which project") as error:
+        cloud.location("", "")
+    assert "gcloud config set core/project" in error.value.hint
+    (tmp_path / "configurations").mkdir()
+    (tmp_path / "active_config").write_text("work\n")
+    (tmp_path / "configurations" / "config_work").write_text("[core]\nproject = p\n[compute]\nzone = z\n")
+    assert cloud.location("", "") == "projects/p/locations/z"
+    assert cloud.location("q", "y") == "projects/q/locations/y"
+
+
+@pytest.fixture
+def seed(lab, account, monkeypatch):
+    """A terminal as the guide prepares it: gcloud's settings, its key, and two TPU VMs."""
+    with tpu_api.serving(lab.directory, account) as (api, environ):
+        ssh = lab.directory / ".ssh"
+        ssh.mkdir()
+        (ssh / "google_compute_engine").write_bytes(lab.farm.key.read_bytes())
+        (ssh / "google_compute_engine").chmod(0o600)
+        (ssh / "google_compute_engine.pub").write_bytes(lab.farm.key.with_suffix(".pub").read_bytes())
+        hosts = []
+        for number, host in enumerate(lab.farm.hosts[:2]):
+            api.node(f"my-tpu-{number}", f"192.0.2.{number}", id=str(1000 + number))
+            addresses = f"192.0.2.{number} 10.1.192.0.2.{number}"
+            hosts.append(f"Host {addresses}\n  HostName 127.0.0.1\n  Port {host.port}\n")
+        (ssh / "config").write_text("".join(hosts))
+
+        def shell(line):
+            program = f"{sys.executable} -m pathways_jupyter multihost"
+            line = line.replace("python3 multihost_runner.py", program)
+            line = line.replace("gcloud alpha compute tpus queued-resources", program)
+            environment = {**os.environ, **environ, "TPU_PREFIX": "my-tpu", "RUN_NAME": "first", "QR_ID": "my-tpu"}
+            return subprocess.run(
+                ["bash", "-c", line],
+                env={**environment, "NODE_COUNT": "2"},
+                cwd=lab.code,
+                capture_output=True,
+                text=True,
+                timeout=90,
+                check=False,
+            )
+
+        yield api, shell
+
+
+def test_the_guides_commands_work_as_they_are_written(lab, seed):
+    api, shell = seed
+    (lab.code / "setup.sh").write_text("echo set up > ~/done; echo installed\n")
+    (lab.code / "MaxText").mkdir()
+    (lab.code / "MaxText" / "train.py").write_text("import sys\nprint('training', *sys.argv[1:])\n")
+    setup = shell('python3 multihost_runner.py --TPU_PREFIX=$TPU_PREFIX --COMMAND="bash setup.sh"')
+    assert setup.returncode == 0, setup.stdout + setup.stderr
+    assert "[0-0] installed\n" in setup.stdout
+    assert "[1-0] installed\n" in setup.stdout
+    assert (lab.farm.hosts[1].home / "done").read_text() == "set up\n"
+    assert ":ssh-ed25519 " in api.nodes["my-tpu-0"]["metadata"]["ssh-keys"], "gcloud's key was not added to the VM"
+    line = "python3 multihost_runner.py --TPU_PREFIX=$TPU_PREFIX --INTERNAL_IP=true --COMMAND="
+    train = shell(f'{line}"python3 MaxText/train.py MaxText/configs/base.yml run_name=$RUN_NAME"')
+    assert train.returncode == 0, train.stderr
+    assert "[1-0] training MaxText/configs/base.yml run_name=first\n" in train.stdout
+    again = shell(
+        "python3 multihost_runner.py --TPU_PREFIX=my-tpu --RUN_NAME=kept --SCRIPT_DIR=MaxText --COMMAND='ls' && "
+        "python3 multihost_runner.py --TPU_PREFIX=my-tpu --RUN_NAME=kept --USE_EXISTING_FOLDER=true --COMMAND=ls"
+    )
+    assert again.stdout.count("[0-0] train.py\n") == 2, again.stderr
+
+
+def test_the_guides_queued_resources_are_made_listed_and_deleted(seed):
+    api, shell = seed
+    api.nodes.clear()
+    made = shell(
+        "gcloud alpha compute tpus queued-resources create $QR_ID --accelerator-type=v4-8 "
+        "--runtime-version=tpu-ubuntu2204-base --node-count=$NODE_COUNT --node-prefix=$TPU_PREFIX  --reserved"
+    )
+    assert made.returncode == 0, made.stderr
+    assert "ACCEPTED" in made.stdout
+    assert "reserved" in made.stdout
+    listed = shell("gcloud alpha compute tpus queued-resources list --filter=$QR_ID")
+    assert "2 nodes: 2 not created yet" in listed.stdout
+    deleted = shell("gcloud alpha compute tpus queued-resources delete $QR_ID --force --async")
+    assert deleted.returncode == 0, deleted.stderr
+    assert api.queued == {}

@@ -1,0 +1,70 @@
+"""The workers of a service as hosts, by exec, from the command line and from a notebook."""
+
+import json
+
+from pathways_jupyter.commands import MAGIC
+from pathways_jupyter.magics.completion import complete
+from pathways_jupyter.multihost import records
+
+
+def test_a_command_runs_in_the_workers_of_a_service(machine, cluster):
+    code = machine.directory / "pods-code"
+    code.mkdir()
+    (code / "main.py").write_text("import os\nprint('slice', os.environ['SLICE'], 'worker', os.environ['WORKER'])\n")
+    done = machine.cli(
+        *("multihost", "run", "--local", "--service", "pathways-cluster", "--dir", str(code)),
+        *("--run-name", "in-pods", "--", "python3 main.py"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[0-0] slice 0 worker 0\n" in done.stdout
+    assert "[1-0] slice 1 worker 0\n" in done.stdout
+    status = json.loads(machine.cli("multihost", "status", "in-pods", "--json").stdout)
+    assert [(each["phase"], each["code"]) for each in status["hosts"]] == [("exited", 0), ("exited", 0)]
+
+
+def test_a_cell_runs_on_hosts_and_shows_a_table(machine, cluster, notebook):
+    code = machine.directory / "cell-code"
+    code.mkdir()
+    (code / "data.txt").write_text("sent once")
+    notebook.run("%load_ext pathways_jupyter")
+    ran = notebook.run(
+        f"%%multihost --local --service pathways-cluster --dir {code} --run-name a-cell\n"
+        "cat data.txt; echo\necho $SLICE"
+    )
+    assert ran.status == "ok", ran.shown
+    table = next(each for each in ran.outputs if "Run a-cell" in str(each))
+    assert "2 exited" in table["data"]["text/plain"]
+    assert "<details>" in table["data"]["text/html"]
+    assert "sent once" in table["data"]["text/html"]
+    logs = notebook.run("%pathways multihost logs a-cell 1-0")
+    assert logs.text.split() == ["sent", "once", "1"]
+    assert "a-cell" in notebook.run("%pathways multihost runs").text
+    assert "2 exited" in notebook.run("%pathways multihost status a-cell").text
+    failed = notebook.run(
+        f"%pathways multihost run --local --service pathways-cluster --dir {code} --run-name bad -- exit 5"
+    )
+    assert failed.error == "MultihostError", failed.text
+    assert "Run bad ended with exit code 5." in failed.shown
+
+
+def test_interrupting_a_cell_ends_the_command_on_the_hosts(machine, cluster, notebook):
+    notebook.run("%load_ext pathways_jupyter")
+    mark = machine.directory / "ended-by-interrupt"
+    empty = machine.directory / "empty"
+    empty.mkdir()
+    request = notebook.begin(
+        f"%%multihost --local --service pathways-cluster --dir {empty} --run-name stopped\n"
+        f"trap 'touch {mark}-$SLICE; exit 1' TERM; echo up; while true; do sleep 0.1; done"
+    )
+    notebook.wait_for("2 running")
+    notebook.manager.interrupt_kernel()
+    assert notebook.finish(request).error == "KeyboardInterrupt"
+    assert all((machine.directory / f"ended-by-interrupt-{number}").exists() for number in (0, 1))
+
+
+def test_tab_completes_runs_and_options(monkeypatch, tmp_path):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    records.Record(records.new_id("my-run"), "my-run", "true", (), str(tmp_path), started=1.0).save()
+    assert complete("multihost st", MAGIC)[1] == ["status", "stop"]
+    assert complete("multihost status m", MAGIC)[1] == ["my-run"]
+    assert "--service" in complete("multihost run --s", MAGIC)[1]
