@@ -37,6 +37,7 @@ _IN_SCRIPT: Mapping[str, str] = {
     "reconnect": "session.reconnect()",
     "status": "session.status()",
     "events": "session.events()",
+    "env": "session.environment()",
     "colocated hosts": "colocated.hosts()",
     "colocated reset": "colocated.reset()",
     "colocated restart": "colocated.restart()",
@@ -47,6 +48,7 @@ _IN_TERMINAL: Mapping[str, str] = {
     "reconnect": "%pathways reconnect (in its notebook)",
     "status": "pathways-jupyter sessions",
     "events": "%pathways events (in its notebook)",
+    "env": "%pathways env (in its notebook)",
 }
 """Replacements for magics; one that is not listed becomes the terminal command of the same name."""
 _IN_SIDEBAR: Mapping[str, str] = {
