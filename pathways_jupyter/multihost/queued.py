@@ -79,7 +79,7 @@ def create(project: str, zone: str, wish: Wish) -> None:
       ApiError: The API refused, for instance for lack of quota.
     """
     if wish.nodes < 1:
-        raise ConfigError(f"--node-count must be 1 or more, not {wish.nodes}.")
+        raise ConfigError(f"{wish.nodes} nodes were requested.", hint="--node-count must be 1 or more.")
     place = cloud.location(project, zone)
     client = cloud.client()
     from google.cloud import tpu_v2
