@@ -6,7 +6,7 @@ import tempfile
 import pytest
 import yaml
 
-WITH_TWO = ["--tpu", "tpuv6e:2x2=1,tpuv6e:2x4=1", "--spare", "tpuv5e:4x4=1"]
+WITH_TWO = ["--tpu", "tpuv6e:2x2=2,tpuv6e:2x4=1", "--spare", "tpuv5e:4x4=1"]
 CONNECT = """
 import json, sys
 import jax
@@ -110,16 +110,23 @@ def test_a_service_is_deployed_followed_used_shown_and_deleted(machine, home):
     assert not {"mine", "second"} & set(listed(machine, home))
 
 
-def test_slices_are_looked_at_before_a_proxy_is_made_and_fewer_can_be_taken(machine, home):
-    held = 'with pathways_jupyter.connect(local=True, tpu="tpuv6e:2x2=1", service="pathways-cluster"):\n'
-    # Both connections are of one script: the second one is a process that it starts.
-    script = f"import subprocess, sys\nimport pathways_jupyter\n{held}    subprocess.run(sys.argv[1:], check=False)\n"
+HOLD = """
+import subprocess, sys
+import pathways_jupyter
+
+with pathways_jupyter.connect(local=True, tpu="tpuv6e:2x2=1"):
+    for arguments in sys.argv[2:]:
+        subprocess.run([sys.executable, "-c", sys.argv[1], arguments], check=False)
+"""
+
+
+def test_taken_slices_are_found_before_a_proxy_is_made_and_fewer_can_be_taken(machine, home):
     import subprocess
     import sys
 
-    again = [sys.executable, "-c", CONNECT, json.dumps({"local": True, "tpu": "tpuv6e:2x2=1"})]
+    both = {"local": True, "tpu": "tpuv6e:2x2=2"}
     done = subprocess.run(
-        [sys.executable, "-c", script, *again],
+        [sys.executable, "-c", HOLD, CONNECT, json.dumps(both), json.dumps({**both, "at_least": 1})],
         env={**machine.environ, **home},
         cwd=machine.directory,
         capture_output=True,
@@ -127,10 +134,8 @@ def test_slices_are_looked_at_before_a_proxy_is_made_and_fewer_can_be_taken(mach
         timeout=110,
         check=False,
     )
-    assert "CapacityError: 0 of 1 slices of pathways-cluster are free, and 1 is wanted" in done.stderr, done.stderr
-    many = machine.cli("service", "deploy", "spare", "--tpu", "tpuv5e:4x4", "--local", "--no-wait", **home)
-    assert many.returncode == 0, many.stderr
-    assert machine.cli("service", "delete", "spare", "--local", "-y", **home).returncode == 0
+    assert "CapacityError: 1 of 2 slices of pathways-cluster" in done.stderr, done.stderr
+    assert json.loads(done.stdout)[1:] == [4, [0]], done.stderr
 
 
 def test_a_dry_run_prints_what_would_be_created(machine, home):

@@ -31,6 +31,20 @@ describe('connectLine', () => {
     );
   });
 
+  it('writes what is under "More", once for each value of a list', () => {
+    const more = {
+      'at-least': '1',
+      'proxy-xla-flags': '--xla_one=1  --xla_two',
+      'proxy-memory': ' 32G ',
+      'proxy-labels': 'team=a zone=b',
+      'proxy-cpu': ''
+    };
+    expect(connectLine({ ...CHOICE, local: true, more })).toBe(
+      '%pathways connect --local --tpu tpuv6e:2x2=2 --at-least=1 --proxy-xla-flags=--xla_one=1 ' +
+        '--proxy-xla-flags=--xla_two --proxy-memory=32G --proxy-labels=team=a --proxy-labels=zone=b'
+    );
+  });
+
   it('makes a cell that works in a fresh kernel', () => {
     expect(connectCell(CHOICE).split('\n')[0]).toBe('%load_ext pathways_jupyter');
   });

@@ -2,7 +2,7 @@
 import * as React from 'react';
 
 import { Api, asProblem, IContexts, IOffer } from '../models/api';
-import { connectLine, IChoice, missing } from '../models/line';
+import { connectLine, IChoice, missing, More, MORE } from '../models/line';
 import { ITrans } from '../models/trans';
 import { ICapacity, IProblem, IScope } from '../models/wire';
 import { Options } from './DragLine';
@@ -133,6 +133,18 @@ export function ConnectForm({ api, trans, first, onChange, onRendered }: IConnec
         <input type="checkbox" checked={choice.wait} onChange={event => choose({ wait: event.target.checked })} />
         {trans.__('Wait for slices that are taken')}
       </label>
+      <details className="pw-more">
+        <summary>{trans.__('More')}</summary>
+        {MORE.map(name => (
+          <Field
+            key={name}
+            label={moreLabel(trans, name)}
+            value={choice.more?.[name] ?? ''}
+            placeholder={EXAMPLES[name]}
+            onChange={value => choose({ more: { ...choice.more, [name]: value } })}
+          />
+        ))}
+      </details>
       {asking && <Notice title={trans.__('Loading from the cluster…')} />}
       {problem && <Notice tone="wait" title={problem.message} hint={problem.hint} />}
       {places?.problem && !choice.local && (
@@ -151,6 +163,42 @@ export function ConnectForm({ api, trans, first, onChange, onRendered }: IConnec
       </code>
     </div>
   );
+}
+
+/** An example of each value under "More"; several are separated by spaces. */
+const EXAMPLES: Readonly<Record<More, string>> = {
+  'at-least': '1',
+  'gcs-bucket': 'gs://bucket/path',
+  'proxy-image': '',
+  'proxy-xla-flags': '--xla_dump_to=gs://bucket/dump',
+  'proxy-options': 'sidecar:true',
+  'proxy-cpu': '16',
+  'proxy-memory': '100G',
+  'proxy-node-selector': 'cloud.google.com/gke-nodepool=cpu-np',
+  'proxy-tolerations': 'dedicated=research:NoSchedule',
+  'proxy-priority-class': '',
+  'proxy-service-account': '',
+  'proxy-labels': 'team=research',
+  'proxy-env': 'NAME=value'
+};
+
+function moreLabel(trans: ITrans, name: More): string {
+  const labels: Record<More, string> = {
+    'at-least': trans.__('At least so many slices'),
+    'gcs-bucket': trans.__('Bucket'),
+    'proxy-image': trans.__('Proxy image'),
+    'proxy-xla-flags': trans.__('XLA flags'),
+    'proxy-options': trans.__('Proxy options'),
+    'proxy-cpu': trans.__('CPUs'),
+    'proxy-memory': trans.__('Memory'),
+    'proxy-node-selector': trans.__('Node labels'),
+    'proxy-tolerations': trans.__('Tolerations'),
+    'proxy-priority-class': trans.__('Priority class'),
+    'proxy-service-account': trans.__('Service account'),
+    'proxy-labels': trans.__('Labels'),
+    'proxy-env': trans.__('Variables')
+  };
+  return labels[name];
 }
 
 function free(trans: ITrans, capacity: ICapacity): string {

@@ -13,7 +13,37 @@ export interface IChoice {
   readonly profile: string;
   /** Wait for taken slices. */
   readonly wait: boolean;
+  /** The values under "More", by option. */
+  readonly more?: Readonly<Partial<Record<More, string>>>;
 }
+
+/** The options under "More", in the order in which the dialog shows them. */
+export const MORE = [
+  'at-least',
+  'gcs-bucket',
+  'proxy-image',
+  'proxy-xla-flags',
+  'proxy-options',
+  'proxy-cpu',
+  'proxy-memory',
+  'proxy-node-selector',
+  'proxy-tolerations',
+  'proxy-priority-class',
+  'proxy-service-account',
+  'proxy-labels',
+  'proxy-env'
+] as const;
+export type More = (typeof MORE)[number];
+
+/** Options that are repeated for each word of their value. */
+const LISTS: ReadonlySet<More> = new Set<More>([
+  'proxy-xla-flags',
+  'proxy-options',
+  'proxy-node-selector',
+  'proxy-tolerations',
+  'proxy-labels',
+  'proxy-env'
+]);
 
 const LOAD = '%load_ext pathways_jupyter';
 
@@ -31,6 +61,15 @@ export function connectLine(choice: IChoice): string {
   option('profile', choice.profile);
   if (choice.wait) {
     words.push('--wait');
+  }
+  for (const name of MORE) {
+    const value = (choice.more?.[name] ?? '').trim();
+    for (const each of LISTS.has(name) ? value.split(/\s+/) : [value]) {
+      if (each) {
+        // With "=", because a value may begin with dashes.
+        words.push(`--${name}=${quoted(each)}`);
+      }
+    }
   }
   return words.join(' ');
 }
