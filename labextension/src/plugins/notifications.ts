@@ -4,6 +4,7 @@ import { Notification } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
+import { DrawnNotifier } from '../models/drawnnotifier';
 import { preferences } from '../models/preferences';
 import { IToast, Toasts } from '../models/toasts';
 import { ISession } from '../models/wire';
@@ -30,16 +31,14 @@ export const notifications: JupyterFrontEndPlugin<void> = {
       const show = { label: trans.__('Show'), callback: () => void app.commands.execute(CommandIDs.showPanel) };
       return { actions: [toast.action === 'reconnect' ? reconnect : show], autoClose: toast.autoClose };
     };
-    const toasts = new Toasts(
-      model,
-      {
-        emit: (toast, session) => Notification.emit(toast.text, toast.type, options(toast, session)),
-        update: (id, toast, session) =>
-          Notification.update({ id, message: toast.text, type: toast.type, ...options(toast, session) }),
-        dismiss: id => Notification.dismiss(id)
-      },
-      trans
-    );
+    const notifier = new DrawnNotifier({
+      emit: (toast, session) => Notification.emit(toast.text, toast.type, options(toast, session)),
+      has: id => Notification.manager.has(id),
+      update: (id, toast, session) =>
+        Notification.update({ id, message: toast.text, type: toast.type, ...options(toast, session) }),
+      dismiss: id => Notification.dismiss(id)
+    });
+    const toasts = new Toasts(model, notifier, trans);
     void registry?.load(SETTINGS).then(settings => {
       const read = () => {
         toasts.wanted = preferences(settings.composite).notifications;
