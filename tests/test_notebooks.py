@@ -158,3 +158,15 @@ def test_03_jobs_is_true(executed):
     assert "Line 8 of the cell: spec.workers[0].topology" in text(cells["mistake"])
     assert {"train", "failing"} <= set(text(cells["list"]).split())
     assert "Job failing is deleted." in text(cells["delete"])
+
+
+def test_05_multihost_is_true(executed):
+    cells = executed("05-multihost.ipynb")
+    assert "Would run: python3 main.py" in text(cells["dry-run"])
+    assert "2 exited" in text(cells["run"])
+    assert "slice 1 worker 0 of 1" in text(cells["run"])
+    assert "2 exited" in text(cells["cell"])
+    assert "2 running" in text(cells["status"])
+    assert "2 stopped" in text(cells["stop"])
+    assert text(cells["logs"]).strip() == "started"
+    assert "long" in text(cells["runs"])
