@@ -5,18 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
-from pathways_jupyter import commands, entry
+from pathways_jupyter import commands, entry, log_command
 from pathways_jupyter.cli.options import epilog, given, show, show_json, takes
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.wording import Face, worded
-
-_TAIL = 100
 
 
 @click.command(epilog=epilog(commands.SLICES))
@@ -38,31 +33,16 @@ def logs(json: bool, **values: Any) -> None:
 
     With --json each line is an object with "pod" and "line".
     """
-    from pathways_jupyter.service import logs as reading
-
-    program = values.pop("program") or "proxy"
-    which, beginning = values.pop("slice") or "", values.pop("session") or ""
-    follow, tail = values.pop("follow"), entry.whole_number("--tail", values.pop("tail") or _TAIL)
-    where: ConnectConfig | SessionRecord
-    if program in {"proxy", "supervisor"}:
-        record = entry.find_session(beginning)
-        if program == "supervisor":
-            for line in Path(record.log).read_text(encoding="utf-8", errors="replace").splitlines()[-tail:]:
-                _print(line, pod="", as_json=json)
-            return
-        where, service, job = record, record.service, record.job
-    else:
-        config = entry.where(given(values))
-        where, service, job = config, config.service, ""
-    found = entry.ask(
-        where,
-        lambda client, namespace: reading.find(client, namespace, program, which=which, service=service, job=job),
+    options = {name: values.pop(name) for name in ("program", "slice", "session", "follow", "tail")}
+    log = log_command.read(
+        options,
+        session=lambda: entry.find_session(options["session"] or ""),
+        cluster=lambda: entry.where(given(values)),
     )
-    lines = entry.stream(where, lambda client, namespace: reading.lines(client, found, follow=follow, tail=tail))
     # Interrupt is the normal way to end --follow, so it is no error.
-    with contextlib.suppress(KeyboardInterrupt) if follow else contextlib.nullcontext():
-        for line in lines:
-            _print(line, pod=found.pod, as_json=json)
+    with contextlib.suppress(KeyboardInterrupt) if options["follow"] else contextlib.nullcontext():
+        for line in log.lines:
+            _print(line, pod=log.pod, as_json=json)
 
 
 def _print(line: str, *, pod: str, as_json: bool) -> None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from pathways_jupyter import config as settings
-from pathways_jupyter import entry
+from pathways_jupyter import entry, log_command
 from pathways_jupyter.commands import CLUSTER, SERVICE
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, ServiceError, SessionError
@@ -35,7 +34,6 @@ from pathways_jupyter.widgets.place import Place
 
 Values = Mapping[str, Any]
 
-_TAIL = 100
 _PLACE = {option.name for option in CLUSTER}
 _ELSEWHERE = _PLACE | {SERVICE.name}
 
@@ -133,32 +131,11 @@ def panel(connection: Connection, values: Values) -> Any:
 
 def logs(connection: Connection, values: Values) -> None:
     """Print a log."""
-    from pathways_jupyter.service import logs as reading
-
-    where: ConnectConfig | SessionRecord
-    program, tail = values.get("program", "proxy"), entry.whole_number("--tail", values.get("tail", _TAIL))
-    if program in {"proxy", "supervisor"}:
-        record = _record(connection, values)
-        if program == "supervisor":
-            for line in Path(record.log).read_text(encoding="utf-8", errors="replace").splitlines()[-tail:]:
-                connection.screen.line(line)
-            return
-        where, service, job = record, record.service, record.job
-    else:
-        config, _ = _where(connection, values)
-        where, service, job = config, config.service, ""
-    found = entry.ask(
-        where,
-        lambda client, namespace: reading.find(
-            client, namespace, program, which=values.get("slice", ""), service=service, job=job
-        ),
-    )
-    lines = entry.stream(
-        where,
-        lambda client, namespace: reading.lines(client, found, follow=bool(values.get("follow")), tail=tail),
+    log = log_command.read(
+        values, session=lambda: _record(connection, values), cluster=lambda: _where(connection, values)[0]
     )
     try:
-        for line in lines:
+        for line in log.lines:
             connection.screen.line(line)
     except KeyboardInterrupt:
         connection.screen.line("(no longer following)")
