@@ -13,11 +13,13 @@ async def group() -> AsyncIterator[asyncio.TaskGroup]:
 
     Unlike :func:`asyncio.gather`, nothing runs on after a failure: the other tasks are cancelled and awaited first.
     """
+    first: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as running:
             yield running
     except BaseExceptionGroup as failures:
-        # Callers handle the errors of this package by type. With the cause of the error, which a plain `from` would
-        # replace.
-        error = failures.exceptions[0]
-        raise error from error.__cause__
+        first = failures.exceptions[0]
+    if first is not None:
+        # Callers handle the errors of this package by type. Outside of the handler, so that the group is not the
+        # error's context: IPython shows a full traceback for an error with a group anywhere in its chain.
+        raise first

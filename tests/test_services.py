@@ -203,7 +203,7 @@ def test_the_magics_do_the_same(machine, home, open_notebook):
     assert (unanswered.error, "add --yes" in unanswered.shown) == ("ServiceError", True)
     assert "is deleted" in notebook.run("%pathways service delete noted --local --yes").text
     nothing = notebook.run("%pathways service show noted --local")
-    assert "There is no Pathways service noted" in nothing.shown
+    assert "There is no Pathways service noted" in nothing.shown, nothing.text
     group = notebook.run("%pathways service")
     assert "service needs one of its commands" in group.shown
     assert "deploy, show, wait, delete" in group.shown
