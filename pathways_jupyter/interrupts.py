@@ -21,9 +21,14 @@ _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 _CALLBACK_MODULES = frozenset({weakref.__file__, _weakrefset.__file__})
 _AGAIN_SECONDS = 0.005
 """Delay before a deferred signal is sent again."""
+_NEXT_SECONDS = 0.1
+"""Delay before each further time."""
 
-_deferred = threading.Event()
-"""Set from the moment an interrupt is deferred until it is raised."""
+_deferred: object | None = None
+"""Identifies the interrupt that is deferred, until it is raised.
+
+Not an Event: its lock is not reentrant, and the handler may be interrupted by itself.
+"""
 
 
 @contextlib.contextmanager
@@ -32,6 +37,7 @@ def after_imports() -> Iterator[None]:
 
     Does nothing in other threads than the main thread, and where SIGINT has another handler than Python's default.
     """
+    global _deferred
     on_main = threading.current_thread() is threading.main_thread()
     if not on_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -42,31 +48,37 @@ def after_imports() -> Iterator[None]:
     finally:
         if signal.getsignal(signal.SIGINT) is _interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        if _deferred.is_set():
-            _deferred.clear()
+        if _deferred is not None:
+            _deferred = None
             raise KeyboardInterrupt
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    global _deferred
     if frame is not None and (frame.f_code.co_filename == _IMPORT_SYSTEM or _is_in_callback(frame)):
-        if not _deferred.is_set():
-            _deferred.set()
-            threading.Thread(target=_send_again, args=(number,), name="deferred-interrupt", daemon=True).start()
+        if _deferred is None:
+            _deferred = object()
+            threading.Thread(
+                target=_send_again, args=(number, _deferred), name="deferred-interrupt", daemon=True
+            ).start()
         return
-    _deferred.clear()
+    _deferred = None
     raise KeyboardInterrupt
 
 
-def _send_again(number: int) -> None:
+def _send_again(number: int, deferred: object) -> None:
     """Send a deferred signal until the main thread has raised it.
 
     Once is not enough: if the signal arrives when the main thread has released the GIL but does not block yet, Python
     notes it and blocks anyway, and handles it only when that wait ends. The next signal ends the wait.
     """
     main = threading.main_thread().ident
+    pause = _AGAIN_SECONDS
     while True:
-        time.sleep(_AGAIN_SECONDS)
-        if main is None or not _deferred.is_set() or signal.getsignal(number) is not _interrupt:
+        time.sleep(pause)
+        # Long enough for the main thread to handle the signal, which would interrupt it twice otherwise.
+        pause = _NEXT_SECONDS
+        if main is None or _deferred is not deferred or signal.getsignal(number) is not _interrupt:
             return
         signal.pthread_kill(main, number)
 
