@@ -42,6 +42,8 @@ class Progress:
     began: float = field(default_factory=time.time)
     steps: list[Step] = field(default_factory=list)
     warnings: list[Event] = field(default_factory=list)
+    waiting: bool = False
+    """Whether the slices are taken by others, and awaited."""
 
     def add(self, event: Event) -> None:
         """Record one event of the connecting session."""
@@ -49,8 +51,15 @@ class Progress:
             self.warnings.append(event)
         elif event.kind is EventKind.STAGE:
             title = TITLES.get(event.data.get("stage"), str(event.data.get("stage")))  # type: ignore[arg-type]
+            if event.data.get("stage") == Stage.TUNNEL and self.waiting:
+                # Opened while the slices are still awaited, which stays what the user waits for.
+                if title not in {step.title for step in self.steps}:
+                    self.steps.insert(-1, Step(title, event.at, event.message, ended=event.at))
+                return
+            self.waiting = False
             self.enter(title, event.message, at=event.at)
         elif event.data.get("state") == SessionState.WAITING:
+            self.waiting = True
             self.enter(TITLES[Stage.PLACE], event.message, at=event.at)
         elif self.steps and event.kind in {EventKind.STATE, EventKind.SLICE_PLACED}:
             self.steps[-1].message = event.message

@@ -41,6 +41,9 @@ class Machine:
         for name in _PRIVATE:
             os.environ[name] = f"{self._directory.name}/{name.lower()}"
             Path(os.environ[name]).mkdir(mode=0o700)
+        # Sockets whose path would be too long elsewhere are there; those of other sessions of this machine in /tmp.
+        tempfile.tempdir = os.environ["TMPDIR"] = f"{self._directory.name}/tmp"
+        Path(tempfile.tempdir).mkdir(mode=0o700)
         os.environ.pop("KUBECONFIG", None)
         self.runtime = Path(os.environ["JUPYTER_RUNTIME_DIR"]) / "pathways"
         self.cluster = local.up({INSTANCE: 2}, sidecar=True, fast_heal=True)

@@ -97,7 +97,9 @@ class Lab:
             with contextlib.suppress(OSError):
                 if Path(f"/proc/{each.pid}/comm").read_text().strip() == "bash":
                     found.append(each)
-        return found
+        # Without the copies of a shell that are about to become what it runs.
+        shells = {each.pid for each in found}
+        return [each for each in found if each.ppid() not in shells]
 
     async def follow(self, events, seen=None):
         seen = seen or Watched()
