@@ -56,7 +56,7 @@ class Progress:
                 if title not in {step.title for step in self.steps}:
                     self.steps.insert(-1, Step(title, event.at, event.message, ended=event.at))
                 return
-            self.waiting = False
+            self.waiting = self.waiting and event.data.get("stage") == Stage.PLACE
             self.enter(title, event.message, at=event.at)
         elif event.data.get("state") == SessionState.WAITING:
             self.waiting = True
