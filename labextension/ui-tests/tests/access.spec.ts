@@ -62,11 +62,8 @@ test('everything in the panel can be reached by keyboard alone', async ({ page }
   await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
   await walk(page, 'Tab', () => page.evaluate(() => !!document.activeElement!.closest('#pathways-jupyter-panel')));
 
-  const wanted = await panel
-    .getByRole('button')
-    .evaluateAll(all => all.filter(each => !(each as HTMLButtonElement).disabled).length);
   const reached = new Set<string>();
-  for (let step = 0; step < wanted + 5; step++) {
+  for (let step = 0; step < 25; step++) {
     const name = await page.evaluate(() => {
       const active = document.activeElement as HTMLElement;
       return active.closest('#pathways-jupyter-panel') ? active.getAttribute('aria-label') || active.textContent : '';
@@ -76,7 +73,16 @@ test('everything in the panel can be reached by keyboard alone', async ({ page }
     }
     await page.keyboard.press('Tab');
   }
-  expect(reached.size).toBe(wanted);
+  // Read only now, because rows arrive while the focus moves.
+  const wanted = await panel
+    .getByRole('button')
+    .evaluateAll(all =>
+      all
+        .filter(each => !(each as HTMLButtonElement).disabled)
+        .map(each => each.getAttribute('aria-label') || each.textContent)
+    );
+  expect(wanted.length).toBeGreaterThan(5);
+  expect([...reached]).toEqual(expect.arrayContaining(wanted));
 });
 
 test('Tab visits the fields of the dialog in order, from the first', async ({ page }) => {
@@ -95,6 +101,7 @@ test('Tab visits the fields of the dialog in order, from the first', async ({ pa
     'Slice type',
     'Number of slices',
     'Wait for slices that are taken',
+    'More',
     'Cancel',
     'Insert cell',
     'Connect'
