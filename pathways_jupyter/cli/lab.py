@@ -142,14 +142,15 @@ def _forward(where: ConnectConfig, name: str, *, port: int, browser: bool, as_js
         async with LabForward(client, namespace, name, port=port, progress=_say) as forward:
             url = f"http://{_LOOPBACK}:{forward.port}/lab?token={token}"
             _announce(url, name, as_json=as_json)
-            with _page(url, name) if browser else contextlib.nullcontext() as page:
-                if page is not None:
-                    await asyncio.to_thread(_open, page)
-                await forward.supervise()
+            if browser:
+                await asyncio.to_thread(_open, pages.enter_context(_page(url, name)))
+            await forward.supervise()
         _say(f"The lab {name} has ended.")
 
     try:
-        entry.ask(where, run)
+        # Closed here and not in `run`: an Interrupt ends this thread's wait before `run` is through with its own end.
+        with contextlib.ExitStack() as pages:
+            entry.ask(where, run)
     except KeyboardInterrupt:
         _say("The forward has ended; the lab keeps running. Open it again: pathways-jupyter lab open")
 
