@@ -17,9 +17,9 @@ DEADLINE = 60.0
 TYPE = "tpuv6e:2x2"
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def runtime(tmp_path_factory) -> Iterator[None]:
-    """Directories of the tests' own, for every process that they start."""
+    """Directories of the tests' own, for one file, so that other tests get theirs back."""
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_RUNTIME_DIR", str(home / "rt"))
@@ -30,7 +30,7 @@ def runtime(tmp_path_factory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(runtime) -> Iterator[local.Cluster]:
     name = f"e{uuid.uuid4().hex[:6]}"
     yield local.up({TYPE: 3}, name=name, fast_heal=True)
