@@ -84,7 +84,8 @@ def check(result: elastic.Result, steps: int) -> None:
 def test_a_run_that_loses_a_slice_continues_on_two_and_grows_again(session, take_down, source, where):
     data, record, grown = source(), Record(), threading.Event()
     # In the middle between two snapshots.
-    data.at[27] = lambda: take_down(1)
+    # For long enough that it is not back before anything has noticed.
+    data.at[27] = lambda: take_down(1, seconds=2)
     record.listeners.append(lambda event: event.kind is Kind.GROWN and grown.set())
 
     manager = elastic.Manager(settle_seconds=0.05)
