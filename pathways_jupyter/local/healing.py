@@ -1,7 +1,7 @@
 """Back-off before failed pods and containers are replaced: as in Kubernetes, or short for demonstrations.
 
 Kubernetes waits longer after each failure, which delays a client that waits for a slice: the third loss of a worker
-costs 40 seconds. A demonstration or a test that cannot wait uses :data:`FAST`.
+costs 40 seconds. A demonstration or a test that cannot wait uses :data:`FAST`, which never waits longer than two.
 """
 
 from __future__ import annotations
@@ -46,6 +46,6 @@ KUBERNETES = Healing(
     containers=BackOff(first_seconds=10.0, max_seconds=300.0, at_once=1, forgotten_seconds=600.0),
 )
 FAST = Healing(
-    jobs=BackOff(first_seconds=1.0, max_seconds=60.0, at_once=1, forgotten_seconds=60.0),
-    containers=BackOff(first_seconds=1.0, max_seconds=60.0, at_once=1, forgotten_seconds=60.0),
+    jobs=BackOff(first_seconds=1.0, max_seconds=2.0, at_once=1, forgotten_seconds=60.0),
+    containers=BackOff(first_seconds=1.0, max_seconds=2.0, at_once=1, forgotten_seconds=60.0),
 )

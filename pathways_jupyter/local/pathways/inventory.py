@@ -113,11 +113,12 @@ class Slices:
             return f"slice {host.slice_index} has {hosts} hosts; there is no host {host.index}"
         return ""
 
-    def add(self, host: Host) -> Slice:
-        """Register a worker, maybe as the replacement of one whose loss has not been noticed yet."""
+    def add(self, host: Host) -> tuple[Slice, Host | None]:
+        """Register a worker; return its slice, and the worker that it replaces if that one's loss was not noticed."""
         found = self.slices[host.slice_index]
+        replaced = found.hosts.get(host.index)
         found.hosts[host.index] = host
-        return found
+        return found, replaced
 
     def remove(self, host: Host) -> Slice | None:
         """Remove a worker; None when its replacement has registered already."""

@@ -76,7 +76,10 @@ class ResourceManager:
     async def _serve_worker(self, link: Link, host: Host) -> None:
         if refusal := self._slices.refusal(host):
             raise ValueError(refusal)
-        joined = self._slices.add(host)
+        joined, replaced = self._slices.add(host)
+        if replaced is not None:
+            # The arrays of the former worker are lost, which its proxy must hear before it hears that the slice is back.
+            self._slice_lost(joined, replaced, "its replacement has registered")
         _log.info("Host %d of slice %d registered: %s", host.index, joined.index, host.pod)
         link.send("welcome", slices=len(self._slices.slices))
         if joined.ready:

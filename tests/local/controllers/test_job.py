@@ -75,7 +75,8 @@ async def test_a_deleted_pod_is_replaced_and_counted(controlled):
 def test_the_wait_before_the_next_pod_is_kubernetes_own():
     assert [KUBERNETES.jobs.wait(failures) for failures in range(9)] == [0, 10, 20, 40, 80, 160, 320, 600, 600]
     assert [KUBERNETES.containers.wait(failures) for failures in range(8)] == [0, 0, 10, 20, 40, 80, 160, 300]
-    assert [FAST.jobs.wait(failures) for failures in range(5)] == [0, 0, 1, 2, 4]
+    assert [FAST.jobs.wait(failures) for failures in range(5)] == [0, 0, 1, 2, 2]
+    assert FAST.containers.wait(100) == 2
 
 
 async def test_a_pod_that_failed_is_not_replaced_before_its_time(machine):

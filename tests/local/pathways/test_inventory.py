@@ -53,8 +53,8 @@ def test_a_slice_that_is_not_ready_is_not_granted():
 def test_a_worker_that_was_replaced_takes_nothing_with_it_when_it_is_missed():
     slices = Slices([SMALL])
     old, new = (Host(0, 0, "worker-0", pod) for pod in ("old", "new"))
-    slices.add(old)
-    slices.add(new)
+    assert slices.add(old) == (slices.slices[0], None)
+    assert slices.add(new) == (slices.slices[0], old)
     assert slices.remove(old) is None
     assert slices.ready == 1
     assert slices.remove(new) is slices.slices[0]

@@ -106,6 +106,17 @@ def test_a_worker_that_stands_still_counts_as_gone(fresh):
     fresh.resource_manager.log.wait(r"Slice 0 .* is down: .*silent")
 
 
+def test_a_worker_that_is_replaced_before_it_is_missed_counts_as_lost(fresh):
+    frozen = fresh.worker(0)
+    fresh.worker(1)
+    proxy = fresh.proxy("proxy")
+    line = proxy.log.wait("All 2 slices are placed")
+    frozen.process.send_signal(signal.SIGSTOP)
+    fresh.worker(0)
+    line = proxy.log.wait(r"placed -> unplaced from service-worker-0: .*its replacement has registered", after=line)
+    proxy.log.wait(r"Transition slice 0 \(tpuv6e:2x2\) unplaced -> placed on service-worker-0", after=line)
+
+
 def test_a_new_resource_manager_finds_everybody_where_they_were(fresh):
     for each in range(2):
         fresh.worker(each)
