@@ -78,7 +78,7 @@ class ResourceManager:
             raise ValueError(refusal)
         joined, replaced = self._slices.add(host)
         if replaced is not None:
-            # The arrays of the former worker are lost, which its proxy must hear before it hears that the slice is back.
+            # Its arrays are lost: its proxy learns that before it learns that the slice is back.
             self._slice_lost(joined, replaced, "its replacement has registered")
         _log.info("Host %d of slice %d registered: %s", host.index, joined.index, host.pod)
         link.send("welcome", slices=len(self._slices.slices))
