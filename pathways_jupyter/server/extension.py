@@ -7,7 +7,7 @@ from typing import Any
 from jupyter_server.utils import url_path_join
 from prometheus_client import REGISTRY
 
-from pathways_jupyter.server import handlers
+from pathways_jupyter.server import handlers, job_handlers
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.server_metrics import ServerMetrics
 from pathways_jupyter.server.settings import PathwaysJupyter
@@ -29,6 +29,10 @@ def load(app: Any) -> Hub:
         r"sessions/([0-9a-z-]+)/(disconnect|reconnect)": handlers.SessionHandler,
         "sweep": handlers.SweepHandler,
         "logs": handlers.LogsHandler,
+        "jobs": job_handlers.JobsHandler,
+        r"jobs/([^/]+)": job_handlers.JobHandler,
+        r"jobs/([^/]+)/logs": job_handlers.JobLogsHandler,
+        r"jobs/([^/]+)/(suspend|resume|delete)": job_handlers.JobActionHandler,
         "quickstart": handlers.QuickstartHandler,
         "updates": UpdatesHandler,
     }

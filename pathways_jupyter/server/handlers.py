@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any, TypeVar, cast
 
@@ -161,26 +161,22 @@ class SweepHandler(Handler):
         return {"removed": await self.hub.sweep(scope_in(given), dry_run=dry_run)}
 
 
-class LogsHandler(Handler):
-    """Logs of pods."""
+class StreamHandler(Handler):
+    """Base class of routes that stream lines of text."""
 
     _reading: asyncio.Task[None] | None = None
 
-    @route
-    async def get(self) -> Any:
-        """Stream a log as text; a followed one goes on until the container ends."""
-        given = self.query(*scope.NAMES, "pod", "container", "follow")
-        if not given.get("pod"):
-            raise ConfigError("The name of the pod is missing.", hint="Add ?pod=NAME.")
-        place, pod = scope_in(given), request_checks.pod_name(given["pod"])
-        container = request_checks.container_name(given["container"]) if given.get("container") else ""
-        follow = scope.flag("follow", given.get("follow") or "false")
-        self._reading = asyncio.create_task(self._stream(place, pod, container, follow))
+    async def stream(self, lines: AsyncGenerator[str, None]) -> None:
+        """Send `lines` as they come, until they end or the client disconnects.
+
+        Raises:
+          PathwaysError: There is no such log; raised by `lines` before the first one.
+        """
+        self._reading = asyncio.create_task(self._send(lines))
         with contextlib.suppress(asyncio.CancelledError, StreamClosedError):
             await self._reading
 
-    async def _stream(self, place: scope.Scope, pod: str, container: str, follow: bool) -> None:
-        lines = self.hub.log(place, pod, container=container, follow=follow)
+    async def _send(self, lines: AsyncGenerator[str, None]) -> None:
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         # Otherwise a reverse proxy that buffers responses would delay a followed log.
         self.set_header("X-Accel-Buffering", "no")
@@ -195,6 +191,21 @@ class LogsHandler(Handler):
         super().on_connection_close()
         if self._reading is not None:
             self._reading.cancel()
+
+
+class LogsHandler(StreamHandler):
+    """Logs of pods."""
+
+    @route
+    async def get(self) -> Any:
+        """Stream a log as text; a followed one goes on until the container ends."""
+        given = self.query(*scope.NAMES, "pod", "container", "follow")
+        if not given.get("pod"):
+            raise ConfigError("The name of the pod is missing.", hint="Add ?pod=NAME.")
+        place, pod = scope_in(given), request_checks.pod_name(given["pod"])
+        container = request_checks.container_name(given["container"]) if given.get("container") else ""
+        follow = scope.flag("follow", given.get("follow") or "false")
+        await self.stream(self.hub.log(place, pod, container=container, follow=follow))
 
 
 class QuickstartHandler(Handler):

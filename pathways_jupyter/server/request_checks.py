@@ -134,5 +134,27 @@ def container_name(name: str) -> str:
     return name
 
 
+def job_name(name: str) -> str:
+    """Return `name` if it is a valid name of a job.
+
+    Raises:
+      ConfigError: It is not.
+    """
+    if len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
+        raise ConfigError(f"{_shortened(name)} is not the name of a job.", hint="Names are lower-case DNS names.")
+    return name
+
+
+def worker(which: str) -> str:
+    """Return `which` if it names a worker of a job: ``SLICE-HOST``.
+
+    Raises:
+      ConfigError: It does not.
+    """
+    if not re.fullmatch(r"[0-9]{1,6}(-[0-9]{1,6})?", which):
+        raise ConfigError(f"{_shortened(which)} is not a worker of a job.", hint="Write SLICE-HOST, such as 0-0.")
+    return which
+
+
 def _shortened(name: str) -> str:
     return repr(name if len(name) <= 80 else f"{name[:80]}…")

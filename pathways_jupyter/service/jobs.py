@@ -7,8 +7,9 @@ commands on a job's name work for both.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,9 @@ _CONTAINERS = {
     "proxy": (names.HEAD_JOB, names.PROXY_CONTAINER),
     "worker": (names.WORKER_JOB, names.WORKER_CONTAINER),
 }
+PROGRAMS = tuple(_CONTAINERS)
+"""The programs of a job that have a log."""
+
 _PATH = re.compile(r"(?<![\w.])((?:spec|metadata)(?:\.\w+|\[\d+\])*)(?=[:\"])")
 _SHOWN_EVENTS = 10
 _CREATION_SECONDS = 10.0
@@ -252,7 +256,7 @@ async def log(
     which: str = "0-0",
     follow: bool = False,
     tail: int | None = None,
-) -> AsyncIterator[str]:
+) -> AsyncGenerator[str, None]:
     """Yield the lines of a log of a job.
 
     Args:
@@ -276,10 +280,11 @@ async def log(
     if not listed:
         raise ServiceError(f"Job {name} has no pod of its {program} now.", hint=f"%pathways job show {name} says why.")
     newest = max(listed, key=lambda each: str(each["metadata"].get("creationTimestamp") or ""))
-    async for line in pods.logs(
-        client, newest["metadata"]["name"], namespace=namespace, container=container, follow=follow, tail=tail
-    ):
-        yield line
+    pod = newest["metadata"]["name"]
+    lines = pods.logs(client, pod, namespace=namespace, container=container, follow=follow, tail=tail)
+    async with contextlib.aclosing(lines):
+        async for line in lines:
+            yield line
 
 
 async def suspend(client: Client, name: str, *, namespace: str, suspended: bool = True) -> JobInfo:
