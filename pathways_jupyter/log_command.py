@@ -33,7 +33,7 @@ def read(
     """Begin to read the log that a command line names.
 
     Args:
-      values: The command's options; see :data:`pathways_jupyter.commands.LOGS`.
+      values: The command's options; see :data:`pathways_jupyter.commands.session.LOGS`.
       session: Returns the session whose proxy's or supervisor's log is wanted.
       cluster: Returns where the service is of whose resource manager or worker the log is wanted.
 

@@ -13,7 +13,8 @@ import re
 from collections.abc import Mapping
 from enum import Enum
 
-from pathways_jupyter.commands import CONNECT, Kind, Option
+from pathways_jupyter.commands.connect import CONNECT
+from pathways_jupyter.commands.declaration import Kind, Option
 
 
 class Face(Enum):

@@ -5,7 +5,9 @@ import math
 
 import pytest
 
-from pathways_jupyter import commands, config
+from pathways_jupyter import config
+from pathways_jupyter.commands.connect import CONNECT
+from pathways_jupyter.commands.declaration import Kind
 from pathways_jupyter.errors import ConfigError
 
 
@@ -90,9 +92,9 @@ def test_every_setting_has_the_same_name_everywhere(profiles_file):
     assert (expected.service, expected.instances, expected.proxy_image) == ("one", {"tpuv6e:2x2": 2}, "proxy:1")
     assert expected == dataclasses.replace(by_profile, profile="") == config.resolve(peers, environ={})
     assert expected == config.resolve({}, environ=environ) == config.resolve({}, environ=peers_environ)
-    flags = {option.flag.lstrip("-").replace("-", "_"): option.name for option in commands.CONNECT.options}
+    flags = {option.flag.lstrip("-").replace("-", "_"): option.name for option in CONNECT.options}
     assert set(flags) == set(flags.values()) == set(config.SETTINGS)
-    aliases = {alias.lstrip("-").replace("-", "_") for option in commands.CONNECT.options for alias in option.aliases}
+    aliases = {alias.lstrip("-").replace("-", "_") for option in CONNECT.options for alias in option.aliases}
     assert aliases == set(config.ALIASES)
 
 
@@ -150,8 +152,6 @@ def test_a_runtime_directory_that_cannot_be_made_is_one_sentence(tmp_path, monke
 
 
 def test_the_defaults_that_help_shows_are_those_that_hold():
-    shown = {
-        option.name: option.default for option in commands.CONNECT.options if option.kind is not commands.Kind.TEXT
-    }
+    shown = {option.name: option.default for option in CONNECT.options if option.kind is not Kind.TEXT}
     for name in ("wait", "linger", "max_lifetime", "lease_seconds", "timeout"):
         assert float(shown[name].partition(",")[0]) == getattr(config.ConnectConfig(), name)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from pathways_jupyter import commands, config, pod_settings
+from pathways_jupyter import config, pod_settings
+from pathways_jupyter.commands.connect import CONNECT
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.service import proxy_job
 from pathways_jupyter.session import protocol
@@ -115,5 +116,5 @@ def test_more_at_least_than_in_all_is_refused():
 
 
 def test_every_setting_of_the_pod_is_an_option_of_connect():
-    options = {each.name for each in commands.CONNECT.options}
+    options = {each.name for each in CONNECT.options}
     assert {*pod_settings.TEXTS, *pod_settings.LISTS, "at_least"} <= options

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from pathways_jupyter import interrupts
-from pathways_jupyter.commands import MAGIC
+from pathways_jupyter.commands.magic import MAGIC
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.wording import Face
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from pathways_jupyter import blocking, commands, entry
+from pathways_jupyter import blocking, entry
 from pathways_jupyter.cli.options import epilog, given, show, takes
+from pathways_jupyter.commands.session import CLEAN
 from pathways_jupyter.errors import ConfigError, LocalClusterError, PathwaysError
 from pathways_jupyter.render import text
 from pathways_jupyter.render.text import Mark
@@ -34,8 +35,8 @@ class Cleaned:
     error: str = ""
 
 
-@click.command(epilog=epilog(commands.CLEAN))
-@takes(commands.CLEAN)
+@click.command(epilog=epilog(CLEAN))
+@takes(CLEAN)
 def clean(json: bool, dry_run: bool, **values: Any) -> None:
     """Remove proxies whose owner is gone, and files of sessions that ended.
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import click
 
-from pathways_jupyter import commands, entry
+from pathways_jupyter import entry
 from pathways_jupyter.cli.options import epilog, given, show_json, takes
 from pathways_jupyter.cli.options import show as present
-from pathways_jupyter.commands import CLUSTER, Command
+from pathways_jupyter.commands.declaration import Command
+from pathways_jupyter.commands.service import SERVICE_DELETE, SERVICE_DEPLOY, SERVICE_SHOW, SERVICE_WAIT, SERVICES
+from pathways_jupyter.commands.shared import CLUSTER
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, ServiceError
 from pathways_jupyter.wording import Face, worded
@@ -19,8 +21,8 @@ from pathways_jupyter.wording import Face, worded
 INTERRUPTED = 130
 
 
-@click.command(epilog=epilog(commands.SERVICES))
-@takes(commands.SERVICES)
+@click.command(epilog=epilog(SERVICES))
+@takes(SERVICES)
 def services(json: bool, **values: Any) -> None:
     """List the services that you may see: address, slices and who uses them, image and JAX version, age."""
     from pathways_jupyter.render import services as picture
@@ -46,7 +48,7 @@ def _takes(about: Command) -> Callable[[Callable[..., Any]], click.Command]:
     return decorate
 
 
-@_takes(commands.SERVICE_DEPLOY)
+@_takes(SERVICE_DEPLOY)
 def deploy(json: bool, **values: Any) -> None:
     """Deploy service NAME: check the cluster first, then create it, and follow its start.
 
@@ -87,14 +89,14 @@ def deploy(json: bool, **values: Any) -> None:
         _show(where, plan.spec.name, as_json=True)
 
 
-@_takes(commands.SERVICE_SHOW)
+@_takes(SERVICE_SHOW)
 def show(json: bool, **values: Any) -> None:
     """Show service NAME: address, images, slices and who uses them, and how to connect to it."""
     options = given(values)
     _show(entry.where(_place(options)), options["name"], as_json=json)
 
 
-@_takes(commands.SERVICE_WAIT)
+@_takes(SERVICE_WAIT)
 def wait(json: bool, **values: Any) -> None:
     """Follow the start of service NAME until all its slices are ready.
 
@@ -112,7 +114,7 @@ def wait(json: bool, **values: Any) -> None:
         _show(where, name, as_json=True)
 
 
-@_takes(commands.SERVICE_DELETE)
+@_takes(SERVICE_DELETE)
 def delete(json: bool, **values: Any) -> None:
     """Delete service NAME and its NetworkPolicy; the sessions on it end. Asks first, and says who still uses it."""
     from pathways_jupyter.service import deploy as deploying

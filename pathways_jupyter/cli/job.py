@@ -10,9 +10,18 @@ from typing import Any
 
 import click
 
-from pathways_jupyter import commands
 from pathways_jupyter.cli.options import epilog, given, show, show_json, takes
-from pathways_jupyter.commands import Command
+from pathways_jupyter.commands.declaration import Command
+from pathways_jupyter.commands.job import (
+    JOB_APPLY,
+    JOB_DELETE,
+    JOB_LIST,
+    JOB_LOGS,
+    JOB_NEW,
+    JOB_RESUME,
+    JOB_SHOW,
+    JOB_SUSPEND,
+)
 from pathways_jupyter.errors import ConfigError, ServiceError
 
 
@@ -49,10 +58,10 @@ def _new(program: tuple[str, ...], **values: Any) -> None:
         click.echo(made, nl=False)
 
 
-_takes(commands.JOB_NEW, as_json=False)(_new)
+_takes(JOB_NEW, as_json=False)(_new)
 
 
-@_takes(commands.JOB_APPLY)
+@_takes(JOB_APPLY)
 def apply(json: bool, **values: Any) -> None:
     """Create the job of FILE ("-" for standard input), after the cluster has checked it.
 
@@ -74,7 +83,7 @@ def apply(json: bool, **values: Any) -> None:
     sys.exit(int(state == "Failed"))
 
 
-@_takes(commands.JOB_LIST)
+@_takes(JOB_LIST)
 def list_(json: bool, **values: Any) -> None:
     """List the jobs of the namespace, the newest first."""
     from pathways_jupyter import job_requests
@@ -83,7 +92,7 @@ def list_(json: bool, **values: Any) -> None:
     show(picture.view(job_requests.list_(given(values))), as_json=json)
 
 
-@_takes(commands.JOB_SHOW)
+@_takes(JOB_SHOW)
 def show_(json: bool, **values: Any) -> None:
     """Show job NAME: state, pods, events."""
     from pathways_jupyter import job_requests
@@ -93,7 +102,7 @@ def show_(json: bool, **values: Any) -> None:
     show(picture.details(job_requests.show(options["name"], options)), as_json=json)
 
 
-@_takes(commands.JOB_LOGS)
+@_takes(JOB_LOGS)
 def logs(json: bool, **values: Any) -> None:
     """Print the log of a program of job NAME."""
     from pathways_jupyter import job_requests
@@ -108,13 +117,13 @@ def logs(json: bool, **values: Any) -> None:
                 click.echo(line)
 
 
-@_takes(commands.JOB_SUSPEND)
+@_takes(JOB_SUSPEND)
 def suspend(json: bool, **values: Any) -> None:
     """Suspend job NAME: its pods end, and their TPUs are free for others."""
     _suspend(given(values), json, suspended=True)
 
 
-@_takes(commands.JOB_RESUME)
+@_takes(JOB_RESUME)
 def resume(json: bool, **values: Any) -> None:
     """Resume job NAME; its program starts from the beginning."""
     _suspend(given(values), json, suspended=False)
@@ -130,7 +139,7 @@ def _suspend(options: dict[str, Any], json: bool, *, suspended: bool) -> None:
         click.echo(f"Job {options['name']} is {'suspended' if suspended else 'resumed'}.")
 
 
-@_takes(commands.JOB_DELETE)
+@_takes(JOB_DELETE)
 def delete(json: bool, **values: Any) -> None:
     """Delete job NAME and all its pods. Asks first."""
     from pathways_jupyter import job_requests

@@ -14,8 +14,9 @@ from typing import Any
 
 import click
 
-from pathways_jupyter import commands, config, entry
+from pathways_jupyter import config, entry
 from pathways_jupyter.cli.options import epilog, given, show_json, takes
+from pathways_jupyter.commands.lab import LAB_DOWN, LAB_OPEN, LAB_STATUS, LAB_UP
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, ServiceError
 
@@ -31,8 +32,8 @@ def lab() -> None:
     """
 
 
-@lab.command(short_help="Start it, and open it in the browser.", epilog=epilog(commands.LAB_UP))
-@takes(commands.LAB_UP)
+@lab.command(short_help="Start it, and open it in the browser.", epilog=epilog(LAB_UP))
+@takes(LAB_UP)
 def up(json: bool, no_open: bool, no_browser: bool, dry_run: bool, **values: Any) -> None:
     """Start JupyterLab in the cluster, or find the one that runs, and open it in the browser.
 
@@ -61,8 +62,8 @@ def up(json: bool, no_open: bool, no_browser: bool, dry_run: bool, **values: Any
     _forward(where, name, port=port, browser=not no_browser, as_json=json)
 
 
-@lab.command("open", short_help="Open it in the browser, until interrupted.", epilog=epilog(commands.LAB_OPEN))
-@takes(commands.LAB_OPEN)
+@lab.command("open", short_help="Open it in the browser, until interrupted.", epilog=epilog(LAB_OPEN))
+@takes(LAB_OPEN)
 def open_(json: bool, no_browser: bool, **values: Any) -> None:
     """Open a running lab in the browser, through a port of this machine's loopback interface.
 
@@ -73,8 +74,8 @@ def open_(json: bool, no_browser: bool, **values: Any) -> None:
     _forward(entry.look(given(values)), name, port=port, browser=not no_browser, as_json=json)
 
 
-@lab.command(short_help="Show its state, pod and home volume.", epilog=epilog(commands.LAB_STATUS))
-@takes(commands.LAB_STATUS)
+@lab.command(short_help="Show its state, pod and home volume.", epilog=epilog(LAB_STATUS))
+@takes(LAB_STATUS)
 def status(json: bool, **values: Any) -> None:
     """Show a lab: state, pod, image, home volume; exit code 3 if there is none."""
     from pathways_jupyter.service.lab import lifecycle
@@ -87,8 +88,8 @@ def status(json: bool, **values: Any) -> None:
     _show(found, as_json=json)
 
 
-@lab.command(short_help="End it; its home volume stays unless you say otherwise.", epilog=epilog(commands.LAB_DOWN))
-@takes(commands.LAB_DOWN)
+@lab.command(short_help="End it; its home volume stays unless you say otherwise.", epilog=epilog(LAB_DOWN))
+@takes(LAB_DOWN)
 def down(json: bool, keep_volume: bool, delete_volume: bool, **values: Any) -> None:
     """End a lab with its kernels and their proxies.
 

@@ -11,8 +11,9 @@ import click
 
 from pathways_jupyter import blocking, entry
 from pathways_jupyter.cli.options import epilog, given, show, show_json, takes
+from pathways_jupyter.commands import multihost as commands
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.multihost import asked, commands
+from pathways_jupyter.multihost import asked
 
 _SEEDS = {
     "TPU_PREFIX": "tpu_prefix",

@@ -9,9 +9,10 @@ from typing import Any
 
 import click
 
-from pathways_jupyter import commands, entry
+from pathways_jupyter import entry
 from pathways_jupyter.cli.options import completing, epilog, given, takes
-from pathways_jupyter.commands import Source
+from pathways_jupyter.commands.connect import RUN
+from pathways_jupyter.commands.declaration import Source
 from pathways_jupyter.events import Event, EventKind
 from pathways_jupyter.render import words
 from pathways_jupyter.render.progress import Progress
@@ -19,11 +20,11 @@ from pathways_jupyter.session.registry import SessionRecord
 
 
 @click.command(
-    epilog=epilog(commands.RUN),
+    epilog=epilog(RUN),
     # The program's own options are not this command's, also without the -- before them.
     context_settings={"allow_interspersed_args": False},
 )
-@takes(commands.RUN, as_json=False)
+@takes(RUN, as_json=False)
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=completing(Source.FILES))
 def run(program: tuple[str, ...], quiet: bool, tcp: bool, **values: Any) -> None:
     """Run PROGRAM with TPUs of its own: its JAX finds them by its environment, and it needs no change.

@@ -9,13 +9,15 @@ from typing import Any
 
 import click
 
-from pathways_jupyter import commands, entry, log_command
+from pathways_jupyter import entry, log_command
 from pathways_jupyter.cli.options import epilog, given, show, show_json, takes
+from pathways_jupyter.commands.service import DOCTOR, SLICES
+from pathways_jupyter.commands.session import LOGS
 from pathways_jupyter.wording import Face, worded
 
 
-@click.command(epilog=epilog(commands.SLICES))
-@takes(commands.SLICES)
+@click.command(epilog=epilog(SLICES))
+@takes(SLICES)
 def slices(json: bool, **values: Any) -> None:
     """Show the service's slices: ready, starting or down, and who holds them since when."""
     from pathways_jupyter.render import slices as picture
@@ -26,8 +28,8 @@ def slices(json: bool, **values: Any) -> None:
     show(picture.view(found), as_json=json)
 
 
-@click.command(epilog=epilog(commands.LOGS))
-@takes(commands.LOGS)
+@click.command(epilog=epilog(LOGS))
+@takes(LOGS)
 def logs(json: bool, **values: Any) -> None:
     """Print the log of the resource manager, a worker, or a session's proxy or supervisor.
 
@@ -52,8 +54,8 @@ def _print(line: str, *, pod: str, as_json: bool) -> None:
         click.echo(line)
 
 
-@click.command(epilog=epilog(commands.DOCTOR))
-@takes(commands.DOCTOR)
+@click.command(epilog=epilog(DOCTOR))
+@takes(DOCTOR)
 def doctor(json: bool, lab: bool, **values: Any) -> None:
     """Check cluster, permissions, service, versions and leftovers, with advice for each problem.
 

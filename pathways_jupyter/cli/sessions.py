@@ -9,7 +9,7 @@ import click
 
 from pathways_jupyter import entry
 from pathways_jupyter.cli.options import completing, show, show_json
-from pathways_jupyter.commands import Source
+from pathways_jupyter.commands.declaration import Source
 from pathways_jupyter.events import SessionState
 
 DISCONNECT_SECONDS = 60.0

@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
-from pathways_jupyter import commands, entry
+from pathways_jupyter import entry
 from pathways_jupyter.cli.options import epilog, given, show, takes
+from pathways_jupyter.commands.service import USAGE, USAGE_SPAN
 
 
-@click.command(epilog=epilog(commands.USAGE))
-@takes(commands.USAGE)
+@click.command(epilog=epilog(USAGE))
+@takes(USAGE)
 def usage(json: bool, since: str | None, all_namespaces: bool, **values: Any) -> None:
     """Show who has held how many chip-hours, as far as the cluster still knows.
 
@@ -21,7 +22,7 @@ def usage(json: bool, since: str | None, all_namespaces: bool, **values: Any) ->
     from pathways_jupyter.render import usage_table as picture
     from pathways_jupyter.service import usage as reading
 
-    seconds = reading.parse_span(since or commands.USAGE_SPAN)
+    seconds = reading.parse_span(since or USAGE_SPAN)
     found = entry.ask(
         entry.where(given(values)),
         lambda client, namespace: reading.fetch(client, "" if all_namespaces else namespace, seconds),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
-from pathways_jupyter.colocated.commands import CELL, LINE
+from pathways_jupyter.commands.colocated import CELL, LINE
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.magics import completion, parser
 from pathways_jupyter.magics.screen import shown

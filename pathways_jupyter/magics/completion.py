@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter import offers, tpu
-from pathways_jupyter.commands import MULTIHOST, Command, Kind, Option, Source, group, split
+from pathways_jupyter.commands.declaration import Command, Kind, Option, Source, group, split
+from pathways_jupyter.commands.magic import MULTIHOST
 from pathways_jupyter.errors import PathwaysError
 
 
@@ -29,7 +30,7 @@ def complete(text: str, commands: Mapping[str, Command]) -> tuple[str, list[str]
     if not words:
         return fragment, _beginning(fragment, dict.fromkeys(name.partition(" ")[0] for name in commands))
     if words[0] == MULTIHOST.name and MULTIHOST.name in commands:
-        from pathways_jupyter.multihost.commands import LINE
+        from pathways_jupyter.commands.multihost import LINE
 
         return complete(" ".join([*words[1:], fragment]), LINE)
     name, rest = split(words, commands)
@@ -123,7 +124,7 @@ def _files(fragment: str) -> list[str]:
 
 
 def _commands(words: list[str]) -> list[str]:
-    from pathways_jupyter.commands import MAGIC
+    from pathways_jupyter.commands.magic import MAGIC
 
     return list(MAGIC)
 
@@ -157,13 +158,13 @@ def _all_hosts() -> Sequence[Any]:
 
 
 def _host_commands(words: list[str]) -> list[str]:
-    from pathways_jupyter.colocated.commands import LINE
+    from pathways_jupyter.commands.colocated import LINE
 
     return list(LINE)
 
 
 def _run_commands(words: list[str]) -> list[str]:
-    from pathways_jupyter.multihost.commands import LINE
+    from pathways_jupyter.commands.multihost import LINE
 
     return list(LINE)
 

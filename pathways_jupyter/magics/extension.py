@@ -10,7 +10,7 @@ import threading
 import weakref
 from typing import Any
 
-from pathways_jupyter.commands import MAGIC
+from pathways_jupyter.commands.magic import MAGIC
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.magics import colocated, completion, jobs, multihost
 from pathways_jupyter.magics.pathways import PathwaysMagics

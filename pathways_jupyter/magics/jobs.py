@@ -9,7 +9,7 @@ from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, magics_class
 
-from pathways_jupyter.commands import CELL_JOB
+from pathways_jupyter.commands.job import CELL_JOB
 from pathways_jupyter.errors import ConfigError, ServiceError
 from pathways_jupyter.magics import completion, parser
 from pathways_jupyter.magics.connection import Connection

@@ -6,9 +6,9 @@ from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, magics_class
 
+from pathways_jupyter.commands.multihost import CELL
 from pathways_jupyter.magics import completion, parser
 from pathways_jupyter.magics.screen import Screen, shown
-from pathways_jupyter.multihost.commands import CELL
 
 
 @magics_class

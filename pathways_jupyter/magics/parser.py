@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from pathways_jupyter.commands import Command, Kind, Option, group, split
+from pathways_jupyter.commands.declaration import Command, Kind, Option, group, split
 from pathways_jupyter.errors import ConfigError
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from IPython.core.magic import Magics, line_magic, magics_class
 
-from pathways_jupyter.commands import HELP, MAGIC, MULTIHOST
+from pathways_jupyter.commands.magic import HELP, MAGIC, MULTIHOST
 from pathways_jupyter.errors import ConfigError, PathwaysError
 from pathways_jupyter.magics.connection import Connection
 from pathways_jupyter.magics.parser import Call, parse

@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter import blocking, entry
+from pathways_jupyter.commands.multihost import LINE
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.magics import parser
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.multihost import asked
-from pathways_jupyter.multihost.commands import LINE
 
 if TYPE_CHECKING:
     from pathways_jupyter.multihost.events import HostStatus

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-from pathways_jupyter.commands import Command, Kind, Option, Word
+from pathways_jupyter.commands.declaration import Command, Kind, Option, Word
 from pathways_jupyter.render import html, text
 from pathways_jupyter.render.view import View
 

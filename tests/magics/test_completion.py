@@ -6,7 +6,7 @@ import pytest
 from IPython.core.completer import IPCompleter, provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
-from pathways_jupyter.commands import MAGIC
+from pathways_jupyter.commands.magic import MAGIC
 from pathways_jupyter.magics.completion import complete, matcher
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pathways_jupyter.commands import MAGIC
+from pathways_jupyter.commands.magic import MAGIC
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.magics.parser import parse
 from pathways_jupyter.tpu import parse_instances

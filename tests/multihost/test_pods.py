@@ -2,7 +2,7 @@
 
 import json
 
-from pathways_jupyter.commands import MAGIC
+from pathways_jupyter.commands.magic import MAGIC
 from pathways_jupyter.magics.completion import complete
 from pathways_jupyter.multihost import records
 

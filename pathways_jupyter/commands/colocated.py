@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pathways_jupyter.commands import Command, Kind, Option, Source, Word
+from pathways_jupyter.commands.declaration import Command, Kind, Option, Source, Word
 
 _SLICES = Option(
     "--slices", "slices", "only hosts of these slices, such as 0,1 or 0-3", metavar="N[,N]", source=Source.SLICES

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pathways_jupyter.commands import CLUSTER, Command, Kind, Option, Source, Word
+from pathways_jupyter.commands.declaration import Command, Kind, Option, Source, Word
+from pathways_jupyter.commands.shared import CLUSTER
 
 _FLAG, _LIST, _NUMBER = Kind.FLAG, Kind.LIST, Kind.NUMBER
 

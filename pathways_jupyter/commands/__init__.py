@@ -1,0 +1,10 @@
+"""All commands and options, each declared once, for the magics and the command line alike.
+
+Every command of every interface is declared here and in no other room, one module per area (:mod:`.connect`,
+:mod:`.session`, :mod:`.service`, :mod:`.lab`, :mod:`.job`, :mod:`.elastic`, :mod:`.colocated`, :mod:`.multihost`), so
+that argparse's parser for magics, click's for ``pathways-jupyter``, ``--help`` and tab completion agree.
+:mod:`.declaration` has the types, :mod:`.shared` the options that several commands take, :mod:`.magic` the table of
+``%pathways``.
+
+Pure data: no parser is imported here. This file imports nothing, so that a caller loads only the area that it needs.
+"""

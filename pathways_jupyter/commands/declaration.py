@@ -1,0 +1,112 @@
+"""The data that declares a command: its words, its options, and where their values come from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """The kind of value that an option takes."""
+
+    TEXT = "text"
+    FLAG = "flag"
+    NUMBER = "number"
+    SECONDS = "seconds"
+    """A number of seconds; the flag alone means no limit."""
+    LIST = "list"
+    """A string; the option may be repeated."""
+
+
+class Source(Enum):
+    """The source of an option's values for tab completion."""
+
+    NOTHING = "nothing"
+    INSTANCES = "instances"
+    CONTEXTS = "contexts"
+    PROFILES = "profiles"
+    SERVICES = "services"
+    SESSIONS = "sessions"
+    COMMANDS = "commands"
+    FILES = "files"
+    SLICES = "slices"
+    HOSTS = "hosts"
+    HOST_COMMANDS = "host-commands"
+    RUNS = "runs"
+    RUN_COMMANDS = "run-commands"
+    JOBS = "jobs"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option.
+
+    Attributes:
+      flag: Its spelling, e.g. ``--tpu``.
+      name: The setting that it sets; a field of :class:`~pathways_jupyter.config.ConnectConfig` where there is one.
+      short: One-letter spelling, e.g. ``-f``.
+      implied: The value of an option of kind :attr:`Kind.SECONDS` that is given without one.
+      aliases: Other flags for the same setting, known from other tools; accepted, but not shown.
+      default: The default, as shown in help.
+    """
+
+    flag: str
+    name: str
+    help: str
+    kind: Kind = Kind.TEXT
+    metavar: str = ""
+    short: str = ""
+    source: Source = Source.NOTHING
+    implied: float = math.inf
+    aliases: tuple[str, ...] = ()
+    default: str = ""
+
+
+@dataclass(frozen=True)
+class Word:
+    """One positional argument.
+
+    Attributes:
+      choices: The allowed values; any if empty.
+    """
+
+    name: str
+    help: str
+    choices: tuple[str, ...] = ()
+    source: Source = Source.NOTHING
+    required: bool = False
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command with its arguments and examples.
+
+    Attributes:
+      examples: Command lines, without ``%pathways`` or ``pathways-jupyter``, and their purpose.
+      details: Help text of the magic below the summary.
+    """
+
+    name: str
+    summary: str
+    options: tuple[Option, ...] = ()
+    words: tuple[Word, ...] = ()
+    examples: Mapping[str, str] | None = None
+    details: str = ""
+    rest: str = ""
+    """Name of the words after ``--``, which are not this package's; empty for a command that takes none."""
+
+
+def split(words: Sequence[str], commands: Mapping[str, Command]) -> tuple[str, Sequence[str]]:
+    """Return the name of the command that `words` begin with, and the other words.
+
+    A name of two words wins, so that a group may have a command of its own. The name may be of no command.
+    """
+    pair = " ".join(words[:2])
+    return (pair, words[2:]) if len(words) > 1 and pair in commands else (words[0] if words else "", words[1:])
+
+
+def group(name: str, commands: Mapping[str, Command]) -> tuple[str, ...]:
+    """Return the second words of the commands of group `name`; none if there is no such group."""
+    return tuple(each.partition(" ")[2] for each in commands if each.startswith(f"{name} "))

@@ -1,0 +1,101 @@
+"""Commands about PathwaysJobs."""
+
+from __future__ import annotations
+
+from pathways_jupyter.commands.declaration import Command, Kind, Option, Source, Word
+from pathways_jupyter.commands.shared import CLUSTER
+
+_JOB = Word("name", "the job's name", source=Source.JOBS, required=True)
+_AS_JOBSET = Option(
+    "--as-jobset", "as_jobset", "expand the job here, for a cluster that has JobSet only", kind=Kind.FLAG
+)
+JOB_NEW = Command(
+    "job new",
+    "Write a job's manifest: the usual cases, to edit and apply.",
+    words=(Word("name", "the new job's name", required=True),),
+    options=(
+        Option("--tpu", "tpu", "slices, TYPE=COUNT", metavar="TYPE=COUNT", source=Source.INSTANCES),
+        Option("--image", "image", "image of the job's program, with JAX in it", metavar="IMAGE"),
+        Option("--gcs-bucket", "gcs_bucket", "bucket and path for Pathways' scratch files", metavar="gs://..."),
+        Option("--colocate", "colocate", "run the head on a TPU node, beside a worker", kind=Kind.FLAG),
+        Option("--elastic-slices", "elastic_slices", "slices that may be missing", kind=Kind.NUMBER),
+        Option("--max-restarts", "max_restarts", "restarts of the whole job", kind=Kind.NUMBER, default="0"),
+        Option("--max-slice-restarts", "max_slice_restarts", "restarts of a slice", kind=Kind.NUMBER, default="1"),
+        Option("--pathways-version", "version", "tag of the Pathways images", metavar="TAG", default="latest"),
+        Option("--sidecar-image", "sidecar_image", "image of the colocated Python sidecar", metavar="IMAGE"),
+        Option("--output", "output", "write to this file", short="-o", metavar="FILE", source=Source.FILES),
+    ),
+    examples={
+        "job new train --tpu ct6e-standard-4t:2x2=2 --image IMAGE -- python train.py": "a program on two slices",
+        "job new lab --tpu tpuv6e:2x2=1 -o lab.yaml": "headless: only Pathways, for a client of its own",
+    },
+    rest="program",
+)
+JOB_APPLY = Command(
+    "job apply",
+    "Create a job from a manifest, after the cluster has checked it.",
+    words=(Word("file", "the manifest", source=Source.FILES, required=True),),
+    options=(
+        _AS_JOBSET,
+        Option("--dry-run", "dry_run", "only have the cluster check it", kind=Kind.FLAG),
+        Option("--wait", "wait", "follow the job until it is over", kind=Kind.FLAG),
+        *CLUSTER,
+    ),
+    examples={
+        "job apply train.yaml": "create it",
+        "job apply train.yaml --wait": "and follow it; exit code 1 if it fails",
+    },
+)
+JOB_LIST = Command(
+    "job list", "Jobs in the namespace, the newest first.", options=CLUSTER, examples={"job list --local": "all"}
+)
+JOB_SHOW = Command(
+    "job show",
+    "One job: state, pods, events.",
+    words=(_JOB,),
+    options=CLUSTER,
+    examples={"job show train": "why does it not run?"},
+)
+JOB_LOGS = Command(
+    "job logs",
+    "The log of a job's program, or of Pathways' programs in it.",
+    words=(
+        _JOB,
+        Word("program", "which program's log; default: main, the job's own", choices=("main", "rm", "proxy", "worker")),
+        Word("slice", "slice of the worker, or SLICE-HOST", source=Source.SLICES),
+    ),
+    options=(
+        Option("--follow", "follow", "keep printing new lines until interrupted", kind=Kind.FLAG, short="-f"),
+        Option("--tail", "tail", "number of last lines; default: all", kind=Kind.NUMBER),
+        *CLUSTER,
+    ),
+    examples={"job logs train -f": "the program, continuously", "job logs train worker 1-0": "a worker"},
+)
+JOB_SUSPEND = Command(
+    "job suspend",
+    "Suspend a job: its pods end, and their TPUs are free for others.",
+    words=(_JOB,),
+    options=CLUSTER,
+    examples={"job suspend train": "until job resume"},
+)
+JOB_RESUME = Command(
+    "job resume",
+    "Resume a suspended job; its program starts from the beginning.",
+    words=(_JOB,),
+    options=CLUSTER,
+    examples={"job resume train": "start it again"},
+)
+JOB_DELETE = Command(
+    "job delete",
+    "Delete a job and all its pods; asks first.",
+    words=(_JOB,),
+    options=(Option("--yes", "yes", "delete without asking", kind=Kind.FLAG, short="-y"), *CLUSTER),
+    examples={"job delete train": "its logs are gone with it"},
+)
+CELL_JOB = Command(
+    "pathwaysjob",
+    "Create the PathwaysJob that the cell describes in YAML, after the cluster has checked it.",
+    options=JOB_APPLY.options,
+    examples={"pathwaysjob --local --wait": "on the embedded cluster, until it is over"},
+)
+"""The cell magic ``%%pathwaysjob``."""

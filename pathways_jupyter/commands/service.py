@@ -1,0 +1,152 @@
+"""Commands about services: what there is, who uses it, whether it works, and deploying one."""
+
+from __future__ import annotations
+
+from pathways_jupyter.commands.declaration import Command, Kind, Option, Source, Word
+from pathways_jupyter.commands.shared import CLUSTER, SERVICE
+
+SLICES = Command(
+    "slices",
+    "The service's slices: ready, starting or down, and who holds them since when.",
+    options=(SERVICE, *CLUSTER),
+    examples={
+        "slices": "the connected service, or else your current context",
+        "slices --context my-gke": "before connecting: what is free?",
+    },
+)
+DOCTOR = Command(
+    "doctor",
+    "Check cluster, permissions, service, versions and leftovers, with advice for each problem.",
+    options=(
+        Option("--lab", "lab", "also check the permissions for pathways-jupyter lab", kind=Kind.FLAG),
+        SERVICE,
+        *CLUSTER,
+    ),
+    examples={
+        "doctor": "the connected cluster, or else your current context",
+        "doctor --local": "the embedded cluster",
+    },
+)
+USAGE_SPAN = "7d"
+USAGE = Command(
+    "usage",
+    "Who has held how many chip-hours, as far as the cluster still knows.",
+    options=(
+        Option("--since", "since", "how far back, such as 7d, 12h or 1h30m", metavar="SPAN", default=USAGE_SPAN),
+        Option("--all-namespaces", "all_namespaces", "all namespaces of the cluster", kind=Kind.FLAG, short="-A"),
+        *CLUSTER,
+    ),
+    examples={
+        "usage --since 12h": "the namespace of your current context",
+        "usage --context my-gke -A --json": "for a script",
+    },
+)
+SERVICES = Command(
+    "services",
+    "Services that you may see: address, slices and who uses them, image and JAX version, age.",
+    options=CLUSTER,
+    examples={
+        "services": "in all namespaces that you may read",
+        "services --context my-gke -n research": "in one namespace",
+    },
+)
+_SERVICE_NAME = Word("name", "the service's name", source=Source.SERVICES, required=True)
+_FOLLOW_SECONDS = Option(
+    "--timeout",
+    "timeout",
+    "how long to follow its start; it stays after that",
+    kind=Kind.NUMBER,
+    metavar="SECONDS",
+    default="1800",
+)
+SERVICE_DEPLOY = Command(
+    "service deploy",
+    "Deploy a service: check the cluster first, then create it, and follow its start.",
+    words=(Word("name", "the new service's name", required=True),),
+    options=(
+        Option(
+            "--tpu",
+            "tpu",
+            "type of its slices, such as tpuv6e:2x2",
+            metavar="TYPE",
+            source=Source.INSTANCES,
+        ),
+        Option("--slices", "slices", "number of slices", kind=Kind.NUMBER, default="1"),
+        Option("--gcs-bucket", "gcs_bucket", "bucket and path for its scratch files", metavar="gs://..."),
+        Option(
+            "--server-image",
+            "server_image",
+            "image of resource manager and workers",
+            metavar="IMAGE",
+            default="Pathways' own for the JAX that is installed here",
+        ),
+        Option(
+            "--sidecar-image",
+            "sidecar_image",
+            "image of the colocated Python sidecar",
+            metavar="IMAGE",
+            default="no sidecar",
+        ),
+        Option(
+            "--max-slice-restarts",
+            "max_slice_restarts",
+            "how often each host of a slice may be restarted",
+            kind=Kind.NUMBER,
+            default="1000000",
+        ),
+        Option(
+            "--max-restarts",
+            "max_restarts",
+            "how often the whole service may be recreated after its head failed",
+            kind=Kind.NUMBER,
+            default="30",
+        ),
+        Option(
+            "--head-pool",
+            "head_pool",
+            "node pool of the resource manager; any for no choice",
+            metavar="POOL",
+            default="cpu-np",
+        ),
+        Option("--host-network", "host_network", "run the workers on their nodes' network", kind=Kind.FLAG),
+        Option(
+            "--nodes",
+            "nodes",
+            "with --host-network: an address range of the nodes, for the NetworkPolicy; may be repeated",
+            kind=Kind.LIST,
+            metavar="CIDR",
+        ),
+        Option("--dry-run", "dry_run", "only print what would be created", kind=Kind.FLAG),
+        Option("--output", "output", "format of the dry run: yaml or json", short="-o", default="yaml"),
+        Option("--skip-checks", "skip_checks", "deploy whatever the checks find", kind=Kind.FLAG),
+        Option("--no-wait", "no_wait", "return when it is created, without following its start", kind=Kind.FLAG),
+        _FOLLOW_SECONDS,
+        *CLUSTER,
+    ),
+    examples={
+        "service deploy team --tpu tpuv6e:2x2 --slices 2 --gcs-bucket gs://my-bucket/pathways": "two slices of 4 chips",
+        "service deploy team --tpu tpuv6e:4x4 --gcs-bucket gs://b --dry-run -o yaml": "look at the manifests first",
+        "service deploy mine --tpu tpuv5e:4x4 --local": "on spare nodes of the embedded cluster",
+    },
+)
+SERVICE_SHOW = Command(
+    "service show",
+    "One service: address, images, slices and who uses them.",
+    words=(_SERVICE_NAME,),
+    options=CLUSTER,
+    examples={"service show team": "what a colleague needs to connect"},
+)
+SERVICE_WAIT = Command(
+    "service wait",
+    "Follow a service's start until all its slices are ready.",
+    words=(_SERVICE_NAME,),
+    options=(_FOLLOW_SECONDS, *CLUSTER),
+    examples={"service wait team": "after deploy --no-wait, or after an interrupt"},
+)
+SERVICE_DELETE = Command(
+    "service delete",
+    "Delete a service and its NetworkPolicy; asks first, and says who still uses it.",
+    words=(_SERVICE_NAME,),
+    options=(Option("--yes", "yes", "delete without asking", kind=Kind.FLAG, short="-y"), *CLUSTER),
+    examples={"service delete team": "ends the sessions on it as well"},
+)

@@ -1,0 +1,76 @@
+"""Commands about a session once it is connected, and about what sessions leave behind."""
+
+from __future__ import annotations
+
+from pathways_jupyter.commands.declaration import Command, Kind, Option, Source, Word
+from pathways_jupyter.commands.shared import CLUSTER, SERVICE
+
+DISCONNECT = Command(
+    "disconnect",
+    "Remove the proxy and restore JAX.",
+    examples={"disconnect": "arrays on TPUs become unusable; the output lists them"},
+)
+RECONNECT = Command(
+    "reconnect",
+    "Replace a lost proxy by a new one.",
+    examples={"reconnect": "the same service and slices as before"},
+)
+STATUS = Command("status", "This notebook's session: state, service, age, devices by slice, last event.")
+PANEL = Command(
+    "panel",
+    "Buttons to connect, reconnect and disconnect, for front ends without the sidebar.",
+    examples={"panel": "for example in VS Code; the buttons act when no cell is running"},
+    details="The card above the buttons is kept in the notebook's file. The buttons are widgets, which need their "
+    "kernel: in a notebook opened again they are an error message until the cell is run again.",
+)
+LOGS = Command(
+    "logs",
+    "The log of the resource manager, a worker, or a session's proxy or supervisor.",
+    words=(
+        Word(
+            "program",
+            "which program's log; default: the session's proxy",
+            choices=("rm", "worker", "proxy", "supervisor"),
+        ),
+        Word(
+            "slice",
+            "slice of the worker, or SLICE-HOST such as 1-0 on slices of several hosts",
+            source=Source.SLICES,
+        ),
+    ),
+    options=(
+        Option("--follow", "follow", "keep printing new lines until interrupted", kind=Kind.FLAG, short="-f"),
+        Option("--tail", "tail", "number of last lines; default: 100", kind=Kind.NUMBER),
+        Option("--session", "session", "session id, or the beginning of one", metavar="ID", source=Source.SESSIONS),
+        SERVICE,
+        *CLUSTER,
+    ),
+    examples={
+        "logs": "the proxy of this session",
+        "logs rm --tail 20": "the resource manager",
+        "logs worker 1 -f": "the worker of slice 1, continuously",
+    },
+)
+EVENTS = Command("events", "The events of this session: stages, slices down and healed, proxy lost.")
+SESSIONS = Command(
+    "sessions",
+    "Sessions of all notebooks and scripts on this machine.",
+    examples={"sessions": "all of them"},
+)
+ENV = Command(
+    "env",
+    "The environment variables by which %%bash, !python and other processes share this session.",
+    options=(
+        Option("--set", "set", "set them for every process that this notebook starts from now on", kind=Kind.FLAG),
+    ),
+    examples={"env": "to copy into a terminal", "env --set": "then: !python train.py"},
+)
+CLEAN = Command(
+    "clean",
+    "Remove proxies whose owner is gone, and files of sessions that ended.",
+    options=(
+        Option("--dry-run", "dry_run", "only list what would be removed", kind=Kind.FLAG),
+        *CLUSTER,
+    ),
+    examples={"clean --dry-run": "look first"},
+)
