@@ -69,6 +69,10 @@ class EventKind(StrEnum):
     SUPERVISOR_LOST = "supervisor-lost"
     """The supervisor ended without cleaning up; only the kernel itself can detect it."""
     WARNING = "warning"
+    ELASTIC = "elastic"
+    """Something happened to an elastic training run, which its kernel recorded; ``data["what"]`` names it."""
+    ELASTIC_RUN = "elastic-run"
+    """An elastic training run as it is now. Only the newest is kept; it is for pages, and no entry of a timeline."""
 
 
 SLICE_EVENTS = frozenset({EventKind.SLICE_PLACED, EventKind.SLICE_HEALED, EventKind.SLICE_DOWN})

@@ -42,6 +42,11 @@ describe('entries', () => {
     expect(entries(english, states).map(entry => entry.tone)).toEqual(['ok', 'wait', 'fail', 'none']);
   });
 
+  it('have the tone of what happened to a training run', () => {
+    const happened = ['detected', 'restored', 'resumed', 'unheard-of'].map(what => event('elastic', '', 0, { what }));
+    expect(entries(english, happened).map(entry => entry.tone)).toEqual(['fail', 'wait', 'ok', 'none']);
+  });
+
   it('has the tone ok when all slices are up again', () => {
     const healed = event('slice-healed', 'Slice 0 is placed again.', 20, { slice: 0, number: 0 });
     const again = event('state', 'All slices are up again.', 20, { state: 'connected' });

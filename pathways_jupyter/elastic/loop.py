@@ -157,14 +157,15 @@ class _Run:
     def train(self, state: Any, steps: int) -> Result:
         import jax
 
-        self.record.begin()
-        self.manager.start_monitoring()
-        if (earlier := self.snapshots.latest()) is not None:
-            self._restore_from_any(earlier.step)
-        else:
-            self._place(state)
-        self.goodput.begin_steps()
+        self.record.begin(steps=steps, slices=self.manager.total_slice_count, session=self.manager.session)
+        self.manager.health.listeners.append(self.record.slice_changed)
         try:
+            self.manager.start_monitoring()
+            if (earlier := self.snapshots.latest()) is not None:
+                self._restore_from_any(earlier.step)
+            else:
+                self._place(state)
+            self.goodput.begin_steps()
             while self.confirmed < steps:
                 try:
                     self._advance(steps)
@@ -172,6 +173,7 @@ class _Run:
                     self._recover(error)
         finally:
             self.manager.close()
+            self.manager.health.listeners.remove(self.record.slice_changed)
             self.record.end()
         return Result(self.state, self.confirmed, self.record.metrics, self.goodput, self.record)
 

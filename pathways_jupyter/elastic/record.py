@@ -2,39 +2,41 @@
 
 The log has a line per step in the form of pathwaysutils' elastic examples
 (``step=12 elastic_manager.elastic_down_event_count=1 elastic_manager.good_slice_count=2``), which their scripts read.
+
+What is drawn while the run goes on (slices, curves) is kept up to date with each step, in bounded memory: a picture of
+a run of a million steps costs as much as one of a hundred.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
+import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.elastic.goodput import Goodput
+from pathways_jupyter.elastic.goodput import Goodput, Spent
+from pathways_jupyter.elastic.kinds import PHASES, Phase
+from pathways_jupyter.elastic.kinds import Kind as Kind
+from pathways_jupyter.elastic.publish import Publisher
+from pathways_jupyter.elastic.series import Point, Series
+from pathways_jupyter.events import Event, EventKind
+
+if TYPE_CHECKING:
+    from pathways_jupyter.session.kernel.session import Session
 
 logger = logging.getLogger("pathways_jupyter.elastic")
 
 
-class Kind(StrEnum):
-    """Kinds of elastic events."""
-
-    SLICE_DOWN = "slice-down"
-    SLICE_UP = "slice-up"
-    DETECTED = "detected"
-    """The loop noticed that slices it uses are gone."""
-    RESTORED = "restored"
-    """A snapshot was put on the remaining slices."""
-    RESUMED = "resumed"
-    """The first step after a change of slices is complete."""
-    GROWN = "grown"
-    WAITING = "waiting"
-    """Fewer slices than allowed; training is paused."""
-    RETRY = "retry"
+_SLICE_CHANGES = 1000
+"""Changes of the number of slices that are kept."""
+_SENT_CHANGES, _SENT_POINTS, _SENT_METRICS, _NAME_CHARACTERS = 100, 60, 8, 40
+"""How much of a run the session's log gets: what a small picture needs."""
 
 
 @dataclass(frozen=True)
@@ -75,16 +77,33 @@ class Record:
     """The events and metrics of one run, in order; may be used from any thread.
 
     Attributes:
+      id: Identifies the run in its session.
       goodput: Where the run's time went.
       listeners: Called with each event.
+      phase: What the run does.
+      begun: When it began, in seconds since the epoch.
+      ended: When it ended; None while it goes on.
+      wanted: The steps that it is to do; None if that is not known.
+      total: The slices that it may use; 0 if that is not known.
+      curves: The metrics over time, by name.
     """
 
     def __init__(self) -> None:
+        self.id = secrets.token_hex(4)
         self.goodput = Goodput()
         self._events: list[ElasticEvent] = []
         self._steps: dict[int, StepNote] = {}
         self._lock = threading.Lock()
         self.listeners: list[Callable[[ElasticEvent], None]] = []
+        self.phase = Phase.TRAINING
+        self.begun = time.time()
+        self.ended: float | None = None
+        self.wanted: int | None = None
+        self.total = 0
+        self.curves: dict[str, Series] = {}
+        self._slices: deque[tuple[float, int]] = deque(maxlen=_SLICE_CHANGES)
+        self._latest: StepNote | None = None
+        self._publisher: Publisher | None = None
 
     def add(
         self, kind: Kind, message: str, *, step: int | None = None, slices: tuple[int, ...] = (), **data: Any
@@ -93,6 +112,9 @@ class Record:
         event = ElasticEvent(kind, message, time.time(), step, slices, data)
         with self._lock:
             self._events.append(event)
+            self.phase = PHASES.get(kind, self.phase)
+            if slices or kind is Kind.DETECTED:
+                self._use(len(slices), event.at)
         logger.info("%s", message)
         for listener in tuple(self.listeners):
             try:
@@ -100,30 +122,117 @@ class Record:
             except Exception:
                 # A listener draws or forwards; its error must not stop the training.
                 logger.exception("a listener of elastic events")
-        _notify(self, important=True)
+        self._notify(event)
         return event
+
+    def slice_changed(self, index: int, up: bool, message: str) -> None:
+        """Add the event that slice `index` went down or came back; a listener for :class:`Health`."""
+        step = self._latest.step + 1 if self._latest is not None else None
+        self.add(Kind.SLICE_UP if up else Kind.SLICE_DOWN, message, step=step, changed=index)
 
     def step(self, step: int, metrics: Mapping[str, float], *, slices: int, losses: int) -> None:
         """Note that `step` is complete; a step that is repeated after a loss replaces its earlier note."""
+        note = StepNote(step, time.time(), slices, dict(metrics))
         with self._lock:
-            self._steps[step] = StepNote(step, time.time(), slices, dict(metrics))
+            self._steps[step] = self._latest = note
+            self._use(slices, note.at)
+            for name, value in metrics.items():
+                self.curves.setdefault(name, Series()).add(Point(note.at, step, value))
         shown = " ".join(f"{name}={value:.6g}" for name, value in metrics.items())
         logger.info(
             "step=%d elastic_manager.elastic_down_event_count=%d elastic_manager.good_slice_count=%d %s",
             *(step, losses, slices, shown),
         )
-        _notify(self, important=False)
+        self._notify(None)
 
-    def begin(self) -> None:
-        """Make this the process's latest run, from now on."""
+    def begin(self, *, steps: int | None = None, slices: int = 0, session: Session | None = None) -> None:
+        """Make this the process's latest run, from now on.
+
+        Args:
+          steps: The steps that it is to do.
+          slices: The slices that it may use.
+          session: Where its events are recorded too.
+        """
         global _latest
         _latest = self
         self.goodput = Goodput()
+        self.phase, self.begun, self.ended = Phase.TRAINING, time.time(), None
+        self.wanted, self.total = steps, slices
+        if session is not None:
+            self._publisher = Publisher(session, self.now)
 
     def end(self) -> None:
-        """Stop the clock."""
+        """Stop the clock; the last state is sent to the session before this returns, if that takes no second."""
         self.goodput.end()
-        _notify(self, important=True)
+        done = self._latest is not None and self.wanted is not None and self._latest.step + 1 >= self.wanted
+        self.phase, self.ended = Phase.DONE if done else Phase.STOPPED, time.time()
+        self._notify(None, important=True)
+        if self._publisher is not None:
+            self._publisher.close()
+            self._publisher = None
+
+    @property
+    def latest(self) -> StepNote | None:
+        """The step that was completed last."""
+        return self._latest
+
+    @property
+    def slices(self) -> list[tuple[float, int]]:
+        """The number of slices in use: when it changed, in seconds since the epoch, and to what."""
+        with self._lock:
+            return list(self._slices)
+
+    def now(self) -> Event:
+        """Return the run as it is now, in the form in which the session's log has it; see docs/session-protocol.md."""
+        with self._lock:
+            latest, changes = self._latest, list(self._slices)[-_SENT_CHANGES:]
+            curves = [(name[:_NAME_CHARACTERS], each) for name, each in [*self.curves.items()][:_SENT_METRICS]]
+        spent = self.goodput.seconds()
+        total = sum(spent.values())
+        curve = [[each.step, _number(each.value)] for each in curves[0][1].points(_SENT_POINTS)] if curves else []
+        data = {
+            "run": self.id,
+            "phase": self.phase,
+            "begun": self.begun,
+            "ended": self.ended,
+            "step": latest.step + 1 if latest is not None else 0,
+            "steps": self.wanted,
+            "slices": changes[-1][1] if changes else 0,
+            "total": self.total,
+            "changes": [[at, count] for at, count in changes],
+            "metrics": {name: _number(each.points(1)[-1].value) for name, each in curves},
+            "curve": {"metric": curves[0][0] if curves else "", "points": curve},
+            "goodput": round(spent[Spent.STEP] / total if total else 0.0, 4),
+            "seconds": {name: round(seconds, 3) for name, seconds in spent.items() if seconds >= 0.001},
+            "losses": self.count(Kind.DETECTED),
+        }
+        of = f" of {self.wanted}" if self.wanted is not None else ""
+        message = f"Elastic training is {self.phase}: {data['step']}{of} steps, goodput {data['goodput']:.1%}."
+        return Event(EventKind.ELASTIC_RUN, message, time.time(), data)
+
+    def _recorded(self, event: ElasticEvent) -> Event:
+        """Return an event in the form in which the session's log has it."""
+        numbers = {name: value for name, value in event.data.items() if isinstance(value, int)}
+        data = {**numbers, "what": event.kind, "run": self.id, "step": event.step, "slices": list(event.slices)}
+        return Event(EventKind.ELASTIC, event.message, event.at, data)
+
+    def _use(self, slices: int, at: float) -> None:
+        if not self._slices or self._slices[-1][1] != slices:
+            self._slices.append((at, slices))
+
+    def _notify(self, event: ElasticEvent | None, *, important: bool = False) -> None:
+        """Pass a change on: an event, or a complete step if there is none."""
+        if self._publisher is not None:
+            # The supervisor itself reports that a slice is down.
+            shown = event is not None and event.kind is not Kind.SLICE_DOWN
+            self._publisher.changed(self._recorded(event) if event is not None and shown else None)
+        if _observer is None:
+            return
+        try:
+            _observer(self, important or event is not None)
+        except Exception:
+            # The observer draws; its error must not stop the training.
+            logger.exception("the observer of elastic runs")
 
     def count(self, kind: Kind) -> int:
         """Return how many events of `kind` there were."""
@@ -183,6 +292,12 @@ class Record:
 Observer = Callable[[Record, bool], None]
 """Called after each change of a run with its record, and whether more than a step's completion has changed."""
 
+
+def _number(value: float) -> float | None:
+    """Return `value` for JSON, which has neither NaN nor infinity."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
 _latest: Record | None = None
 _observer: Observer | None = None
 
@@ -196,13 +311,3 @@ def observe(observer: Observer) -> None:
     """Call `observer` after each change of any run, from now on and instead of the one before."""
     global _observer
     _observer = observer
-
-
-def _notify(record: Record, *, important: bool) -> None:
-    if _observer is None:
-        return
-    try:
-        _observer(record, important)
-    except Exception:
-        # The observer draws; its error must not stop the training.
-        logger.exception("the observer of elastic runs")

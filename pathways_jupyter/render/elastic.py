@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from pathways_jupyter.elastic.goodput import Spent
-from pathways_jupyter.elastic.record import ElasticEvent, Kind, Record, StepNote
+from pathways_jupyter.elastic.kinds import Kind
+from pathways_jupyter.elastic.record import ElasticEvent, Record, StepNote
 from pathways_jupyter.render import html, words
+from pathways_jupyter.render.events import ELASTIC_TONES
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
@@ -17,15 +19,6 @@ _EVENTS = 50
 """Newest events that are listed."""
 _POINTS = 400
 """Most points of a curve; more cannot be seen at its width."""
-_TONES = {
-    Kind.SLICE_DOWN: Tone.FAIL,
-    Kind.DETECTED: Tone.FAIL,
-    Kind.WAITING: Tone.WAIT,
-    Kind.RESTORED: Tone.WAIT,
-    Kind.RESUMED: Tone.OK,
-    Kind.GROWN: Tone.OK,
-    Kind.SLICE_UP: Tone.OK,
-}
 _MARKS = {Tone.FAIL: Mark.FAIL, Tone.WAIT: Mark.WARN, Tone.OK: Mark.OK, Tone.NONE: Mark.NONE}
 _NAMES: Mapping[Spent, str] = {
     Spent.STEP: "productive steps",
@@ -73,7 +66,7 @@ def view(record: Record) -> View:
 
 
 def _tone(event: ElasticEvent) -> Tone:
-    return _TONES.get(event.kind, Tone.NONE)
+    return ELASTIC_TONES.get(event.kind, Tone.NONE)
 
 
 def _said(event: ElasticEvent) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from pathways_jupyter.elastic.kinds import Kind
 from pathways_jupyter.events import Event, EventKind, SessionState
 from pathways_jupyter.render import html, words
 from pathways_jupyter.render.html import Tone
@@ -35,6 +36,16 @@ _TONES = {
     EventKind.SLICE_PLACED: Tone.OK,
     EventKind.SLICE_HEALED: Tone.OK,
 }
+ELASTIC_TONES = {
+    Kind.SLICE_DOWN: Tone.FAIL,
+    Kind.SLICE_UP: Tone.OK,
+    Kind.DETECTED: Tone.FAIL,
+    Kind.WAITING: Tone.WAIT,
+    Kind.RETRY: Tone.WAIT,
+    Kind.RESTORED: Tone.WAIT,
+    Kind.RESUMED: Tone.OK,
+    Kind.GROWN: Tone.OK,
+}
 _MARKS = {Tone.FAIL: Mark.FAIL, Tone.WAIT: Mark.WARN, Tone.OK: Mark.OK, Tone.NONE: Mark.NONE, Tone.MINE: Mark.NONE}
 _NONE = "No events yet."
 
@@ -47,6 +58,9 @@ def tone(event: Event) -> Tone:
             return Tone.WAIT
         bad = {SessionState.LOST, SessionState.FAILED}
         return Tone.FAIL if state in bad else Tone.OK if state == SessionState.CONNECTED else Tone.NONE
+    if event.kind is EventKind.ELASTIC:
+        # A word that this version does not know is shown without a colour.
+        return {str(kind): each for kind, each in ELASTIC_TONES.items()}.get(str(event.data.get("what")), Tone.NONE)
     return _TONES.get(event.kind, Tone.NONE)
 
 

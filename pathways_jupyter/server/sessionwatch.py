@@ -17,7 +17,7 @@ from typing import Any
 from pathways_jupyter import tpu
 from pathways_jupyter.config import runtime_dir
 from pathways_jupyter.errors import ConfigError, PathwaysError
-from pathways_jupyter.events import SessionState
+from pathways_jupyter.events import EventKind, SessionState
 from pathways_jupyter.server import scope
 from pathways_jupyter.service import discovery
 from pathways_jupyter.service.listeners import Listener, Listeners
@@ -45,6 +45,7 @@ class SessionWatch:
         self._looked = asyncio.Event()
         self._followers: dict[str, asyncio.Task[None]] = {}
         self._events: dict[str, list[dict[str, Any]]] = {}
+        self._runs: dict[str, dict[str, Any]] = {}
         self._rows: list[dict[str, Any]] = []
         self._ended: dict[str, dict[str, Any]] = {}
         self._seen: object = None
@@ -65,6 +66,9 @@ class SessionWatch:
         for session, events in list(self._events.items()):
             if listener in self._listeners:
                 self._listeners.send(listener, _message(session, events, reset=True))
+        for session, run in list(self._runs.items()):
+            if listener in self._listeners:
+                self._listeners.send(listener, _elastic(session, run))
 
     def remove(self, listener: Listener) -> None:
         """Remove `listener`; the watch stops with the last one."""
@@ -85,6 +89,7 @@ class SessionWatch:
         self._followers.clear()
         # Keep the events of ended sessions: a page that is reloaded leaves before its successor arrives.
         self._events = {session: events for session, events in self._events.items() if session in self._ended}
+        self._runs = {session: run for session, run in self._runs.items() if session in self._ended}
         self._rows = []
         # Wake callers of add() that still wait (their listeners are gone, so they return), and use a new event for the
         # next start.
@@ -132,6 +137,7 @@ class SessionWatch:
         for session in list(self._ended)[:-ENDED]:
             del self._ended[session]
             self._events.pop(session, None)
+            self._runs.pop(session, None)
         return bool(gone)
 
     async def _follow(self, record: SessionRecord) -> None:
@@ -162,6 +168,10 @@ class SessionWatch:
         async with contextlib.aclosing(client.follow(record)) as history:
             async for event in history:
                 value = event.to_json()
+                if event.kind is EventKind.ELASTIC_RUN:
+                    self._runs[record.id] = value["data"]
+                    self._listeners.publish(_elastic(record.id, value["data"]))
+                    continue
                 if value in known:
                     continue
                 events.append(value)
@@ -175,6 +185,10 @@ class SessionWatch:
 
 def _message(session: str, events: list[dict[str, Any]], *, reset: bool = False, news: bool = False) -> dict[str, Any]:
     return {"type": "events", "session": session, "reset": reset, "news": news, "events": list(events)}
+
+
+def _elastic(session: str, run: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "elastic", "session": session, "run": run}
 
 
 def row(record: SessionRecord, alive: bool) -> dict[str, Any]:

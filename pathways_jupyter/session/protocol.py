@@ -40,6 +40,8 @@ class Method(StrEnum):
     """Replace the proxy by a new one. Answers with the record once connected."""
     DISCONNECT = "disconnect"
     """End the session. Answers once its objects in the cluster are removed, or with those that could not be."""
+    RECORD = "record"
+    """Add ``params["events"]`` to the session's log; see :mod:`~pathways_jupyter.session.recording`."""
     PING = "ping"
 
 

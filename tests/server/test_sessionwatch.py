@@ -8,10 +8,11 @@ import os
 import pytest
 
 from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.events import Event, EventKind
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.server.sessionwatch import SessionWatch
-from pathways_jupyter.session import protocol, registry
+from pathways_jupyter.session import protocol, recording, registry
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.protocol import Method
 
@@ -26,6 +27,7 @@ class Page:
         self.count = 0
         self.sessions, self.ended = [], []
         self.events = {}
+        self.runs = {}
         self.news = []
         self._changed = asyncio.Event()
 
@@ -35,6 +37,8 @@ class Page:
         self.count += 1
         if message["type"] == "sessions":
             self.sessions, self.ended = message["sessions"], message["ended"]
+        elif message["type"] == "elastic":
+            self.runs[message["session"]] = message["run"]
         else:
             before = [] if message["reset"] else self.events.get(message["session"], [])
             self.events[message["session"]] = before + message["events"]
@@ -192,3 +196,20 @@ async def test_a_page_that_closes_during_the_first_look_is_not_kept(watching, ma
     async with asyncio.timeout(DEADLINE):
         await adding
     assert page.count == 0
+
+
+async def test_a_page_gets_the_newest_state_of_a_training_run_and_its_events(connect, watching, cluster):
+    page, late = Page(), Page()
+    await watching.add(page)
+    _, record = await asyncio.to_thread(connect)
+    written = registry.read(record["id"])
+    for step in range(3):
+        event = Event(EventKind.ELASTIC, f"Step {step} is complete.", data={"what": "resumed"})
+        await asyncio.to_thread(
+            recording.record, written, [event, Event(EventKind.ELASTIC_RUN, "", data={"step": step})]
+        )
+    await page.until(lambda page: page.runs.get(record["id"]) == {"step": 2})
+    assert kinds(page, record["id"]).count("elastic") == 3
+    assert "elastic-run" not in kinds(page, record["id"])
+    await watching.add(late)
+    assert late.runs == page.runs

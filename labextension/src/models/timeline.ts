@@ -25,6 +25,16 @@ const TONES: { readonly [kind: string]: Tone } = {
   'supervisor-lost': 'fail',
   warning: 'wait'
 };
+/** Tones of events of an elastic training run, by `data.what`. */
+const ELASTIC_TONES: { readonly [what: string]: Tone } = {
+  'slice-up': 'ok',
+  detected: 'fail',
+  waiting: 'wait',
+  retry: 'wait',
+  restored: 'wait',
+  resumed: 'ok',
+  grown: 'ok'
+};
 const STATE_TONES: { readonly [state: string]: Tone } = {
   connected: 'ok',
   degraded: 'wait',
@@ -33,7 +43,14 @@ const STATE_TONES: { readonly [state: string]: Tone } = {
 };
 
 export function eventTone(event: IEvent): Tone {
-  return event.kind === 'state' ? (STATE_TONES[String(event.data.state)] ?? 'none') : (TONES[event.kind] ?? 'none');
+  switch (event.kind) {
+    case 'state':
+      return STATE_TONES[String(event.data.state)] ?? 'none';
+    case 'elastic':
+      return ELASTIC_TONES[String(event.data.what)] ?? 'none';
+    default:
+      return TONES[event.kind] ?? 'none';
+  }
 }
 
 /** Return entries in the order of `events`. */

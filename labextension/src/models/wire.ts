@@ -37,6 +37,36 @@ export interface IScope {
   readonly local: boolean;
 }
 
+/** An elastic training run of a session, as it is now; see docs/session-protocol.md. */
+export interface IElasticRun {
+  /** Its id; another run of the same session has another. */
+  readonly run: string;
+  readonly phase: 'training' | 'recovering' | 'waiting' | 'done' | 'stopped';
+  /** Seconds since the epoch. */
+  readonly begun: number;
+  readonly ended: number | null;
+  /** Number of complete steps. */
+  readonly step: number;
+  /** Number of steps that it is to do; null if unknown. */
+  readonly steps: number | null;
+  /** Number of slices in use. */
+  readonly slices: number;
+  /** Number of slices that it may use. */
+  readonly total: number;
+  /** When the number of slices in use changed, in seconds since the epoch, and to what; oldest first. */
+  readonly changes: readonly (readonly [number, number])[];
+  /** The newest value of each metric; null for one that is not finite. */
+  readonly metrics: { readonly [name: string]: number | null };
+  /** The first metric over the steps: pairs of step and value. */
+  readonly curve: { readonly metric: string; readonly points: readonly (readonly [number, number | null])[] };
+  /** Share of the time that went into productive steps, from 0 to 1. */
+  readonly goodput: number;
+  /** Seconds by category, in the words of ml-goodput-measurement; STEP is the productive one. */
+  readonly seconds: { readonly [category: string]: number };
+  /** Number of losses that it has noticed. */
+  readonly losses: number;
+}
+
 /** One slice that a session holds. */
 export interface ISessionSlice {
   /** The service's number of the slice, which is shown to users; null if an older proxy does not report it. */
@@ -202,6 +232,7 @@ export type Message =
       readonly news: boolean;
       readonly events: readonly IEvent[];
     }
+  | { readonly type: 'elastic'; readonly session: string; readonly run: IElasticRun }
   | (IOrigin & {
       readonly type: 'watch';
       readonly watch: WatchState;

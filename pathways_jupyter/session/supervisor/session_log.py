@@ -108,6 +108,12 @@ class SessionLog:
         if kind in SLICE_EVENTS and self.record.state.is_connected:
             self._judge_slices()
 
+    def record_event(self, event: Event) -> None:
+        """Publish an event that a client recorded; it changes neither the state nor the slices."""
+        if event.kind is not EventKind.ELASTIC_RUN:
+            logger.info("%s: %s", event.kind, event.message)
+        self.history.add(event)
+
     def _publish(self, event: Event) -> None:
         details = ", ".join(f"{name}={value}" for name, value in event.data.items())
         logger.info("%s: %s%s", event.kind, event.message, f" ({details})" if details else "")

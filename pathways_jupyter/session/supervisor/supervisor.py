@@ -11,7 +11,7 @@ from typing import Any
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import PathwaysError, SessionError
 from pathways_jupyter.events import Event, EventKind, SessionState
-from pathways_jupyter.session import registry
+from pathways_jupyter.session import recording, registry
 from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor import control_socket
@@ -72,6 +72,11 @@ class Supervisor:
         if request.method is Method.EVENTS:
             self._session_log.history.listen(connection.writer)
             return None
+        if request.method is Method.RECORD:
+            events = recording.checked(request.params)
+            for event in events:
+                self._session_log.record_event(event)
+            return len(events)
         if request.method is Method.ATTACH:
             return self._attach(connection)
         if request.method is Method.DISCONNECT:

@@ -1,0 +1,103 @@
+"""Send a run's events and its present state to the session's supervisor, without ever holding a training step up.
+
+A thread of its own sends them through the session's control socket: a supervisor that is stopped or gone costs the run
+nothing. What waits is bounded; the oldest events are dropped first.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pathways_jupyter.errors import PathwaysError, SessionError
+from pathways_jupyter.events import Event
+from pathways_jupyter.session import recording
+
+if TYPE_CHECKING:
+    from pathways_jupyter.session.kernel.session import Session
+
+_INTERVAL_SECONDS = 1.0
+"""Shortest time between two states that are sent because of a completed step."""
+_AGAIN_SECONDS = 2.0
+_ATTEMPTS = 3
+_PATIENCE_SECONDS = 5.0
+_CLOSE_SECONDS = 1.0
+_UNSENT = 256
+
+logger = logging.getLogger(__name__)
+
+
+class Publisher:
+    """Sends what happens to one run to `session`.
+
+    Args:
+      state: Returns the run as it is now; called on the publisher's thread.
+    """
+
+    def __init__(self, session: Session, state: Callable[[], Event]) -> None:
+        self._session = session
+        self._state = state
+        self._events: deque[Event] = deque(maxlen=_UNSENT)
+        self._changed = threading.Condition()
+        self._urgent = True
+        self._stale = True
+        self._closed = False
+        # A daemon, so that a supervisor that does not answer cannot keep the process from exiting.
+        self._thread = threading.Thread(target=self._run, name="elastic-publish", daemon=True)
+        self._thread.start()
+
+    def changed(self, event: Event | None = None) -> None:
+        """Send the run's state soon, and `event` at once; returns immediately."""
+        with self._changed:
+            self._stale = True
+            if event is not None:
+                self._events.append(event)
+                self._urgent = True
+                self._changed.notify()
+
+    def close(self) -> None:
+        """Send what is left; waits for that for a second at most."""
+        with self._changed:
+            self._closed = self._urgent = True
+            self._changed.notify()
+        self._thread.join(_CLOSE_SECONDS)
+
+    def _run(self) -> None:
+        failures = 0
+        while True:
+            with self._changed:
+                # After a failure a pause, also if more has happened: the supervisor may be starting again.
+                if failures:
+                    self._changed.wait_for(lambda: self._closed, timeout=_AGAIN_SECONDS)
+                else:
+                    self._changed.wait_for(lambda: self._closed or self._urgent, timeout=_INTERVAL_SECONDS)
+                events = [self._events[place] for place in range(min(len(self._events), recording.MOST_EVENTS - 1))]
+                stale, closed, self._stale = self._stale, self._closed, False
+                self._urgent = len(self._events) > len(events)
+            if events or stale:
+                failures = self._send(events, failures)
+                if failures:
+                    self.changed()
+            if closed and (not self._events or failures >= _ATTEMPTS):
+                return
+
+    def _send(self, events: list[Event], failures: int) -> int:
+        """Send `events` and the state; return how often in a row that has failed."""
+        try:
+            recording.record(self._session.record, [*events, self._state()], patience=_PATIENCE_SECONDS)
+        except SessionError as error:
+            logger.info("the session does not take events: %s", error)
+            if failures + 1 < _ATTEMPTS:
+                return failures + 1
+        except (PathwaysError, TypeError, ValueError) as error:
+            # A refusal stays one: trying again would hold up what comes after.
+            logger.warning("events of the run could not be recorded: %s", error)
+        with self._changed:
+            for event in events:
+                # Those that were dropped meanwhile because too many waited are gone already.
+                if self._events and self._events[0] is event:
+                    self._events.popleft()
+        return 0

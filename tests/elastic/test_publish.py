@@ -1,0 +1,106 @@
+"""What happens to a run is in the session's log, whether the kernel's cell is still there or not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pathways_jupyter import elastic
+from pathways_jupyter.elastic.kinds import Kind
+from pathways_jupyter.elastic.publish import Publisher
+from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.events import Event, EventKind, SessionState
+from pathways_jupyter.session import client
+
+DEADLINE = 60.0
+
+
+def count(state, batch):
+    return {"n": state["n"] + 1}, {"loss": batch.sum(), "n": state["n"]}
+
+
+def batches(at=None, then=None):
+    number = 0
+    while True:
+        if number == at:
+            then()
+        number += 1
+        yield np.ones((24, 1), np.float32)
+
+
+async def until(record, true):
+    """The events of a session as another process gets them, up to the one for which `true` holds."""
+    seen = []
+    async with asyncio.timeout(DEADLINE), contextlib.aclosing(client.follow(record)) as events:
+        async for event in events:
+            seen.append(event)
+            if true(event):
+                return seen
+    raise AssertionError(f"the session ended after {seen}")
+
+
+def test_a_loss_is_in_the_sessions_log_and_the_run_with_its_end(session, take_down):
+    record = Record()
+    elastic.train_loop(
+        count,
+        {"n": np.int32(0)},
+        batches(13, lambda: take_down(1, seconds=2)),
+        steps=40,
+        record=record,
+        manager=elastic.Manager(settle_seconds=0.05),
+    )
+    events = asyncio.run(until(session.record, lambda event: event.data.get("phase") == "done"))
+    recorded = [event for event in events if event.kind is EventKind.ELASTIC]
+    whats = [event.data["what"] for event in recorded]
+    assert whats.index("detected") < whats.index("restored") < whats.index("resumed")
+    assert "slice-down" not in whats, "the supervisor reports it"
+    restored = next(event for event in recorded if event.data["what"] == "restored")
+    own = next(event for event in record.events if event.kind is Kind.RESTORED)
+    assert (restored.message, restored.at, restored.data["slices"]) == (own.message, own.at, [0, 2])
+    assert restored.data["repeated"] == own.data["repeated"]
+    run = events[-1].data
+    assert (run["step"], run["steps"], run["total"], run["losses"]) == (40, 40, 3, record.count(Kind.DETECTED))
+    assert {2, 3} <= {slices for _, slices in run["changes"]}
+    assert run["metrics"] == {"loss": 24.0, "n": 39.0}
+    assert run["curve"]["points"][-1] == [39, 24.0]
+    assert 0 < run["goodput"] < 1
+    assert sum(run["seconds"].values()) == pytest.approx(sum(record.goodput.seconds().values()), rel=0.05)
+    # The kernel's own list has the same events, and they changed nothing of the session.
+    assert [event for event in session.events() if event.kind is EventKind.ELASTIC] == recorded
+    assert session.state in {SessionState.CONNECTED, SessionState.DEGRADED}
+
+
+def test_a_run_that_fails_is_shown_as_stopped_and_what_is_not_finite_as_unknown(session):
+    def diverge(state, batch):
+        return state, {"loss": batch.sum() * np.nan}
+
+    def ends():
+        yield from (np.ones((24, 1), np.float32) for _ in range(2))
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        elastic.train_loop(diverge, {"n": np.int32(0)}, ends(), steps=5)
+    run = asyncio.run(until(session.record, lambda event: event.data.get("phase") == "stopped"))[-1].data
+    assert run["metrics"] == {"loss": None}
+    assert run["ended"] is not None
+
+
+def test_a_supervisor_that_never_answers_holds_nothing_up(session, tmp_path):
+    """What cannot be sent is dropped; neither the steps nor the end of the run wait for it."""
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.bind(str(tmp_path / "s"))
+        deaf.listen()
+
+        class Deaf:
+            record = replace(session.record, socket=str(tmp_path / "s"))
+
+        publisher = Publisher(Deaf(), lambda: Event(EventKind.ELASTIC_RUN, ""))
+        for number in range(10_000):
+            publisher.changed(Event(EventKind.ELASTIC, str(number)))
+        publisher.close()
+        assert len(publisher._events) < 1000
