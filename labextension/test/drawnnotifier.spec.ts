@@ -1,6 +1,8 @@
-import { DRAWN_MILLISECONDS, DrawnNotifier, IOpenNotifier } from '../src/models/drawnnotifier';
+import { DrawnNotifier, IOpenNotifier } from '../src/models/drawnnotifier';
 import { IToast } from '../src/models/toasts';
 import { session } from './rows';
+
+const DRAWN_MILLISECONDS = 5000;
 
 const toast = (text: string): IToast => ({ type: 'warning', text, action: 'show', autoClose: false });
 
@@ -11,8 +13,19 @@ class Lab implements IOpenNotifier {
   emit(made: IToast): string {
     const id = `n${this.open.size}`;
     this.open.add(id);
-    setTimeout(() => this.shown.set(id, made.text), DRAWN_MILLISECONDS / 2);
+    this._drawn.set(
+      id,
+      new Promise(done =>
+        setTimeout(() => {
+          this.shown.set(id, made.text);
+          done();
+        }, DRAWN_MILLISECONDS)
+      )
+    );
     return id;
+  }
+  drawn(id: string): Promise<void> {
+    return this._drawn.get(id)!;
   }
   has(id: string): boolean {
     return this.open.has(id);
@@ -27,6 +40,7 @@ class Lab implements IOpenNotifier {
     this.shown.delete(id);
     this.open.delete(id);
   }
+  private readonly _drawn = new Map<string, Promise<void>>();
 }
 
 describe('DrawnNotifier', () => {

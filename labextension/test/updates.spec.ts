@@ -67,6 +67,8 @@ describe('Updates', () => {
     updates.look(SCOPE);
     expect(page.last.sent).toEqual([]);
     page.last.open();
+    updates.look({ ...SCOPE });
+    updates.look(null);
     updates.look(null);
     expect(page.last.sent.map(text => (JSON.parse(text) as ILook).scope)).toEqual([SCOPE, null]);
   });

@@ -1,7 +1,14 @@
 /** Tests of a real JupyterLab on the embedded cluster, in the system's browser. */
+const { execFileSync } = require('child_process');
+
 const base = require('@jupyterlab/galata/lib/playwright-config');
 
-const PORT = Number(process.env.PATHWAYS_UI_PORT || 8931);
+// Free ports, so that several runs on one machine never share a server. The workers inherit the choice.
+const given = process.env.PATHWAYS_UI_PORT;
+process.env.PATHWAYS_UI_PORT ||= execFileSync(process.execPath, [require.resolve('./free-ports.js'), '4'], {
+  encoding: 'utf-8'
+}).trim();
+const PORT = Number(process.env.PATHWAYS_UI_PORT);
 const kind = process.argv.includes('bench') ? 'bench' : '';
 const flags = [
   '--no-sandbox',
@@ -16,7 +23,8 @@ const server = (port, what) => ({
   command: `python start.py ${port} ${what}`,
   url: `http://127.0.0.1:${port}/lab`,
   timeout: 120_000,
-  reuseExistingServer: true,
+  // Only by hand, where the port is given: a server that runs already saves its start.
+  reuseExistingServer: !!given,
   gracefulShutdown: { signal: 'SIGTERM', timeout: 20_000 }
 });
 

@@ -5,13 +5,12 @@
 import { INotifier, IToast } from './toasts';
 import { ISession } from './wire';
 
-/** Time in which a notification is drawn; measured: changes are lost after 50 ms and arrive after 300 ms. */
-export const DRAWN_MILLISECONDS = 1000;
-
-/** Notifications, which also know whether one is still open. */
+/** Notifications, which also know whether one is still open, and when it is drawn. */
 export interface IOpenNotifier extends INotifier {
   /** Return whether the notification exists. */
   has(id: string): boolean;
+  /** Resolve when changes of the notification take effect. */
+  drawn(id: string): Promise<void>;
 }
 
 /** Applies changes of a notification in order, but only once it is drawn. */
@@ -20,7 +19,7 @@ export class DrawnNotifier implements INotifier {
 
   emit(toast: IToast, session: ISession): string {
     const id = this._notifier.emit(toast, session);
-    this._drawn.set(id, new Promise(done => setTimeout(done, DRAWN_MILLISECONDS)));
+    this._drawn.set(id, this._notifier.drawn(id));
     return id;
   }
 

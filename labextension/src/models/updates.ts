@@ -3,6 +3,7 @@
  * access is denied it stops trying until the user asks for it with "Try again".
  */
 import { Api, Problem } from './api';
+import { sameScope } from './cluster';
 import { Model } from './model';
 import { IScope, Message } from './wire';
 
@@ -46,8 +47,11 @@ export class Updates {
     this._open();
   }
 
-  /** Subscribe to a cluster; null unsubscribes. */
+  /** Subscribe to a cluster; null unsubscribes. No-op if the page is subscribed to it already. */
   look(scope: IScope | null): void {
+    if (sameScope(scope, this._scope)) {
+      return;
+    }
     this._scope = scope;
     this._model.setScope(scope);
     this._sendLook();

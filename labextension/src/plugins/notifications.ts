@@ -9,6 +9,7 @@ import { preferences } from '../models/preferences';
 import { IToast, Toasts } from '../models/toasts';
 import { ISession } from '../models/wire';
 import { CommandIDs, DOMAIN, IPathways, SETTINGS } from '../tokens';
+import { drawn } from './drawn';
 
 export const notifications: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:notifications',
@@ -34,6 +35,7 @@ export const notifications: JupyterFrontEndPlugin<void> = {
     const notifier = new DrawnNotifier({
       emit: (toast, session) => Notification.emit(toast.text, toast.type, options(toast, session)),
       has: id => Notification.manager.has(id),
+      drawn,
       update: (id, toast, session) =>
         Notification.update({ id, message: toast.text, type: toast.type, ...options(toast, session) }),
       dismiss: id => Notification.dismiss(id)

@@ -122,8 +122,7 @@ test('Tab visits the fields of the dialog in order, from the first', async ({ pa
   await expect(panel.getByRole('button', { name: 'Connect…' })).toBeFocused();
 });
 
-test('a hidden panel sends nothing for a minute', async ({ page }) => {
-  test.setTimeout(200_000);
+test('a hidden panel sends nothing', async ({ page }) => {
   const panel = await openPanel(page);
   await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
   const sent: string[] = [];
@@ -141,7 +140,7 @@ test('a hidden panel sends nothing for a minute', async ({ page }) => {
   });
   await page.sidebar.openTab('filebrowser');
   await expect(panel).toBeHidden();
-  await page.waitForTimeout(60_000);
+  await page.waitForTimeout(20_000);
   // The single frame unsubscribes from the cluster.
   expect(await page.evaluate(() => (window as any).frames_sent)).toEqual(['{"type":"look","scope":null}']);
   expect(sent).toEqual([]);

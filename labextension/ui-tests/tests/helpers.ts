@@ -29,7 +29,9 @@ export const THEMES = [
   ['JupyterLab Dark High Contrast', 'contrast']
 ] as const;
 
-export const PORT = Number(process.env.PATHWAYS_UI_PORT || 8931);
+export const PORT = Number(process.env.PATHWAYS_UI_PORT);
+/** The themes in which every state is visited: a picture of each is for people who review them. */
+export const VISITED = process.env.PATHWAYS_UI_IMAGES ? THEMES.slice(0, 2) : THEMES.slice(0, 1);
 /** Directory of the pictures. */
 export const IMAGES = process.env.PATHWAYS_UI_IMAGES || path.join(__dirname, '..', 'test-results');
 const KUBECONFIG = path.join(__dirname, '..', `.kubeconfig${PORT}`);
@@ -74,30 +76,6 @@ export function killWorker(index: number): void {
     .split('\n')
     .find(name => name.includes(`-worker-${index}-`))!;
   kubectl('delete', pod, '--wait=false');
-}
-
-/** Record each health that a slice is drawn with from now on: it recovers too fast to be polled. */
-export async function healthSeen(
-  page: IJupyterLabPageFixture,
-  within: string,
-  index: number
-): Promise<() => Promise<string[]>> {
-  await page.evaluate(
-    ([where, slice]) => {
-      const seen: string[] = ((window as any).seen = []);
-      const map = document.querySelector(where)!;
-      const look = () => {
-        const health = map.querySelector(`.pw-slice[data-slice$="/${slice}"]`)?.getAttribute('data-health') ?? '';
-        if (health !== seen[seen.length - 1]) {
-          seen.push(health);
-        }
-      };
-      new MutationObserver(look).observe(map, { subtree: true, childList: true, attributes: true });
-      look();
-    },
-    [within, index] as const
-  );
-  return () => page.evaluate(() => (window as any).seen);
 }
 
 /** Reload the page, and wait until JupyterLab has restored it. */

@@ -1,4 +1,4 @@
-/** Takes the pictures of docs/images, and keeps them in the directory that PATHWAYS_UI_IMAGES names. */
+/** Takes the pictures of docs/images, and keeps them in the directory that PATHWAYS_UI_IMAGES names; only then. */
 import {
   connect,
   disconnect,
@@ -13,6 +13,8 @@ import {
   THEMES,
   withoutWorker
 } from './helpers';
+
+test.skip(!process.env.PATHWAYS_UI_IMAGES, 'no directory for the pictures');
 
 for (const [theme, name] of THEMES) {
   test(`the sidebar with a connected notebook, ${name}`, async ({ page }) => {

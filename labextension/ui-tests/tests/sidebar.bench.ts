@@ -13,7 +13,7 @@ import { expect, kubectl, test } from './helpers';
 const SLICES = Number(process.env.PATHWAYS_UI_SLICES || 2);
 const ROUNDS = 15;
 const UPDATES = 5;
-const PORT = process.env.PATHWAYS_UI_PORT || '8931';
+const PORT = process.env.PATHWAYS_UI_PORT!;
 
 /** The server's private memory, in MB. */
 function memory(): number {
