@@ -101,14 +101,13 @@ def attach(json: bool, run: str | None) -> None:
 @takes(commands.LOGS)
 def logs(json: bool, run: str | None, host: str | None, tail: str | None) -> None:
     """Show the output of one host of a run, or of all."""
-    from pathways_jupyter.multihost import actions, records, targets
-    from pathways_jupyter.render import multihost as picture
+    from pathways_jupyter.multihost import actions, output, records, targets
 
     record = records.find(run or "")
     chosen = [targets.choose(record.targets, host)] if host else record.targets
     blocking.run(actions.fetch(record))
     for target in chosen:
-        for line in picture.tail(record.log(target), entry.whole_number("--tail", tail or 100)):
+        for line in output.tail(record.log(target), entry.whole_number("--tail", tail or 100)):
             if json:
                 show_json({"host": target.label, "line": line}, indent=None)
             else:

@@ -181,15 +181,14 @@ def _runs(screen: Screen, values: Mapping[str, Any]) -> View:
 
 
 def _logs(screen: Screen, values: Mapping[str, Any]) -> None:
-    from pathways_jupyter.multihost import actions, records, targets
-    from pathways_jupyter.render import multihost as picture
+    from pathways_jupyter.multihost import actions, output, records, targets
 
     record = records.find(values.get("run", ""))
     wanted = values.get("host")
     chosen = (targets.choose(record.targets, wanted),) if wanted else record.targets
     blocking.run(actions.fetch(record))
     for target in chosen:
-        for text in picture.tail(record.log(target), entry.whole_number("--tail", values.get("tail", 100))):
+        for text in output.tail(record.log(target), entry.whole_number("--tail", values.get("tail", 100))):
             screen.line(text if len(chosen) == 1 else f"[{target.label}] {text}")
 
 

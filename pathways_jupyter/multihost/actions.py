@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from pathways_jupyter.multihost import reach, records
+from pathways_jupyter.multihost import hoststates, reach, records
 from pathways_jupyter.multihost.channel import Connect
 from pathways_jupyter.multihost.errors import HostError
 from pathways_jupyter.multihost.events import Ended, Event, HostStatus, Note, Phase, worst
-from pathways_jupyter.multihost.output import HostLog
+from pathways_jupyter.multihost.output import HostLog, tail
 from pathways_jupyter.multihost.pack import Packed, pack
 from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.multihost.run import LEASE_SECONDS, Plan, Runner
@@ -26,6 +26,7 @@ Answer = TypeVar("Answer")
 
 LOG_FOLDER = "multihost-runs"
 _POLL_SECONDS, _END_POLLS = 0.1, 600
+_LAST_LINES = 20
 
 
 @dataclass(frozen=True)
@@ -125,13 +126,16 @@ async def attach(record: Record, *, stop: bool = False) -> AsyncGenerator[Event,
 async def stop(record: Record) -> tuple[HostStatus, ...]:
     """End a run on all hosts, fetch the rest of its output, and return how it ended."""
     if record.attended:
-        # The process that follows the run has its log files open; it sees the end and keeps the output.
+        # The process that follows the run has its log files open; it sees the end and keeps the output. The hosts are
+        # asked too, because that process may hang.
+        record.ask_to_stop()
         await _ask(record, lambda session: session.stop(record.on(session.target)))
         for _ in range(_END_POLLS):
             if not record.attended:
                 break
             await asyncio.sleep(_POLL_SECONDS)
-        return await status(records.find(record.id))
+        record = records.read(record.id)
+        return await status(record) if record.code is None else hoststates.read(record).hosts
     hosts: tuple[HostStatus, ...] = ()
     async for event in attach(record, stop=True):
         if isinstance(event, Ended):
@@ -151,6 +155,8 @@ async def status(record: Record) -> tuple[HostStatus, ...]:
         each if isinstance(each, HostStatus) else HostStatus(target, Phase.LOST, message=str(each), hint=each.hint)
         for target, each in zip(record.targets, found, strict=True)
     )
+    if not record.attended:
+        hoststates.write(record, hosts)
     if record.code is None and not record.attended and all(host.code is not None for host in hosts):
         replace(record, code=worst(hosts), ended=time.time()).save()
     return hosts
@@ -173,6 +179,13 @@ async def fetch(record: Record) -> None:
         await _ask(record, read)
 
 
+async def refresh(record: Record) -> None:
+    """Ask all hosts for states and output, unless another process follows the run and so keeps both up to date."""
+    if not record.attended and record.code is None:
+        await fetch(record)
+        await status(record)
+
+
 async def examine(hosts: reach.Hosts, request: Request | None = None) -> tuple[Packed | None, tuple[HostReport, ...]]:
     """Connect to all hosts and change nothing; with a request, find out what it would send."""
     packed = await asyncio.to_thread(pack, request.directory, request.exclude) if request and request.send else None
@@ -192,12 +205,8 @@ async def examine(hosts: reach.Hosts, request: Request | None = None) -> tuple[P
 
 
 def _status(target: Target, record: Record, known: bool, outcome: Outcome | None) -> HostStatus:
-    log = record.log(target)
-    last = ""
-    with contextlib.suppress(OSError), log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 4096))
-        lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-        last = lines[-1] if lines else ""
+    lines = [line for line in tail(record.log(target), _LAST_LINES) if line.strip()]
+    last = lines[-1] if lines else ""
     if not known:
         return HostStatus(target, Phase.FAILED, message="It was not started on this host.")
     if outcome is None:

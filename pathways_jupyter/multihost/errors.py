@@ -19,3 +19,7 @@ class HostError(MultihostError):
 
 class HostUnreachable(HostError):
     """A host could not be reached, or the connection to it was lost; it may work again later."""
+
+
+class UnknownRun(MultihostError):
+    """There is no such run on this machine."""

@@ -119,6 +119,11 @@ class HostRun:
         """Set the status of a host that could not start."""
         await self._change(phase=Phase.FAILED, ended=time.time(), message=str(error), hint=error.hint)
 
+    async def stopped(self) -> None:
+        """Set the status of a host on which nothing was started, because the run was stopped."""
+        if not self.status.phase.over:
+            await self._change(phase=Phase.STOPPED, ended=time.time())
+
     async def close(self) -> None:
         """Close connection and log; what runs on the host goes on."""
         self.log.close()

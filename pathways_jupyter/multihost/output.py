@@ -8,6 +8,8 @@ from pathlib import Path
 from pathways_jupyter.multihost.errors import MultihostError
 
 _LONGEST_LINE = 64 * 1024
+_TAIL_BYTES = 64 * 1024
+_TAIL_LINE_BYTES = 200
 
 
 class HostLog:
@@ -65,3 +67,15 @@ class HostLog:
         texts = tuple(line[:_LONGEST_LINE].decode(errors="replace").rstrip("\r").rpartition("\r")[2] for line in lines)
         self.last_line = next((text for text in reversed(texts) if text.strip()), self.last_line)
         return texts
+
+
+def tail(path: Path, lines: int) -> list[str]:
+    """Return the last lines of a log; none if there is no such file."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - max(_TAIL_BYTES, lines * _TAIL_LINE_BYTES)))
+            found = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return []
+    return [line.rstrip("\r").rpartition("\r")[2] for line in (found[:-1] if found[-1] == "" else found)][-lines:]

@@ -18,11 +18,12 @@ from typing import Any
 from pathways_jupyter import locks
 from pathways_jupyter.config import runtime_dir
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.multihost.errors import MultihostError
+from pathways_jupyter.multihost.errors import MultihostError, UnknownRun
 from pathways_jupyter.multihost.targets import Target
 
 _KEEP_SECONDS = 7 * 24 * 3600.0
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_ENDING = re.compile(r"-[0-9a-f]{8}\Z")
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,11 @@ class Record:
         """Return the id of the run on `target`; unique also where hosts share a home directory or are one machine."""
         return f"{self.id}.{target.label}"
 
+    @property
+    def states_path(self) -> Path:
+        """The file with the states of the hosts; see :mod:`~pathways_jupyter.multihost.hoststates`."""
+        return _path(self.id).with_suffix(".hosts")
+
     def log(self, target: Target) -> Path:
         """Return the file with the output of `target`."""
         return Path(self.logs) / target.log_name
@@ -84,6 +90,28 @@ class Record:
             scratch.replace(path)
         except OSError as error:
             raise ConfigError(f"{path} cannot be written: {error.strerror}.") from error
+
+    @property
+    def stop_asked(self) -> bool:
+        """Whether another process has asked the one that follows the run to end it."""
+        return _path(self.id).with_suffix(".stop").exists()
+
+    def ask_to_stop(self) -> None:
+        """Ask the process that follows the run to end it.
+
+        Raises:
+          ConfigError: The runtime directory cannot be written.
+        """
+        path = _path(self.id).with_suffix(".stop")
+        try:
+            path.touch()
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be written: {error.strerror}.") from error
+
+    def forget(self) -> None:
+        """Remove the record; what runs on the hosts, and the logs, are not affected."""
+        for suffix in (".json", ".hosts", ".lock", ".stop"):
+            _path(self.id).with_suffix(suffix).unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def attending(self) -> Iterator[None]:
@@ -128,15 +156,11 @@ def runs() -> list[Record]:
     """Return all runs of this machine, the newest first; records of old ones that ended are removed."""
     found = []
     for path in _folder().glob("*.json"):
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            record = Record(**{**data, "targets": tuple(Target.from_json(each) for each in data["targets"])})
-        except (OSError, ValueError, TypeError, KeyError):
-            # Written by another version, or gone in this moment.
+        record = _read(path)
+        if record is None:
             continue
         if record.ended and time.time() - record.ended > _KEEP_SECONDS:
-            for each in (path, path.with_suffix(".lock")):
-                each.unlink(missing_ok=True)
+            record.forget()
             continue
         found.append(record)
     return sorted(found, key=lambda each: each.started, reverse=True)
@@ -146,7 +170,7 @@ def find(wanted: str = "") -> Record:
     """Return the newest run whose name or id begins with `wanted`, or the newest of all.
 
     Raises:
-      MultihostError: There is none.
+      UnknownRun: There is none.
     """
     known = runs()
     exact = [each for each in known if wanted in {each.name, each.id}]
@@ -154,9 +178,31 @@ def find(wanted: str = "") -> Record:
         if each.id.startswith(wanted):
             return each
     if not known:
-        raise MultihostError("There is no run on this machine.", hint="%pathways multihost run starts one.")
+        raise UnknownRun("There is no run on this machine.", hint="%pathways multihost run starts one.")
     names = ", ".join(dict.fromkeys(each.name for each in known))
-    raise MultihostError(f"There is no run {wanted!r}.", hint=f"Runs on this machine: {names}.")
+    raise UnknownRun(f"There is no run {wanted!r}.", hint=f"Runs on this machine: {names}.")
+
+
+def read(run: str) -> Record:
+    """Return the run with exactly this id, which may come from a page.
+
+    Raises:
+      UnknownRun: There is none.
+    """
+    # The id becomes part of a file name.
+    record = _read(_path(run)) if _NAME.fullmatch(run.rpartition("-")[0]) and _ENDING.search(run) else None
+    if record is None:
+        raise UnknownRun(f"There is no run {run[:120]!r} on this machine.", hint="%pathways multihost runs lists them.")
+    return record
+
+
+def _read(path: Path) -> Record | None:
+    """Return the record in a file; None if another version wrote it, or it is gone by now."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return Record(**{**data, "targets": tuple(Target.from_json(each) for each in data["targets"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _folder() -> Path:

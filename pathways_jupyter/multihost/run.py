@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pathways_jupyter.multihost import hoststates
 from pathways_jupyter.multihost.channel import Connect
 from pathways_jupyter.multihost.errors import HostError
 from pathways_jupyter.multihost.events import Ended, Event, HostStatus, Note, Phase, worst
@@ -24,6 +25,7 @@ OUTPUT_BYTES = 1024**3
 """The most output that is kept on a host."""
 _QUEUED_EVENTS = 64
 _STOP_SECONDS = 30.0
+_WRITE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,11 @@ class Runner:
           PackError: A file changed while it was packed or sent; nothing was started.
         """
         with self.record.attending():
+            if self._plan is not None:
+                # Before anything is sent, so that others see it from the beginning.
+                self.record.save()
             work = asyncio.create_task(self._work())
+            writing = asyncio.create_task(self._serve_others())
             try:
                 while (event := await self._queue.get()) is not None:
                     yield event
@@ -88,6 +94,11 @@ class Runner:
             finally:
                 if not work.done():
                     await self._abandon(work)
+                writing.cancel()
+                if self._started or self.record.code is not None:
+                    hoststates.write(self.record, self.hosts)
+                else:
+                    self.record.forget()
 
     async def _work(self) -> None:
         try:
@@ -108,7 +119,11 @@ class Runner:
         """Prepare all hosts, and only then start on all; return whether something runs."""
         name = self.record.name
         with Spool(plan.packed) if plan.packed is not None else contextlib.nullcontext() as spool:
-            ready = await _all([host.prepare(plan.packed, spool, name) for host in self._hosts])
+            ready = await self._unless_stopped(_all([host.prepare(plan.packed, spool, name) for host in self._hosts]))
+        if self.stopping.is_set():
+            await _all([host.stopped() for host in self._hosts])
+            await self._publish(Note("Stopped before it began."))
+            return False
         if plan.free_tpu and (all(ready) or plan.keep_going):
             ready = await _all([self._free(host, plan) for host in self._hosts])
         usable = [host for host, good in zip(self._hosts, ready, strict=True) if good]
@@ -124,6 +139,18 @@ class Runner:
             await self._follow()
             return False
         return any(started)
+
+    async def _unless_stopped(self, work: Awaitable[list[Any]]) -> list[Any]:
+        """Return the result of `work`; cancel it when the run is to end, and return nothing."""
+        task = asyncio.ensure_future(work)
+        stopping = asyncio.create_task(self.stopping.wait())
+        try:
+            await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else []
+        finally:
+            for each in (task, stopping):
+                each.cancel()
+            await asyncio.gather(task, stopping, return_exceptions=True)
 
     async def _free(self, host: HostRun, plan: Plan) -> bool:
         if host.status.phase.over:
@@ -194,6 +221,17 @@ class Runner:
             await asyncio.gather(work, return_exceptions=True)
         finally:
             drain.cancel()
+
+    async def _serve_others(self) -> None:
+        """Keep the file with the states of the hosts up to date, and end the run when another process asks for it."""
+        written = None
+        while True:
+            if self.record.stop_asked:
+                self.stopping.set()
+            if (now := self.hosts) != written:
+                hoststates.write(self.record, now)
+                written = now
+            await asyncio.sleep(_WRITE_SECONDS)
 
     async def _publish(self, event: Event) -> None:
         if not self._muted:

@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
-from pathlib import Path
 
 from pathways_jupyter.multihost.actions import HostReport
 from pathways_jupyter.multihost.events import HostStatus, Phase
+from pathways_jupyter.multihost.output import tail
 from pathways_jupyter.multihost.pack import Packed
 from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.render import html, text, words
@@ -19,7 +19,6 @@ from pathways_jupyter.render.view import View
 
 _LINE_LENGTH = 100
 _LOG_LINES = 200
-_LOG_BYTES = 64 * 1024
 
 
 def hosts(record: Record, statuses: Sequence[HostStatus], *, logs: bool = False, now: float | None = None) -> View:
@@ -85,18 +84,6 @@ def reports(found: Sequence[HostReport], packed: Packed | None = None, command: 
     body = [html.line(escape(each)) for each in lines] + [html.line(html.toned(Tone.FAIL, each)) for each in problems]
     value = {"hosts": list(found), "files": len(packed.files) if packed else None, "command": command}
     return View(value, "\n".join([text.table(headers, rows), *lines, *problems]), html.page(rich, *body))
-
-
-def tail(path: Path, lines: int) -> list[str]:
-    """The last lines of a log."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - max(_LOG_BYTES, lines * 200)))
-            found = file.read().decode(errors="replace").split("\n")
-    except OSError:
-        return []
-    return [line.rstrip("\r").rpartition("\r")[2] for line in (found[:-1] if found[-1] == "" else found)][-lines:]
 
 
 def _row(each: HostStatus, now: float) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from tornado import web
 from tornado.iostream import StreamClosedError
 
 from pathways_jupyter.errors import ApiError, ClusterError, ConfigError, PathwaysError, ServiceError, SessionError
+from pathways_jupyter.multihost.errors import UnknownRun
 from pathways_jupyter.server import hub as hubs
 from pathways_jupyter.server import quickstart, request_checks, scope
 from pathways_jupyter.server.hub import Hub
@@ -93,7 +94,8 @@ def status_of(error: PathwaysError) -> int:
     """Return the HTTP status of `error`: 4xx if the user must act, 502 if the cluster failed."""
     if isinstance(error, ApiError):
         return error.status if 400 <= error.status < 500 and error.status != 401 else 502
-    for kind, status in ((ConfigError, 400), (SessionError, 404), (ServiceError, 409), (ClusterError, 502)):
+    kinds = ((ConfigError, 400), (SessionError, 404), (UnknownRun, 404), (ServiceError, 409), (ClusterError, 502))
+    for kind, status in kinds:
         if isinstance(error, kind):
             return status
     return 409

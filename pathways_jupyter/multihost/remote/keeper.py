@@ -90,7 +90,7 @@ def ask_to_stop(directory: Path) -> None:
         if is_running(directory):
             os.kill(int((directory / LOCK).read_text()), signal.SIGTERM)
             return
-    if not (directory / EXIT).exists():
+    if directory.is_dir() and not (directory / EXIT).exists():
         processes.end(lambda: processes.of_run(directory.name), 0.0)
         _write_exit(directory, -signal.SIGKILL, "lost")
 

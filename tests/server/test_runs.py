@@ -1,0 +1,119 @@
+"""Runs on many hosts as the sidebar sees them, with real sshd processes as hosts."""
+
+import asyncio
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+import sshd
+from runs import DEADLINE, Lab
+
+ROUTES = [
+    ("GET", "runs"),
+    ("GET", "runs/x-00000000/logs?host=0-0"),
+    ("POST", "runs/x-00000000/stop"),
+    ("POST", "runs/x-00000000/refresh"),
+]
+BAD = [
+    ("GET", "runs?colour=blue", None, 400, "'colour'"),
+    ("GET", "runs/x-00000000/logs?host=0-0", None, 404, "There is no run"),
+    ("GET", "runs/..%2fx-00000000/logs?host=0-0", None, 404, "There is no run"),
+    ("GET", "runs/" + "x" * 300 + "-00000000/logs?host=0-0", None, 404, "There is no run"),
+    ("POST", "runs/x-00000000/stop", None, 404, "There is no run"),
+    ("POST", "runs/x-00000000/refresh", None, 404, "There is no run"),
+    ("POST", "runs/x-00000000/stop", b'{"grace": 0}', 400, "'grace'"),
+]
+
+
+@pytest.fixture
+def lab(server, tmp_path, monkeypatch):
+    """Runs of the server's user."""
+    for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "HOME"):
+        monkeypatch.setenv(name, server.environ[name])
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    # Not pytest's own directory, so that another user can be given access to it.
+    with tempfile.TemporaryDirectory(prefix="pj-") as name, sshd.farm(Path(name) / "farm", 2) as farm:
+        yield Lab(farm, tmp_path)
+        assert farm.left() == []
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+async def test_runs_are_shown_to_authorized_users_only(server, strict_server, method, path):
+    async with server.http(token="") as http, http.request(method, server.route(path), allow_redirects=False) as answer:
+        assert answer.status in {401, 403}
+    async with strict_server.http() as http, http.request(method, strict_server.route(path)) as answer:
+        assert answer.status == 403
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status", "message"), BAD, ids=lambda value: str(value)[:40])
+async def test_bad_input_is_answered_with_a_message(server, method, path, body, status, message):
+    from yarl import URL
+
+    url = URL(server.route(path), encoded=True)
+    async with server.http() as http, http.request(method, url, data=body) as answer:
+        assert answer.status == status
+        said = await answer.json(content_type=None)
+    assert message in said["message"]
+    assert said["hint"]
+
+
+async def test_a_run_is_listed_with_its_hosts_its_output_is_read_and_it_is_stopped(server, lab):
+    async with server.http() as http:
+
+        async def ask(method, path, **given):
+            async with http.request(method, server.route(path), **given) as answer:
+                assert answer.status == 200, await answer.text()
+                return json.loads(await answer.text()) if answer.content_type == "application/json" else answer
+
+        async def listed():
+            (found,) = [each for each in (await ask("GET", "runs"))["runs"] if each["name"] == "mine"]
+            return found
+
+        following = asyncio.create_task(lab.run("echo at $WORKER; sleep 300", name="mine"))
+        async with asyncio.timeout(DEADLINE):
+            while not any(each["name"] == "mine" for each in (await ask("GET", "runs"))["runs"]):
+                assert not following.done(), following.result()
+            found = await listed()
+            while [each["last_line"] for each in found["hosts"]] != ["at 0", "at 1"]:
+                assert not following.done(), following.result()
+                found = await listed()
+        assert (found["state"], found["code"]) == ("running", None)
+        assert [(each["label"], each["phase"], each["code"]) for each in found["hosts"]] == [
+            ("0-0", "running", None),
+            ("0-1", "running", None),
+        ]
+        assert 0 < found["started"] <= found["at"]
+        async with http.get(server.route(f"runs/{found['id']}/logs?host=0-1")) as answer:
+            assert answer.content_type == "text/plain"
+            assert await answer.text() == "at 1\n"
+        async with http.get(server.route(f"runs/{found['id']}/logs?host=9")) as answer:
+            assert answer.status == 400
+            assert "0-0, 0-1" in (await answer.json(content_type=None))["hint"]
+        stopped = (await ask("POST", f"runs/{found['id']}/stop"))["run"]
+        assert (stopped["state"], {each["phase"] for each in stopped["hosts"]}) == ("ended", {"stopped"})
+        assert {each.phase for each in (await following).ended.hosts} == {"stopped"}
+
+
+async def test_a_detached_run_is_brought_up_to_date_on_request(server, lab):
+    release = lab.directory / "release"
+    await lab.run(f"while [ ! -e {release} ]; do sleep 0.05; done; echo end $WORKER", name="alone", detach=True)
+    release.touch()
+    async with server.http() as http:
+
+        async def listed():
+            async with http.get(server.route("runs")) as answer:
+                (found,) = [each for each in (await answer.json())["runs"] if each["name"] == "alone"]
+                return found
+
+        before = await listed()
+        assert (before["state"], {each["phase"] for each in before["hosts"]}) == ("detached", {"running"})
+        async with asyncio.timeout(DEADLINE):
+            while (found := await listed())["state"] != "ended":
+                async with http.post(server.route(f"runs/{before['id']}/refresh")) as answer:
+                    assert answer.status == 200, await answer.text()
+        assert found["code"] == 0
+        assert [(each["phase"], each["last_line"]) for each in found["hosts"]] == [
+            ("exited", "end 0"),
+            ("exited", "end 1"),
+        ]
