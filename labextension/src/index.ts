@@ -1,6 +1,7 @@
 /** The plugins that JupyterLab loads from this package. */
 import { commands } from './plugins/commands';
 import { connect } from './plugins/connect';
+import { jobs } from './plugins/jobs';
 import { launcher } from './plugins/launcher';
 import { logs } from './plugins/logs';
 import { notifications } from './plugins/notifications';
@@ -11,4 +12,4 @@ import { statusbar } from './plugins/statusbar';
 
 export { IPathways } from './tokens';
 
-export default [pathways, sidebar, connect, commands, logs, notifications, running, statusbar, launcher];
+export default [pathways, sidebar, connect, commands, logs, jobs, notifications, running, statusbar, launcher];

@@ -29,6 +29,10 @@ export enum CommandIDs {
   showPanel = 'pathways-jupyter:show-panel',
   openLog = 'pathways-jupyter:open-log',
   openProxyLog = 'pathways-jupyter:open-proxy-log',
+  showJob = 'pathways-jupyter:show-job',
+  suspendJob = 'pathways-jupyter:suspend-job',
+  resumeJob = 'pathways-jupyter:resume-job',
+  deleteJob = 'pathways-jupyter:delete-job',
   sweep = 'pathways-jupyter:clean-up',
   quickstart = 'pathways-jupyter:open-quickstart',
   retry = 'pathways-jupyter:retry'

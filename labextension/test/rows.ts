@@ -1,5 +1,5 @@
 /** Rows and messages as the server sends them, with defaults for the fields that a test does not set. */
-import { IHost, IProxy, IScope, ISession, ISlice, Message, WatchState } from '../src/models/wire';
+import { IHost, IJob, IProxy, IScope, ISession, ISlice, Message, WatchState } from '../src/models/wire';
 
 export const SCOPE: IScope = { context: 'c', namespace: 'n', session: '', local: false };
 export const IDENTITY = 'https://here default';
@@ -44,6 +44,20 @@ export function session(some: Partial<ISession> = {}): ISession {
     pod: 'p',
     created: 0,
     scope: SCOPE,
+    ...some
+  };
+}
+
+export function job(some: Partial<IJob> = {}): IJob {
+  return {
+    id: 'PathwaysJob/default/train',
+    kind: 'PathwaysJob',
+    name: 'train',
+    namespace: 'default',
+    state: 'Running',
+    message: '',
+    created: 0,
+    runnable: true,
     ...some
   };
 }

@@ -16,6 +16,7 @@ from pathways_jupyter.service import names
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import Image
 from pathways_jupyter.service.model import Holder, Service, Slice
+from pathways_jupyter.service.pathwaysjob import expansion, fields
 from pathways_jupyter.service.podstate import State
 
 Row = dict[str, Any]
@@ -157,6 +158,7 @@ def _job(job: Object) -> Row:
         "state": state,
         "message": message,
         "created": parse_time(str(metadata.get("creationTimestamp") or "1970-01-01T00:00:00Z")),
+        "runnable": _is_runnable(job),
     }
 
 
@@ -176,6 +178,14 @@ def _job_state(job: Object) -> tuple[str, str]:
         return "Ending", ""
     running = "Running" in holds or "StartupPolicyCompleted" in holds or bool(status.get("ready"))
     return ("Running" if running else "Pending"), ""
+
+
+def _is_runnable(job: Object) -> bool:
+    """Whether it is a user's job, which can be suspended, resumed and deleted by its name."""
+    metadata = job["metadata"]
+    # A JobSet with the label and without an owner was expanded by a client, on a cluster without the PathwaysJob API.
+    expanded = expansion.JOB_LABEL in (metadata.get("labels") or {}) and not metadata.get("ownerReferences")
+    return job.get("kind") == fields.KIND or expanded
 
 
 def _is_ours(job: Object) -> bool:

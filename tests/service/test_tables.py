@@ -3,6 +3,7 @@
 from pathways_jupyter.service import tables
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Holder, Host, Service, Slice
+from pathways_jupyter.service.pathwaysjob import expansion
 from pathways_jupyter.service.podstate import State
 
 INFO = ServiceInfo("svc", "ns", "svc:29001", "tpuv6e:4x4", 2, 4, "r/server:jax-1", started=True)
@@ -59,3 +60,15 @@ def test_the_state_of_a_job_is_one_word():
     assert state(conditions=[{"type": "StartupPolicyCompleted", "status": "True"}]) == "Running"
     assert state(conditions=[{"type": "Complete", "status": "True"}]) == "Completed"
     assert state(conditions=[{"type": "Failed", "status": "True"}, {"type": "Running", "status": "True"}]) == "Failed"
+
+
+def test_only_users_jobs_can_be_acted_on():
+    def runnable(kind, labels=(), **metadata):
+        metadata = {"name": "train", "namespace": "ns", "labels": dict.fromkeys(labels, "train"), **metadata}
+        return tables._job({"kind": kind, "metadata": metadata})["runnable"]
+
+    assert runnable("PathwaysJob")
+    assert runnable("JobSet", [expansion.JOB_LABEL])
+    assert not runnable("JobSet", [expansion.JOB_LABEL], ownerReferences=[{"kind": "PathwaysJob"}])
+    assert not runnable("JobSet")
+    assert not runnable("Job")

@@ -1,40 +1,65 @@
-/** PathwaysJobs, JobSets and proxy Jobs, with their state. */
+/** PathwaysJobs with their actions; JobSets and proxy Jobs with their state. */
 import * as React from 'react';
 
+import { listed, pauseAction } from '../models/joblist';
 import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
-import { age, Tone } from '../models/words';
+import { age, JOB_TONES, jobStateWord } from '../models/words';
+import { IJob } from '../models/wire';
+import { IActions } from './actions';
 import { Rows } from './ClusterState';
 import { useModel, useNow } from './hooks';
 import { Toned } from './Toned';
 
-const TONES: { readonly [state: string]: Tone } = {
-  Running: 'ok',
-  Completed: 'ok',
-  Pending: 'wait',
-  Suspended: 'wait',
-  Failed: 'fail'
-};
-
-export function JobsSection({ model, trans }: { model: Model; trans: ITrans }): React.JSX.Element {
+export function JobsSection(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element {
+  const { model, actions, trans } = props;
   useModel(model, 'cluster', 'link');
-  const now = useNow();
-  const jobs = model.cluster?.rows('jobs') ?? [];
+  const jobs = listed(model.cluster?.rows('jobs') ?? []);
   return (
     <Rows model={model} trans={trans} empty={jobs.length ? null : trans.__('There are no jobs here.')}>
       <ul className="pw-list" aria-label={trans.__('Jobs')}>
         {jobs.map(job => (
-          <li key={job.id}>
-            <div className="pw-head">
-              <b>{job.name}</b>
-              <Toned tone={TONES[job.state] ?? 'none'}>{job.state}</Toned>
-            </div>
-            <div className="pw-muted">
-              {[job.kind, age(trans, job.created, now), job.message].filter(Boolean).join(' · ')}
-            </div>
-          </li>
+          <Job key={job.id} job={job} usable={model.live} actions={actions} trans={trans} />
         ))}
       </ul>
     </Rows>
+  );
+}
+
+function Job(props: { job: IJob; usable: boolean; actions: IActions; trans: ITrans }): React.JSX.Element {
+  const { job, usable, actions, trans } = props;
+  const now = useNow();
+  return (
+    <li data-job={job.name}>
+      <div className="pw-head">
+        <b>{job.name}</b>
+        <Toned tone={JOB_TONES[job.state] ?? 'none'}>{jobStateWord(trans, job.state)}</Toned>
+      </div>
+      <div className="pw-muted">
+        {[job.kind, age(trans, job.created, now), job.message].filter(Boolean).join(' · ')}
+      </div>
+      {job.runnable && usable && <Actions job={job} actions={actions} trans={trans} />}
+    </li>
+  );
+}
+
+function Actions({ job, actions, trans }: { job: IJob; actions: IActions; trans: ITrans }): React.JSX.Element {
+  const pause = pauseAction(job);
+  const button = (label: string, described: string, run: () => void) => (
+    <button type="button" className="pw-link" aria-label={described} onClick={run}>
+      {label}
+    </button>
+  );
+  return (
+    <div className="pw-links" role="group" aria-label={trans.__('Actions on job %1', job.name)}>
+      {button(trans.__('Details'), trans.__('Details of job %1', job.name), () => actions.showJob(job))}
+      {button(trans.__('Log'), trans.__('Log of job %1', job.name), () => actions.openJobLog(job))}
+      {pause === 'suspend' &&
+        button(trans.__('Suspend'), trans.__('Suspend job %1', job.name), () => actions.actOnJob(job, 'suspend'))}
+      {pause === 'resume' &&
+        button(trans.__('Resume'), trans.__('Resume job %1', job.name), () => actions.actOnJob(job, 'resume'))}
+      {job.state !== 'Ending' &&
+        button(trans.__('Delete'), trans.__('Delete job %1', job.name), () => actions.actOnJob(job, 'delete'))}
+    </div>
   );
 }

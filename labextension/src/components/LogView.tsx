@@ -1,4 +1,4 @@
-/** One pod's log: follow, search and download it. */
+/** One log: follow, search and download it. */
 import * as React from 'react';
 
 import { Log, matching } from '../models/log';
@@ -61,7 +61,7 @@ export function LogView({ log, trans }: { log: Log; trans: ITrans }): React.JSX.
         </button>
       </div>
       {log.problem && <Notice tone="fail" title={log.problem.message} hint={log.problem.hint} />}
-      <pre ref={box} tabIndex={0} aria-label={trans.__('Log of %1', log.pod)}>
+      <pre ref={box} tabIndex={0} aria-label={trans.__('Log of %1', log.name)}>
         {lines.join('\n')}
       </pre>
     </div>
@@ -71,7 +71,7 @@ export function LogView({ log, trans }: { log: Log; trans: ITrans }): React.JSX.
 function download(log: Log): void {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(new Blob([log.text], { type: 'text/plain' }));
-  link.download = `${log.pod}.log`;
+  link.download = `${log.name}.log`;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }

@@ -57,7 +57,7 @@ export function Panel({ model, actions, trans, folded: first, onFolded }: IPanel
             trans.__('Services & proxies'),
             <ServicesSection model={model} actions={actions} trans={trans} />
           )}
-          {section('jobs', trans.__('Jobs'), <JobsSection model={model} trans={trans} />)}
+          {section('jobs', trans.__('Jobs'), <JobsSection model={model} actions={actions} trans={trans} />)}
         </>
       )}
     </div>

@@ -1,5 +1,6 @@
 /** The user's actions in the panel, implemented by the plugins. */
-import { ISession } from '../models/wire';
+import { JobAction } from '../models/joblist';
+import { IJob, ISession } from '../models/wire';
 
 export interface IActions {
   readonly connect: () => void;
@@ -7,6 +8,11 @@ export interface IActions {
   readonly reconnect: (session: ISession) => void;
   /** Open the log of a pod in a tab. */
   readonly openLog: (pod: string, title: string) => void;
+  /** Show a job in a tab. */
+  readonly showJob: (job: IJob) => void;
+  /** Open the log of a job's program in a tab. */
+  readonly openJobLog: (job: IJob) => void;
+  readonly actOnJob: (job: IJob, action: JobAction) => void;
   readonly sweep: () => void;
   /** Open the quickstart notebook. */
   readonly quickstart: () => void;

@@ -3,7 +3,8 @@ import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
 import { english, ITrans } from './trans';
-import { ICapacity, IProblem, IScope } from './wire';
+import { JobAction } from './joblist';
+import { ICapacity, IJobPicture, IProblem, IScope } from './wire';
 
 const ROOT = 'pathways-jupyter';
 
@@ -80,7 +81,15 @@ export class Api {
     return this._ask('quickstart', 'POST');
   }
 
-  /** Call `take` with each chunk of a log, until the log ends or `signal` is aborted. */
+  job(scope: IScope, job: string): Promise<IJobPicture> {
+    return this._ask(`jobs/${encodeURIComponent(job)}` + query(scope));
+  }
+
+  actOnJob(scope: IScope, job: string, action: JobAction): Promise<unknown> {
+    return this._ask(`jobs/${encodeURIComponent(job)}/${action}`, 'POST', scope);
+  }
+
+  /** Call `take` with each chunk of a pod's log, until the log ends or `signal` is aborted. */
   async log(
     scope: IScope,
     pod: string,
@@ -88,7 +97,21 @@ export class Api {
     take: (text: string) => void,
     signal: AbortSignal
   ): Promise<void> {
-    const path = 'logs' + query({ ...scope, pod, follow });
+    await this._stream('logs' + query({ ...scope, pod, follow }), take, signal);
+  }
+
+  /** The same for the log of a job's program. */
+  async jobLog(
+    scope: IScope,
+    job: string,
+    follow: boolean,
+    take: (text: string) => void,
+    signal: AbortSignal
+  ): Promise<void> {
+    await this._stream(`jobs/${encodeURIComponent(job)}/logs` + query({ ...scope, follow }), take, signal);
+  }
+
+  private async _stream(path: string, take: (text: string) => void, signal: AbortSignal): Promise<void> {
     const response = await this._send(path, { method: 'GET', signal });
     const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
     for (let chunk = await reader?.read(); chunk && !chunk.done; chunk = await reader?.read()) {

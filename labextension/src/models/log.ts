@@ -1,19 +1,21 @@
-/** A pod's log as it grows, and the search in it. */
+/** A log as it grows, and the search in it. */
 import { ISignal, Signal } from '@lumino/signaling';
 
-import { Api, asProblem, Problem } from './api';
-import { IScope } from './wire';
+import { asProblem, Problem } from './api';
 
 /** Number of lines kept; a followed log has no end. */
 export const LINES_KEPT = 5000;
 
 export type LogState = 'reading' | 'ended' | 'failed';
 
+/** Call `take` with each chunk of a log, until the log ends or `signal` is aborted. */
+export type ReadLog = (follow: boolean, take: (text: string) => void, signal: AbortSignal) => Promise<void>;
+
 export class Log {
   constructor(
-    private readonly _api: Api,
-    readonly scope: IScope,
-    readonly pod: string
+    /** The pod or the job that wrote it. */
+    readonly name: string,
+    private readonly _read: ReadLog
   ) {}
 
   get changed(): ISignal<this, void> {
@@ -34,7 +36,7 @@ export class Log {
     this._partial = '';
     this._setState('reading');
     try {
-      await this._api.log(this.scope, this.pod, follow, text => this._take(text), stop.signal);
+      await this._read(follow, text => this._take(text), stop.signal);
     } catch (error) {
       if (!stop.signal.aborted) {
         this.problem = asProblem(error);

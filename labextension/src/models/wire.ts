@@ -178,6 +178,46 @@ export interface IJob {
   readonly state: string;
   readonly message: string;
   readonly created: number;
+  /** Whether it is a user's job: it can be suspended, resumed and deleted, and has a program with a log. */
+  readonly runnable: boolean;
+}
+
+/** A job's pod. */
+export interface IJobPod {
+  readonly name: string;
+  /** `head`, or `slice 1 host 0`. */
+  readonly role: string;
+  readonly state: string;
+  readonly restarts: number;
+  readonly node: string;
+}
+
+/** An event about a job, its JobSet or its pods. */
+export interface IJobEvent {
+  readonly time: number;
+  readonly about: string;
+  readonly reason: string;
+  readonly message: string;
+  readonly warning: boolean;
+}
+
+/** All that is known about one job; the server's answer, not a row. */
+export interface IJobPicture {
+  readonly job: {
+    readonly name: string;
+    readonly namespace: string;
+    readonly state: string;
+    readonly reason: string;
+    readonly restarts: number;
+    readonly instance_type: string;
+    readonly slices: number;
+    /** Whether a notebook can attach to its proxy. */
+    readonly headless: boolean;
+    readonly kind: string;
+    readonly created: number;
+  };
+  readonly pods: readonly IJobPod[];
+  readonly events: readonly IJobEvent[];
 }
 
 /** A failure reported by the server: what failed, and what to do next. */

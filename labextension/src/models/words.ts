@@ -19,6 +19,26 @@ export const TONES: { readonly [state in SessionState]: Tone } = {
 
 export const HEALTH_TONES: { readonly [health in Health]: Tone } = { ready: 'ok', starting: 'wait', down: 'fail' };
 
+export const JOB_TONES: { readonly [state: string]: Tone } = {
+  Running: 'ok',
+  Completed: 'ok',
+  Pending: 'wait',
+  Suspended: 'wait',
+  Failed: 'fail'
+};
+
+export function jobStateWord(trans: ITrans, state: string): string {
+  const words: { readonly [state: string]: string } = {
+    Running: trans.__('Running'),
+    Completed: trans.__('Completed'),
+    Pending: trans.__('Pending'),
+    Suspended: trans.__('Suspended'),
+    Failed: trans.__('Failed'),
+    Ending: trans.__('Ending')
+  };
+  return words[state] ?? state;
+}
+
 /** Return the tone of a session's state. A session without supervisor, or with all slices down, is a failure. */
 export function sessionTone(session: ISession): Tone {
   const useless = session.state === 'degraded' && !session.slices.some(each => each.up);

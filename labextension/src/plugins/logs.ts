@@ -1,4 +1,4 @@
-/** Logs of proxies, workers and resource managers in tabs, which a reload of the page restores. */
+/** Logs of proxies, workers, resource managers and jobs in tabs, which a reload of the page restores. */
 import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
@@ -13,7 +13,7 @@ import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 
 export const logs: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:logs',
-  description: 'Show the logs of proxies, workers and resource managers.',
+  description: 'Show the logs of proxies, workers, resource managers and jobs.',
   autoStart: true,
   requires: [IPathways],
   optional: [ILayoutRestorer, ITranslator],
@@ -33,30 +33,39 @@ export const logs: JupyterFrontEndPlugin<void> = {
           type: 'object',
           properties: {
             pod: { type: 'string', description: 'Name of the pod' },
+            job: { type: 'string', description: 'Name of the job whose program wrote the log; instead of a pod' },
             title: { type: 'string', description: 'Title of the tab' },
             scope: { type: 'string', description: 'The cluster, as JSON; default: the cluster in view' }
-          },
-          required: ['pod']
+          }
         }
       },
       execute: async args => {
-        const { pod, title = pod, scope: json } = args as { pod: string; title?: string; scope?: string };
+        const { pod = '', job = '', scope: json, ...rest } = args as ILogArgs;
+        const name = pod || job;
+        if (!name) {
+          return;
+        }
+        const title = rest.title ?? name;
         const scope = json ? (JSON.parse(json) as IScope) : pathways.scope;
-        const id = `pathways-jupyter-log-${pod}`;
+        const id = `pathways-jupyter-log-${pod || `job-${job}`}`;
         const open = tracker.find(widget => widget.id === id);
         if (open) {
           app.shell.activateById(id);
           return;
         }
-        const log = new Log(pathways.api, scope, pod);
+        const log = new Log(name, (follow, take, signal) =>
+          pod
+            ? pathways.api.log(scope, pod, follow, take, signal)
+            : pathways.api.jobLog(scope, job, follow, take, signal)
+        );
         const content = ReactWidget.create(React.createElement(LogView, { log, trans }));
         content.addClass('jp-Pathways');
         const widget = new MainAreaWidget({ content });
         widget.id = id;
         widget.title.label = trans.__('Log: %1', title);
-        widget.title.caption = pod;
+        widget.title.caption = name;
         widget.title.icon = pathwaysIcon;
-        shown.set(widget, { pod, title, scope: JSON.stringify(scope) });
+        shown.set(widget, { pod, job, title, scope: JSON.stringify(scope) });
         widget.disposed.connect(() => log.stop());
         app.shell.add(widget, 'main');
         await tracker.add(widget);
@@ -70,3 +79,11 @@ export const logs: JupyterFrontEndPlugin<void> = {
     });
   }
 };
+
+interface ILogArgs {
+  readonly pod?: string;
+  readonly job?: string;
+  readonly title?: string;
+  /** The cluster, as JSON. */
+  readonly scope?: string;
+}

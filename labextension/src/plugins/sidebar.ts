@@ -34,6 +34,9 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
       disconnect: session => run(CommandIDs.disconnect, { session: session.id }),
       reconnect: session => run(CommandIDs.reconnect, { session: session.id }),
       openLog: (pod, title) => run(CommandIDs.openLog, { pod, title }),
+      showJob: job => run(CommandIDs.showJob, { job: job.name }),
+      openJobLog: job => run(CommandIDs.openLog, { job: job.name }),
+      actOnJob: (job, action) => run(JOB_COMMANDS[action], { job: job.name }),
       sweep: () => run(CommandIDs.sweep),
       quickstart: () => run(CommandIDs.quickstart),
       retry: () => run(CommandIDs.retry)
@@ -54,6 +57,12 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
     });
   }
 };
+
+const JOB_COMMANDS = {
+  suspend: CommandIDs.suspendJob,
+  resume: CommandIDs.resumeJob,
+  delete: CommandIDs.deleteJob
+} as const;
 
 /** The panel. It has the server watch the cluster only while it is visible. */
 class PanelWidget extends ReactWidget {

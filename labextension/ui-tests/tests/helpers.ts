@@ -42,6 +42,10 @@ export function kubectl(...words: string[]): string {
   return execFileSync('kubectl', ['--kubeconfig', KUBECONFIG, ...words], { encoding: 'utf-8' });
 }
 
+export function kubectlApply(manifest: object): void {
+  execFileSync('kubectl', ['--kubeconfig', KUBECONFIG, 'apply', '-f', '-'], { input: JSON.stringify(manifest) });
+}
+
 /** Make the embedded cluster the server's current context during `during`, as `kubectl config` does. */
 export async function withEmbeddedContext(during: () => Promise<void>): Promise<void> {
   const before = fs.readFileSync(USER_KUBECONFIG);

@@ -1,0 +1,99 @@
+/** The actions on jobs: show one in a tab, suspend, resume and delete it. Its log opens like every other one. */
+import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { Dialog, MainAreaWidget, Notification, showDialog } from '@jupyterlab/apputils';
+import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
+import { ReactWidget } from '@jupyterlab/ui-components';
+import * as React from 'react';
+
+import { JobView } from '../components/JobView';
+import { asProblem } from '../models/api';
+import { JobAction } from '../models/joblist';
+import { pathwaysIcon } from '../icon';
+import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+
+const JOB_ARGS = {
+  type: 'object',
+  properties: { job: { type: 'string', description: 'Name of a job in the cluster in view' } },
+  required: ['job']
+} as const;
+
+export const jobs: JupyterFrontEndPlugin<void> = {
+  id: 'pathways-jupyter:jobs',
+  description: 'Show, suspend, resume and delete jobs.',
+  autoStart: true,
+  requires: [IPathways],
+  optional: [ITranslator],
+  activate: (app: JupyterFrontEnd, pathways: IPathways, translator: ITranslator | null) => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const describedBy = { args: JOB_ARGS };
+    app.commands.addCommand(CommandIDs.showJob, {
+      label: trans.__('Show a Job'),
+      describedBy,
+      execute: args => show(app, pathways, trans, args.job as string)
+    });
+    const act = (command: string, label: string, run: (job: string) => Promise<void>) =>
+      app.commands.addCommand(command, { label, describedBy, execute: args => run(args.job as string) });
+    act(CommandIDs.suspendJob, trans.__('Suspend a Job'), job =>
+      send(pathways, trans, job, 'suspend', trans.__('Job %1 is suspended.', job))
+    );
+    act(CommandIDs.resumeJob, trans.__('Resume a Job'), job =>
+      send(pathways, trans, job, 'resume', trans.__('Job %1 starts again.', job))
+    );
+    act(CommandIDs.deleteJob, trans.__('Delete a Job'), job => remove(pathways, trans, job));
+  }
+};
+
+function show(app: JupyterFrontEnd, pathways: IPathways, trans: TranslationBundle, job: string): void {
+  const scope = pathways.scope;
+  const id = `pathways-jupyter-job-${scope.context}-${scope.namespace}-${job}`;
+  if ([...app.shell.widgets('main')].some(widget => widget.id === id)) {
+    app.shell.activateById(id);
+    return;
+  }
+  const content = ReactWidget.create(
+    React.createElement(JobView, {
+      api: pathways.api,
+      scope,
+      job,
+      trans,
+      openLog: (pod, title) =>
+        void app.commands.execute(CommandIDs.openLog, { pod, title, scope: JSON.stringify(scope) }),
+      isVisible: () => content.isVisible && !document.hidden
+    })
+  );
+  content.addClass('jp-Pathways');
+  const widget = new MainAreaWidget({ content });
+  widget.id = id;
+  widget.title.label = trans.__('Job: %1', job);
+  widget.title.icon = pathwaysIcon;
+  app.shell.add(widget, 'main');
+  app.shell.activateById(id);
+}
+
+/** Delete a job once the user has confirmed it: its pods end, and their logs are gone. */
+async function remove(pathways: IPathways, trans: TranslationBundle, job: string): Promise<void> {
+  const answer = await showDialog({
+    title: trans.__('Delete job %1?', job),
+    body: trans.__('Its pods end, and their logs are gone.'),
+    buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Delete') })]
+  });
+  if (answer.button.accept) {
+    await send(pathways, trans, job, 'delete', trans.__('Job %1 is deleted.', job));
+  }
+}
+
+async function send(
+  pathways: IPathways,
+  trans: TranslationBundle,
+  job: string,
+  action: JobAction,
+  done: string
+): Promise<void> {
+  try {
+    await pathways.api.actOnJob(pathways.scope, job, action);
+    Notification.success(done, { autoClose: 4000 });
+  } catch (error) {
+    const { message, hint } = asProblem(error, trans);
+    Notification.error(`${message} ${hint}`.trim(), { autoClose: false });
+  }
+}

@@ -1,0 +1,33 @@
+import { listed, pauseAction } from '../src/models/joblist';
+
+import { job } from './rows';
+
+describe('listed', () => {
+  it('shows the user’s jobs first, without the JobSets that belong to them', () => {
+    const service = job({ id: 'JobSet/default/cluster', kind: 'JobSet', name: 'cluster', runnable: false });
+    const part = job({ id: 'JobSet/default/train', kind: 'JobSet', runnable: false });
+    const expanded = job({ id: 'JobSet/default/plain', kind: 'JobSet', name: 'plain' });
+    expect(listed([service, part, expanded, job()]).map(each => each.id)).toEqual([
+      'JobSet/default/plain',
+      'PathwaysJob/default/train',
+      'JobSet/default/cluster'
+    ]);
+  });
+});
+
+describe('pauseAction', () => {
+  it.each([
+    ['Pending', 'suspend'],
+    ['Running', 'suspend'],
+    ['Suspended', 'resume'],
+    ['Completed', null],
+    ['Failed', null],
+    ['Ending', null]
+  ])('of a job that is %s is %s', (state, action) => {
+    expect(pauseAction(job({ state }))).toBe(action);
+  });
+
+  it('is none for what is not a user’s job', () => {
+    expect(pauseAction(job({ runnable: false }))).toBe(null);
+  });
+});
