@@ -12,6 +12,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import jobs
+from pathways_jupyter.service.pathwaysjob import submission
 
 _RUNS = 7
 _PROGRAM = ("python", "-uc", "print('first line')")
@@ -39,11 +40,11 @@ async def _run(kubeconfig: str, context: str) -> list[tuple[float, float]]:
 
 
 async def _one(client: Client, name: str) -> tuple[float, float]:
-    manifest = jobs.new(name, {"tpuv6e:2x2": 1}, _PROGRAM, image="python:3.12")
+    manifest = submission.new(name, {"tpuv6e:2x2": 1}, _PROGRAM, image="python:3.12")
     created = asyncio.create_task(_created(client, name))
     await asyncio.sleep(0.1)
     began = time.perf_counter()
-    await jobs.apply(client, manifest, namespace="default")
+    await submission.apply(client, manifest, namespace="default")
     jobset = await created - began
     line = await _first_line(client, name) - began
     await objects.delete(client, PATHWAYS_JOBS, name, namespace="default")

@@ -11,8 +11,10 @@ from pathways_jupyter.commands.shared import CLUSTER
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.service import jobs
-from pathways_jupyter.service.jobs import InvalidJob, JobInfo, JobPicture
-from pathways_jupyter.service.pathwaysjob import text
+from pathways_jupyter.service.jobs import JobPicture
+from pathways_jupyter.service.pathwaysjob import submission, text
+from pathways_jupyter.service.pathwaysjob.description import JobInfo
+from pathways_jupyter.service.pathwaysjob.submission import InvalidJob
 
 _PLACE = {option.name for option in CLUSTER}
 
@@ -41,7 +43,7 @@ def new(name: str, program: Sequence[str], values: Values) -> str:
         key: entry.whole_number(f"--{key.replace('_', '-')}", values.get(key) or 0)
         for key in ("elastic_slices", "max_restarts", "max_slice_restarts")
     }
-    manifest = jobs.new(
+    manifest = submission.new(
         name,
         tpu.parse_instances(values["tpu"]),
         program,
@@ -86,12 +88,14 @@ def apply(given: str, values: Values, *, source: str = "") -> tuple[str, str]:
     try:
         # Checked first also when it is created: nothing is half done when the cluster refuses it.
         entry.ask(
-            place, lambda client, namespace: jobs.check(client, manifest, namespace=namespace, as_jobset=as_jobset)
+            place,
+            lambda client, namespace: submission.check(client, manifest, namespace=namespace, as_jobset=as_jobset),
         )
         if values.get("dry_run"):
             return str(manifest["metadata"]["name"]), "valid"
         done = entry.ask(
-            place, lambda client, namespace: jobs.apply(client, manifest, namespace=namespace, as_jobset=as_jobset)
+            place,
+            lambda client, namespace: submission.apply(client, manifest, namespace=namespace, as_jobset=as_jobset),
         )
     except InvalidJob as error:
         raise _located(error, given, source) from None

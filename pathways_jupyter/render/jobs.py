@@ -9,8 +9,9 @@ from html import escape
 from pathways_jupyter.render import html, text, words
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.view import View
-from pathways_jupyter.service.jobs import JobInfo, JobPicture
+from pathways_jupyter.service.jobs import JobPicture
 from pathways_jupyter.service.pathwaysjob import conditions
+from pathways_jupyter.service.pathwaysjob.description import JobInfo
 
 TONES: Mapping[str, Tone] = {
     conditions.PENDING: Tone.WAIT,

@@ -10,13 +10,14 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import jobs, names
+from pathways_jupyter.service.pathwaysjob import submission
 
 DEADLINE = 90
 
 
 async def apply(cluster, manifest):
     async with Client(auth.load(str(cluster))) as client:
-        await jobs.apply(client, manifest, namespace="default")
+        await submission.apply(client, manifest, namespace="default")
 
 
 async def until(cluster, name, state):

@@ -1,0 +1,145 @@
+"""What a user is shown of a job, its pods and their events, read from their objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.kube.credentials import parse_time
+from pathways_jupyter.kube.objects import JOBSETS
+from pathways_jupyter.service import discovery, names
+from pathways_jupyter.service.pathwaysjob import conditions, fields
+
+
+@dataclass(frozen=True)
+class JobInfo:
+    """One job.
+
+    Attributes:
+      state: Pending, Running, Suspended, Completed or Failed.
+      reason: Why it is in that state, in the cluster's words.
+      headless: Whether a notebook can attach to its proxy.
+      kind: ``PathwaysJob``, or ``JobSet`` for a job that was expanded by a client.
+      created: Seconds since the epoch.
+    """
+
+    name: str
+    namespace: str
+    state: str
+    reason: str
+    restarts: int
+    instance_type: str
+    slices: int
+    headless: bool
+    kind: str
+    created: float
+
+
+@dataclass(frozen=True)
+class PodInfo:
+    """One pod of a job: its role (``head``, or ``slice 1 host 0``) and what it does."""
+
+    name: str
+    role: str
+    state: str
+    restarts: int
+    node: str
+
+
+@dataclass(frozen=True)
+class EventInfo:
+    """One event about a job, its JobSet or its pods."""
+
+    time: float
+    about: str
+    reason: str
+    message: str
+    warning: bool
+
+
+def job_info(manifest: Mapping[str, Any]) -> JobInfo:
+    """Describe a job by its PathwaysJob, or by the JobSet that a client expanded it into."""
+    metadata, status = manifest["metadata"], manifest.get("status") or {}
+    whole = manifest["kind"] == fields.KIND
+    if not whole:
+        status = conditions.derive({}, manifest, now="")
+    state, condition = conditions.current({"status": status})
+    kind, slices, headless = _shape(manifest) if whole else _jobset_shape(manifest)
+    return JobInfo(
+        name=metadata["name"],
+        namespace=metadata.get("namespace") or "",
+        state=state,
+        reason=str(condition.get("message") or ""),
+        restarts=int(status.get("restarts") or 0),
+        instance_type=kind,
+        slices=slices,
+        headless=headless,
+        kind=fields.KIND if whole else JOBSETS.kind,
+        created=parse_time(str(metadata.get("creationTimestamp") or "1970-01-01T00:00:00Z")),
+    )
+
+
+def _shape(manifest: Mapping[str, Any]) -> tuple[str, int, bool]:
+    try:
+        job = fields.read(manifest)
+    except ConfigError:
+        return "", 0, False
+    return str(job.instance_type), job.slices, job.headless
+
+
+def _jobset_shape(jobset: Mapping[str, Any]) -> tuple[str, int, bool]:
+    pod = _head_pod(jobset)
+    containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
+    managers = [each for each in containers if each["name"] == names.RESOURCE_MANAGER_CONTAINER]
+    said = discovery.flags(managers[0]) if managers else {}
+    headless = any(each["name"] == names.PROXY_CONTAINER for each in pod.get("containers") or ())
+    return said.get("instance_type", ""), int(said.get("instance_count") or 0), headless
+
+
+def _head_pod(jobset: Mapping[str, Any]) -> Mapping[str, Any]:
+    for each in (jobset.get("spec") or {}).get("replicatedJobs") or ():
+        if each["name"] == names.HEAD_JOB:
+            pod: Mapping[str, Any] = each["template"]["spec"]["template"]["spec"]
+            return pod
+    return {}
+
+
+def main_container(manifest: Mapping[str, Any]) -> str:
+    """Return the name of the container of the job's own program."""
+    if manifest["kind"] == fields.KIND:
+        return str(manifest["spec"]["controller"].get("mainContainerName") or fields.MAIN_CONTAINER)
+    found = [str(each["name"]) for each in _head_pod(manifest).get("containers") or ()]
+    return fields.MAIN_CONTAINER if fields.MAIN_CONTAINER in found else found[0]
+
+
+def pod_info(pod: Mapping[str, Any]) -> PodInfo:
+    """Describe a pod of a job."""
+    labels, status = pod["metadata"].get("labels") or {}, pod.get("status") or {}
+    if labels.get(names.REPLICATED_JOB_LABEL) == names.HEAD_JOB:
+        role = "head"
+    else:
+        role = f"slice {labels.get(names.JOB_INDEX_LABEL, '?')} host {labels.get(names.POD_INDEX_LABEL, '?')}"
+    statuses = status.get("containerStatuses") or ()
+    waiting = [each["state"]["waiting"].get("reason") for each in statuses if "waiting" in (each.get("state") or {})]
+    return PodInfo(
+        name=pod["metadata"]["name"],
+        role=role,
+        state=str(next(filter(None, waiting), status.get("phase") or "Pending")),
+        restarts=sum(int(each.get("restartCount") or 0) for each in statuses),
+        node=str(pod["spec"].get("nodeName") or ""),
+    )
+
+
+def event_info(event: Mapping[str, Any]) -> EventInfo:
+    """Describe an event; its time is 0 if it has none."""
+    involved = event.get("involvedObject") or {}
+    time = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
+    return EventInfo(
+        time=parse_time(str(time)) if time else 0.0,
+        about=f"{involved.get('kind', '')} {involved.get('name', '')}",
+        reason=str(event.get("reason") or ""),
+        message=str(event.get("message") or ""),
+        warning=event.get("type") == "Warning",
+    )

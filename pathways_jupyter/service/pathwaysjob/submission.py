@@ -1,0 +1,184 @@
+"""From a wish to a job in the cluster: write its manifest, have the API server check it, create it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pathways_jupyter import tpu
+from pathways_jupyter.errors import ApiError, ConfigError, ServiceError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Object, Resource
+from pathways_jupyter.service.pathwaysjob import expansion, fields
+
+_PATH = re.compile(r"(?<![\w.])((?:spec|metadata)(?:\.\w+|\[\d+\])*)(?=[:\"])")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that the API server refuses: the path of the field, if it names one, and why."""
+
+    path: str
+    message: str
+
+
+class InvalidJob(ConfigError):
+    """The API server refuses the job; `problems` says where."""
+
+    def __init__(self, message: str, problems: Sequence[Problem], *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.problems = tuple(problems)
+
+
+def new(
+    name: str,
+    instances: Mapping[str, int],
+    command: Sequence[str] = (),
+    *,
+    image: str = "",
+    directory: str = "",
+    colocate: bool = False,
+    elastic_slices: int = 0,
+    max_restarts: int = 0,
+    max_slice_restarts: int = 0,
+    version: str = "",
+    sidecar_image: str = "",
+) -> Object:
+    """Return the manifest of a usual job: headless without a command.
+
+    Raises:
+      ConfigError: The slices are of several types, or a command has no image.
+    """
+    if len(instances) != 1:
+        raise ConfigError("A job has slices of one type.", hint="For example: --tpu tpuv6e:2x2=2.")
+    if command and not image:
+        raise ConfigError("The job's command needs an image to run in.", hint="Add --image, with JAX and your program.")
+    if image and not command:
+        raise ConfigError(f"{image} is an image without a command.", hint="Add the command after --, or drop --image.")
+    ((kind, slices),) = instances.items()
+    instance_type = tpu.parse_instance_type(kind)
+    workers: Object = {"type": instance_type.machine.name, "topology": instance_type.topology, "numSlices": slices}
+    if max_slice_restarts:
+        workers["maxSliceRestarts"] = max_slice_restarts
+    controller: Object = {"deploymentMode": fields.COLOCATE_MODE if colocate else fields.DEFAULT_MODE}
+    if elastic_slices:
+        controller["elasticSlices"] = elastic_slices
+    if command:
+        main = {"name": fields.MAIN_CONTAINER, "image": image, "command": list(command)}
+        controller["template"] = {"spec": {"containers": [main]}}
+    spec: Object = {"workers": [workers], "controller": controller}
+    if directory:
+        spec["pathwaysDir"] = directory
+    if version:
+        spec["pathwaysVersion"] = version
+    if max_restarts:
+        spec["maxRestarts"] = max_restarts
+    if sidecar_image:
+        spec["customComponents"] = [{"componentType": fields.SIDECAR, "image": sidecar_image}]
+    return {"apiVersion": fields.API_VERSION, "kind": fields.KIND, "metadata": {"name": name}, "spec": spec}
+
+
+async def check(client: Client, manifest: Mapping[str, Any], *, namespace: str, as_jobset: bool = False) -> None:
+    """Have the API server validate a job without storing it.
+
+    Raises:
+      InvalidJob: It refuses the job.
+      ApiError, ClusterError: It cannot be asked.
+    """
+    await _send(client, manifest, namespace=namespace, as_jobset=as_jobset, dry_run=True)
+
+
+async def apply(client: Client, manifest: Mapping[str, Any], *, namespace: str, as_jobset: bool = False) -> str:
+    """Create a job; return ``created``, or ``unchanged`` when the same job is there already.
+
+    Args:
+      as_jobset: Create the JobSet that the job expands into, for clusters without the PathwaysJob API.
+
+    Raises:
+      InvalidJob: The API server refuses it, for example because fields of the existing job cannot change.
+      ServiceError: The cluster has no such API; the hint says what to install.
+    """
+    return await _send(client, manifest, namespace=namespace, as_jobset=as_jobset, dry_run=False)
+
+
+async def _send(client: Client, manifest: Mapping[str, Any], *, namespace: str, as_jobset: bool, dry_run: bool) -> str:
+    body = _sendable(manifest, namespace, as_jobset)
+    resource = JOBSETS if as_jobset else PATHWAYS_JOBS
+    query = {"fieldValidation": "Strict", "fieldManager": "pathways-jupyter", **({"dryRun": "All"} if dry_run else {})}
+    name = body["metadata"]["name"]
+    namespace = body["metadata"]["namespace"]
+    try:
+        await client.request("POST", resource.path(namespace), query=query, body=body)
+    except ApiError as error:
+        if error.status == 404:
+            raise await _not_installed(client, as_jobset) from error
+        if error.status == 409:
+            return await _replace(client, resource, name, body, query)
+        raise _invalid(name, error) from error
+    return "created"
+
+
+def _sendable(manifest: Mapping[str, Any], namespace: str, as_jobset: bool) -> Object:
+    metadata = manifest.get("metadata")
+    if manifest.get("kind") != fields.KIND or manifest.get("apiVersion") != fields.API_VERSION:
+        raise InvalidJob(
+            f"This is not a PathwaysJob: {manifest.get('apiVersion')} {manifest.get('kind')}.",
+            [Problem("apiVersion" if manifest.get("kind") == fields.KIND else "kind", "not a PathwaysJob")],
+            hint=f"Begin with apiVersion: {fields.API_VERSION} and kind: {fields.KIND}.",
+        )
+    if not isinstance(metadata, Mapping) or not metadata.get("name"):
+        raise InvalidJob("The job has no name.", [Problem("metadata", "it has no name")], hint="Add metadata.name.")
+    body = {**manifest, "metadata": {"namespace": namespace, **metadata}}
+    return expansion.expand(body) if as_jobset else body
+
+
+async def _replace(client: Client, resource: Resource, name: str, body: Object, query: Mapping[str, str]) -> str:
+    """Update an existing job, which the API server allows for its labels and annotations only."""
+    namespace = body["metadata"]["namespace"]
+    before = await objects.get(client, resource, name, namespace=namespace)
+    if resource is JOBSETS and expansion.JOB_LABEL not in (before["metadata"].get("labels") or {}):
+        raise ServiceError(f"There is a JobSet {name} already, which is no job.", hint="Choose another name.")
+    change = {
+        "metadata": {key: body["metadata"][key] for key in ("labels", "annotations") if key in body["metadata"]},
+        "spec": body["spec"],
+    }
+    path = resource.item(namespace, name)
+    try:
+        after = await client.request(
+            "PATCH", path, query=query, body=change, content_type="application/merge-patch+json"
+        )
+    except ApiError as error:
+        raise _invalid(name, error) from error
+    same = after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+    return "unchanged" if same else "updated"
+
+
+def _invalid(name: str, error: ApiError) -> ApiError | InvalidJob:
+    if error.status not in {400, 422}:
+        return error
+    text = str(error)
+    starts = [(found.start(), found[1]) for found in _PATH.finditer(text)]
+    ends = [*(start for start, _ in starts[1:]), len(text)]
+    problems = [
+        Problem(path, text[start + len(path) : end].strip(' :,"[]'))
+        for (start, path), end in zip(starts, ends, strict=True)
+    ]
+    hint = "Fields of a job cannot change: apply it under another name." if "is immutable" in text else ""
+    return InvalidJob(text, problems, hint=hint)
+
+
+async def _not_installed(client: Client, as_jobset: bool) -> ServiceError:
+    where = client.cluster.name
+    jobset = "Install JobSet first (jobset.sigs.k8s.io)."
+    if as_jobset:
+        return ServiceError(f"Cluster {where} has no JobSets.", hint=jobset)
+    try:
+        await objects.list_(client, JOBSETS, namespace=client.namespace)
+        hint = "Add --as-jobset to expand the job here, or install it: pathways-jupyter operator manifests."
+    except ApiError as error:
+        hint = jobset if error.status == 404 else "Ask your cluster administrator to install PathwaysJob."
+        hint += " Then the API: pathways-jupyter operator manifests." if error.status == 404 else ""
+    return ServiceError(f"Cluster {where} has no PathwaysJobs.", hint=hint)
