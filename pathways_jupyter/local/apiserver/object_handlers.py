@@ -6,7 +6,6 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
@@ -18,6 +17,7 @@ from pathways_jupyter.local.apiserver.bodies import Form
 from pathways_jupyter.local.apiserver.object_schema import Checked, check_object
 from pathways_jupyter.local.apiserver.patch import PatchKind, apply_patch
 from pathways_jupyter.local.apiserver.printing import as_metadata, as_table
+from pathways_jupyter.local.apiserver.request_options import is_dry_run, read_deletion, selection
 from pathways_jupyter.local.apiserver.resources import (
     ENDPOINTS,
     EVENTS,
@@ -28,32 +28,12 @@ from pathways_jupyter.local.apiserver.resources import (
     ResourceType,
 )
 from pathways_jupyter.local.apiserver.route import Route, flag, number, read_revision
-from pathways_jupyter.local.apiserver.selectors import Test, all_of, field_test, label_test
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.watch_delivery import Record, without_kind
 from pathways_jupyter.local.apiserver.watching import stream_changes
 
 _CREATED_BY_UPDATE = {LEASES.key, ENDPOINTS.key, EVENTS.key}
 _DELETION_GIVES_OBJECT = {PODS.key, SERVICE_ACCOUNTS.key}
-_DELETE_OPTIONS = {
-    "gracePeriodSeconds": int,
-    "propagationPolicy": str,
-    "orphanDependents": bool,
-    "preconditions": dict,
-    "dryRun": list,
-}
-_PROPAGATIONS = ("", "Orphan", "Background", "Foreground")
-
-
-@dataclass(frozen=True)
-class Deletion:
-    """Delete options of a request, from the query or the body."""
-
-    grace: int | None = None
-    propagation: str = ""
-    uid: str = ""
-    revision: str = ""
-    dry_run: bool = False
 
 
 class Objects:
@@ -255,53 +235,6 @@ class Objects:
                 f"the name of the object ({metadata['name']}) does not match the name on the URL ({route.name})"
             )
         return checked
-
-
-def selection(request: web.BaseRequest, resource: ResourceType) -> Test | None:
-    """The test of a request's selectors, or None.
-
-    Raises:
-      StatusError: 400.
-    """
-    labels, fields = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
-    return all_of(label_test(labels) if labels else None, field_test(fields, resource) if fields else None)
-
-
-def is_dry_run(request: web.BaseRequest) -> bool:
-    """Whether the request is a dry run.
-
-    Raises:
-      StatusError: 400, the query asks for a kind of dry run that does not exist.
-    """
-    values = request.query.getall("dryRun", [])
-    if any(value != "All" for value in values):
-        raise api_errors.bad_request(f'dryRun: Unsupported value: "{values[0]}": supported values: "All"')
-    return bool(values)
-
-
-async def read_deletion(request: web.BaseRequest) -> Deletion:
-    """Read the delete options; the query takes precedence over the body.
-
-    Raises:
-      StatusError: 400.
-    """
-    body = await bodies.read_object(request, optional=True)
-    for field, kind in _DELETE_OPTIONS.items():
-        value = body.get(field)
-        if value is not None and type(value) is not kind:
-            raise api_errors.bad_request(f"{field} of the delete options has a value of the wrong type")
-    preconditions = body.get("preconditions") or {}
-    grace = number(request.query, "gracePeriodSeconds")
-    if grace is None:
-        grace = body.get("gracePeriodSeconds")
-    propagation = request.query.get("propagationPolicy") or body.get("propagationPolicy") or ""
-    if body.get("orphanDependents") is not None:
-        propagation = "Orphan" if body["orphanDependents"] else "Background"
-    if (grace is not None and grace < 0) or propagation not in _PROPAGATIONS:
-        raise api_errors.bad_request("these delete options are not valid")
-    dry_run = is_dry_run(request) or body.get("dryRun") == ["All"]
-    uid, revision = (str(preconditions.get(key) or "") for key in ("uid", "resourceVersion"))
-    return Deletion(grace, propagation, uid, revision, dry_run)
 
 
 def versioned(resource: ResourceType, obj: Object) -> Object:

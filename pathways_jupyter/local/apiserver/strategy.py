@@ -5,26 +5,17 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from pathways_jupyter.local.apiserver import resources as kinds
 from pathways_jupyter.local.apiserver.api_errors import invalid
 from pathways_jupyter.local.apiserver.cel import rule_causes
 from pathways_jupyter.local.apiserver.custom import fill_defaults, schema_causes
+from pathways_jupyter.local.apiserver.job_strategy import check_job_update, prepare_job
+from pathways_jupyter.local.apiserver.pod_strategy import check_pod_update, prepare_pod
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
-from pathways_jupyter.local.apiserver.rules import (
-    event_causes,
-    lease_causes,
-    pod_spec_causes,
-    service_causes,
-    unsupported,
-)
-from pathways_jupyter.service.images import Image
+from pathways_jupyter.local.apiserver.rules import event_causes, lease_causes, service_causes
 
 _BESIDE_SCHEMA = ("apiVersion", "kind", "metadata", "status")
-_JOB_MUTABLE_METADATA = {"annotations", "labels"}
-_JOB_MUTABLE_SPEC = {"affinity", "nodeSelector", "schedulingGates", "tolerations"}
-_MUTABLE_POD_FIELDS = {"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"}
 
 
 def now() -> str:
@@ -69,176 +60,6 @@ def prepare_update(resource: ResourceType, obj: Object, old: Object) -> None:
 def _default_custom(resource: ResourceType, obj: Object) -> None:
     state = {key: value for key, value in obj.items() if key not in _BESIDE_SCHEMA}
     obj.update(fill_defaults(resource.schema, state))
-
-
-def _pod(pod: Object) -> None:
-    spec = pod.setdefault("spec", {})
-    default_pod_spec(spec)
-    _default_pod(spec)
-    _admit_pod(spec)
-    causes = pod_spec_causes(spec, "spec")
-    if causes:
-        raise invalid(kinds.PODS, pod["metadata"]["name"], causes)
-    pod["status"] = {"phase": "Pending", "qosClass": _qos(spec)}
-
-
-def default_pod_spec(spec: Object) -> None:
-    """Give a pod's spec, or a template's, the defaults of the real API."""
-    defaults: Mapping[str, Any] = {
-        "restartPolicy": "Always",
-        "dnsPolicy": "ClusterFirst",
-        "schedulerName": "default-scheduler",
-        "terminationGracePeriodSeconds": 30,
-    }
-    for key, value in defaults.items():
-        if spec.get(key) is None:
-            spec[key] = value
-    spec.setdefault("securityContext", {})
-    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
-        if not isinstance(container, dict):
-            continue
-        image = Image.parse(str(container.get("image", "")))
-        moves = not image.digest and image.tag in ("", "latest")
-        container.setdefault("imagePullPolicy", "Always" if moves else "IfNotPresent")
-        container.setdefault("resources", {})
-        container.setdefault("terminationMessagePath", "/dev/termination-log")
-        container.setdefault("terminationMessagePolicy", "File")
-        for port in container.get("ports") or ():
-            port.setdefault("protocol", "TCP")
-
-
-def _default_pod(spec: Object) -> None:
-    """Give a pod the defaults that a template does not get."""
-    spec.setdefault("enableServiceLinks", True)
-    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
-        resources = container.get("resources") if isinstance(container, dict) else None
-        if resources and resources.get("limits"):
-            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
-
-
-def _admit_pod(spec: Object) -> None:
-    """Apply a real cluster's admission to a new pod, as far as clients can see it."""
-    spec.setdefault("priority", 0)
-    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-    spec["serviceAccountName"] = spec["serviceAccount"] = spec.get("serviceAccountName") or "default"
-
-
-def _qos(spec: Object) -> str:
-    limits = [each.get("resources", {}) for each in spec.get("containers", ())]
-    if not any(each.get("limits") or each.get("requests") for each in limits):
-        return "BestEffort"
-    guaranteed = all(
-        {"cpu", "memory"} <= set(each.get("limits") or ())
-        and (each.get("requests") or each["limits"]).items()
-        >= {k: each["limits"][k] for k in ("cpu", "memory")}.items()
-        for each in limits
-    )
-    return "Guaranteed" if guaranteed else "Burstable"
-
-
-def _pod_update(pod: Object, old: Object) -> None:
-    default_pod_spec(pod.setdefault("spec", {}))
-    _default_pod(pod["spec"])
-    new_spec, old_spec = _fixed_part(pod["spec"]), _fixed_part(old["spec"])
-    if new_spec != old_spec:
-        raise invalid(
-            kinds.PODS,
-            pod["metadata"]["name"],
-            [("spec", "Forbidden: pod updates may not change fields other than images, deadlines and tolerations")],
-        )
-
-
-def _fixed_part(spec: Object) -> Object:
-    fixed = {key: value for key, value in spec.items() if key not in _MUTABLE_POD_FIELDS}
-    for field in ("containers", "initContainers"):
-        if field in fixed:
-            fixed[field] = [
-                {key: value for key, value in each.items() if key not in ("image", "resources")}
-                for each in fixed[field]
-            ]
-    return fixed
-
-
-def _job(job: Object) -> None:
-    metadata, spec = job["metadata"], job.setdefault("spec", {})
-    name, uid = metadata["name"], metadata["uid"]
-    template = spec.setdefault("template", {})
-    if spec.get("completions") is None and spec.get("parallelism") is None:
-        spec["completions"] = 1
-    defaults: Mapping[str, Any] = {
-        "parallelism": 1,
-        "backoffLimit": 6,
-        "completionMode": "NonIndexed",
-        "manualSelector": False,
-        "suspend": False,
-        "podReplacementPolicy": "TerminatingOrFailed",
-    }
-    for key, value in defaults.items():
-        if spec.get(key) is None:
-            spec[key] = value
-    if not spec["manualSelector"]:
-        if spec.get("selector"):
-            why = "Invalid value: `selector` not auto-generated"
-            raise invalid(kinds.JOBS, name, [("spec.selector", why)])
-        own = {
-            "batch.kubernetes.io/controller-uid": uid,
-            "batch.kubernetes.io/job-name": name,
-            "controller-uid": uid,
-            "job-name": name,
-        }
-        labels = template.setdefault("metadata", {}).setdefault("labels", {})
-        labels.update(own)
-        spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
-        metadata.setdefault("labels", dict(labels))
-    pod_spec = template.setdefault("spec", {})
-    restart_policy = pod_spec.get("restartPolicy")
-    default_pod_spec(pod_spec)
-    causes = pod_spec_causes(pod_spec, "spec.template.spec")
-    if restart_policy not in ("OnFailure", "Never"):
-        causes.append(
-            (
-                "spec.template.spec.restartPolicy",
-                f"Required value: valid values: {chr(34)}OnFailure{chr(34)}, {chr(34)}Never{chr(34)}"
-                if restart_policy is None
-                else unsupported(restart_policy, ("OnFailure", "Never")),
-            )
-        )
-    causes += [
-        (f"spec.{key}", f"Invalid value: {spec[key]}: must be greater than or equal to 0")
-        for key in ("parallelism", "completions", "backoffLimit", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
-        if isinstance(spec.get(key), int) and spec[key] < 0
-    ]
-    if spec["completionMode"] not in ("NonIndexed", "Indexed"):
-        causes.append(("spec.completionMode", unsupported(spec["completionMode"], ("NonIndexed", "Indexed"))))
-    elif spec["completionMode"] == "Indexed" and spec.get("completions") is None:
-        causes.append(("spec.completions", "Required value: when completion mode is Indexed"))
-    if causes:
-        raise invalid(kinds.JOBS, name, causes)
-
-
-def _job_update(job: Object, old: Object) -> None:
-    spec, before = job.setdefault("spec", {}), old["spec"]
-    default_pod_spec(spec.setdefault("template", {}).setdefault("spec", {}))
-    changed = [key for key in ("selector", "completionMode", "manualSelector") if spec.get(key) != before.get(key)]
-    # A Job that has not started may still be moved to other nodes: queueing systems do so while it is suspended.
-    scheduling = bool(before.get("suspend")) and not (old.get("status") or {}).get("startTime")
-    if _fixed_template(spec, scheduling) != _fixed_template(before, scheduling):
-        changed.append("template")
-    resized = spec.get("completions") != before.get("completions")
-    elastic = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
-    if resized and not elastic:
-        changed.append("completions")
-    if changed:
-        causes = [(f"spec.{key}", "Invalid value: field is immutable") for key in changed]
-        raise invalid(kinds.JOBS, job["metadata"]["name"], causes)
-
-
-def _fixed_template(spec: Object, scheduling: bool) -> Object:
-    template: Object = spec["template"]
-    if not scheduling:
-        return template
-    metadata = {key: each for key, each in (template.get("metadata") or {}).items() if key not in _JOB_MUTABLE_METADATA}
-    return {"metadata": metadata, "spec": {k: v for k, v in template["spec"].items() if k not in _JOB_MUTABLE_SPEC}}
 
 
 def _namespace(namespace: Object) -> None:
@@ -386,8 +207,8 @@ def _definition_update(definition: Object, old: Object) -> None:
 
 
 _CREATE: Mapping[str, Callable[[Object], None]] = {
-    "pods": _pod,
-    "jobs.batch": _job,
+    "pods": prepare_pod,
+    "jobs.batch": prepare_job,
     "namespaces": _namespace,
     "services": _service,
     "secrets": _secret,
@@ -397,8 +218,8 @@ _CREATE: Mapping[str, Callable[[Object], None]] = {
     "customresourcedefinitions.apiextensions.k8s.io": _definition,
 }
 _UPDATE: Mapping[str, Callable[[Object, Object], None]] = {
-    "pods": _pod_update,
-    "jobs.batch": _job_update,
+    "pods": check_pod_update,
+    "jobs.batch": check_job_update,
     "leases.coordination.k8s.io": lambda lease, old: _lease(lease),
     "persistentvolumeclaims": _claim_update,
     "customresourcedefinitions.apiextensions.k8s.io": _definition_update,
