@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pathways_jupyter import config as settings
 from pathways_jupyter import entry, log_command
 from pathways_jupyter.commands.shared import CLUSTER, SERVICE
 from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import ConfigError, ServiceError, SessionError
+from pathways_jupyter.errors import ConfigError, SessionError
 from pathways_jupyter.events import SessionState
-from pathways_jupyter.magics import jobs
+from pathways_jupyter.magics import jobs, services
 from pathways_jupyter.magics.connection import Connection
 from pathways_jupyter.magics.waiting import Waiting
 from pathways_jupyter.render import array_notes
@@ -98,10 +98,10 @@ def status(connection: Connection, values: Values) -> View:
 def slices(connection: Connection, values: Values) -> Any:
     """The service's slices and their holders; live when it is this session's own service."""
     from pathways_jupyter.render import slices as picture
-    from pathways_jupyter.service import status as services
+    from pathways_jupyter.service import status as reading
 
     where, mine = _where(connection, values)
-    found = entry.ask(where, lambda client, namespace: services.fetch(client, namespace, where.service))
+    found = entry.ask(where, lambda client, namespace: reading.fetch(client, namespace, where.service))
     current = connection.session
     if current is not None and mine and connection.screen.in_place:
         from pathways_jupyter.widgets.slices import SliceMap
@@ -167,90 +167,6 @@ def env(connection: Connection, values: Values) -> View:
     return environment.view(current.environment(share=share), shared=share, embedded=current.is_embedded)
 
 
-def services(connection: Connection, values: Values) -> View:
-    """The services that one may see."""
-    from pathways_jupyter.render import services as picture
-    from pathways_jupyter.service import overview
-
-    where = _cluster(connection, values)
-    # The session's own namespace is no wish for only that one.
-    namespace = values.get("namespace", "")
-    return picture.view(entry.ask(where, lambda client, _: overview.overviews(client, namespace)))
-
-
-def service_show(connection: Connection, values: Values) -> View:
-    """One service in full."""
-    from pathways_jupyter.render import services as picture
-    from pathways_jupyter.service import overview
-
-    where = _cluster(connection, values)
-    (found,) = entry.ask(where, lambda client, namespace: overview.overviews(client, namespace, values["name"]))
-    return picture.details(found)
-
-
-def service_deploy(connection: Connection, values: Values) -> View | None:
-    """Deploy a service, and follow its start."""
-    import yaml
-
-    from pathways_jupyter.service import deploy, rollout
-    from pathways_jupyter.service import deployment as deployments
-
-    plan = entry.deployment(values)
-    if values.get("dry_run"):
-        plan = plan.within(entry.namespace({name: values[name] for name in _PLACE & set(values)}))
-        connection.screen.line(yaml.safe_dump_all(deployments.manifests(plan), sort_keys=False).rstrip())
-        return None
-    seconds = entry.seconds("--timeout", values.get("timeout"), default=rollout.TIMEOUT_SECONDS)
-    where = _cluster(connection, values)
-    steps = entry.stream(
-        where,
-        lambda client, namespace: deploy.run(
-            client,
-            plan.within(namespace),
-            skip_checks=bool(values.get("skip_checks")),
-            follow=not values.get("no_wait"),
-            seconds=seconds,
-        ),
-    )
-    _follow(connection, steps, plan.spec.name)
-    return service_show(connection, {**values, "name": plan.spec.name})
-
-
-def service_wait(connection: Connection, values: Values) -> View:
-    """Follow a service's start."""
-    from pathways_jupyter.service import rollout
-
-    seconds = entry.seconds("--timeout", values.get("timeout"), default=rollout.TIMEOUT_SECONDS)
-    steps = entry.stream(
-        _cluster(connection, values),
-        lambda client, namespace: rollout.follow(client, namespace, values["name"], seconds=seconds),
-    )
-    _follow(connection, steps, values["name"])
-    return service_show(connection, values)
-
-
-def service_delete(connection: Connection, values: Values) -> None:
-    """Delete a service, after a question that names its users."""
-    from IPython.core.error import StdinNotImplementedError
-
-    from pathways_jupyter.service import deploy
-
-    where = _cluster(connection, values)
-    found, _, question = entry.ask(
-        where, lambda client, namespace: deploy.find_to_delete(client, namespace, values["name"])
-    )
-    if not values.get("yes"):
-        try:
-            answer = input(f"{question} [y/N] ")
-        except (StdinNotImplementedError, EOFError):
-            raise ServiceError(f"Not deleted: {question}", hint="No answer can be given here: add --yes.") from None
-        if answer.strip().lower() not in {"y", "yes"}:
-            connection.screen.line("Not deleted.")
-            return
-    entry.ask(where, lambda client, _: deploy.remove(client, found))
-    connection.screen.line(f"Service {found.name} is deleted from namespace {found.namespace}.")
-
-
 def doctor(connection: Connection, values: Values) -> View:
     """Check everything that a connection needs."""
     from pathways_jupyter.render import doctor as picture
@@ -289,29 +205,6 @@ def _bring_up(connection: Connection, begin: Callable[[], ConnectionAttempt[Sess
         connection.notify(lines)
 
 
-def _cluster(connection: Connection, values: Values) -> ConnectConfig:
-    """The cluster that the options name, by default that of this notebook's session."""
-    named = {name: values[name] for name in _PLACE & set(values)}
-    if connection.session is None or set(named) - {"namespace"}:
-        return entry.look(named)
-    where, _ = _where(connection, {})
-    return dataclasses.replace(where, namespace=named.get("namespace", where.namespace))
-
-
-def _follow(connection: Connection, steps: Iterable[Any], name: str) -> None:
-    """Print the steps of a start as they come."""
-    from pathways_jupyter.render import services as picture
-
-    try:
-        for step in steps:
-            connection.screen.line(picture.line(step))
-    except KeyboardInterrupt:
-        raise ServiceError(
-            f"Interrupted. Service {name} stays if it was created.",
-            hint=f"%pathways service wait {name} follows it, %pathways service delete {name} removes it.",
-        ) from None
-
-
 def _where(connection: Connection, values: Values) -> tuple[ConnectConfig, str]:
     """The cluster and service to use, and the id of this notebook's session if it uses the same ones.
 
@@ -344,11 +237,7 @@ ACTIONS: Mapping[str, Callable[[Connection, Values], Any]] = {
     "events": events,
     "sessions": sessions,
     "env": env,
-    "services": services,
-    "service deploy": service_deploy,
-    "service show": service_show,
-    "service wait": service_wait,
-    "service delete": service_delete,
+    **services.ACTIONS,
     "doctor": doctor,
     "elastic": elastic,
     "profiles": profiles,
