@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
 FAILURE = {
     "type": "Failed",

@@ -38,7 +38,9 @@ def installed(folder, *packages: str) -> str:
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), *packages]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
-        pytest.skip(f"pip cannot install {' '.join(packages)} here: {done.stderr.splitlines()[-1]}")
+        # pip's last line may be a notice about itself.
+        reasons = [each for each in done.stderr.splitlines() if each.startswith("ERROR")]
+        pytest.skip(f"pip cannot install {' '.join(packages)}: {' '.join(reasons) or done.stderr}")
     return str(folder)
 
 

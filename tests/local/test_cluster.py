@@ -20,7 +20,7 @@ from pathways_jupyter.local.directory import ClusterDirectory
 DEADLINE = 90.0
 WAITED = "exec sleep 600"
 
-kubectl_needed = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+kubectl_needed = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
 
 @pytest.fixture(scope="module")

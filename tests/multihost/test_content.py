@@ -162,7 +162,7 @@ async def test_a_full_disk_is_named_and_nothing_is_started(lab):
     home = lab.farm.hosts[1].home
     mounted = sh("mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(home))
     if mounted.returncode:
-        pytest.skip("no file systems can be mounted here")
+        pytest.skip(f"no file system can be mounted: {mounted.stderr.decode().strip()}")
     try:
         (lab.code / "large").write_bytes(os.urandom(8 << 20))
         done = await lab.run("touch started", 2, name="full")

@@ -1,5 +1,7 @@
 """Which hosts are meant, whether they are the right ones, and what a run does to them before it starts."""
 
+import os
+import pwd
 import subprocess
 import sys
 
@@ -108,7 +110,7 @@ async def test_a_login_script_that_prints_is_explained(lab):
     finally:
         script.unlink()
     if done.code == 0:
-        pytest.skip("this shell does not read .bashrc here")
+        pytest.skip(f"{pwd.getpwuid(os.getuid()).pw_shell} does not read .bashrc for a command of sshd")
     assert "Welcome" in done.status("0-0").message
     assert "must print nothing" in done.status("0-0").hint
 

@@ -107,9 +107,9 @@ def test_without_docker_and_podman_it_says_how(wanted, tmp_path) -> None:
 def test_docker_without_its_daemon_is_named_and_it_says_how(wanted, tmp_path) -> None:
     docker = shutil.which("docker")
     if docker is None:
-        pytest.skip("needs the docker client")
+        pytest.skip("the docker client is not installed")
     if subprocess.run([docker, "info"], capture_output=True, check=False).returncode == 0:
-        pytest.skip("needs a machine where docker's daemon does not run")
+        pytest.skip("docker's daemon runs here; this is about a client without it")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "docker").symlink_to(docker)
     done = build_on(str(tmp_path / "bin"), wanted, tmp_path / "image")

@@ -17,7 +17,7 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 TIME = "2026-01-02T03:04:05.000006Z"
 
-kubectl_needed = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+kubectl_needed = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
 
 def job(name: str = "j", **spec):

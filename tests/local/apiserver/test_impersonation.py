@@ -11,7 +11,7 @@ REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 READ_PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
 
-kubectl_needed = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+kubectl_needed = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
 
 def impersonate(**rule):

@@ -17,7 +17,7 @@ from pathways_jupyter.session import protocol
 from pathways_jupyter.session.kernel import session, spawn
 from pathways_jupyter.session.protocol import Method
 
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
 DEADLINE = 60.0
 TYPE = "tpuv6e:2x2"

@@ -23,7 +23,7 @@ def installed():
 
     library = Path(jaxlib.__file__).with_name("libjax_common.so")
     if not library.exists():
-        pytest.skip("this jaxlib keeps its code elsewhere")
+        pytest.skip(f"jaxlib {jaxlib.__version__} has no {library.name}, in which its descriptors are looked for")
     found: dict[str, descriptor_pb2.DescriptorProto] = {}
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
         for match in _FILE.finditer(content):
