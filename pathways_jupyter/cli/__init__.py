@@ -15,6 +15,7 @@ import click
 from pathways_jupyter import interrupts
 from pathways_jupyter.commands.magic import MAGIC
 from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.kube import claim_package
 from pathways_jupyter.wording import Face
 
 _COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -112,3 +113,4 @@ def main(context: click.Context, debug: bool) -> None:
     help of their command.
     """
     context.color = colours()
+    claim_package()

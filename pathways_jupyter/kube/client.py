@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import importlib.util
 import json
-import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -346,20 +344,9 @@ class Client:
             await backoff.wait()
 
 
-def preload(*, only_user: bool = False) -> ModuleType:
-    """Import the `kubernetes` package, which takes a few tenths of a second, before the first request has to.
-
-    Args:
-      only_user: Nothing else in this process uses the package, so its synchronous half need not be imported. That is a
-        third of the time and a quarter of the memory.
-    """
+def preload() -> ModuleType:
+    """Import the `kubernetes` package, which takes a few tenths of a second, before the first request has to."""
     global _loaded
-    if only_user and "kubernetes" not in sys.modules:
-        # The package imports its synchronous half in its __init__, which so is never run; the asynchronous half
-        # imports nothing of it.
-        spec = importlib.util.find_spec("kubernetes")
-        assert spec is not None
-        sys.modules["kubernetes"] = importlib.util.module_from_spec(spec)
     _loaded = importlib.import_module("pathways_jupyter.kube.library")
     return _loaded
 

@@ -10,7 +10,7 @@ import sys
 from datetime import UTC, datetime
 
 from pathways_jupyter.errors import ClusterError, PathwaysError
-from pathways_jupyter.kube import auth
+from pathways_jupyter.kube import auth, claim_package
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.operator.election import LEASE_SECONDS, Election, identity
 from pathways_jupyter.operator.job_controller import JobController
@@ -150,4 +150,6 @@ async def _main(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
+    # Not in main(), which the embedded cluster and tests call in processes that are not the operator's alone.
+    claim_package()
     sys.exit(main())

@@ -24,6 +24,7 @@ from typing import Any
 import uvloop
 
 from pathways_jupyter.errors import SessionError
+from pathways_jupyter.kube import claim_package
 from pathways_jupyter.kube.client import preload
 from pathways_jupyter.service.derived_names import current_user
 from pathways_jupyter.session import protocol, registry
@@ -119,7 +120,8 @@ def main(arguments: list[str]) -> int:
     """Run the session named in `arguments`; standard input is the kernel's socket."""
     logging.basicConfig(level=logging.INFO, handlers=[_BoundedLog()])
     # Here and not with the first request, so that it is done while a supervisor stands by.
-    preload(only_user=True)
+    claim_package()
+    preload()
     connection = socket.socket(fileno=0)
     # uvloop, because all bytes between JAX and its devices pass through this loop.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
