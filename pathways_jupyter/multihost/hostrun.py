@@ -16,6 +16,7 @@ from pathways_jupyter.multihost.pack import Packed
 from pathways_jupyter.multihost.session import Holder, HostSession, Outcome
 from pathways_jupyter.multihost.spool import Spool
 from pathways_jupyter.multihost.targets import Target
+from pathways_jupyter.retry import Backoff
 
 Answer = TypeVar("Answer")
 Publish = Callable[[Event], Awaitable[None]]
@@ -150,7 +151,7 @@ class HostRun:
           HostUnreachable: It is out of reach, or was never reached.
           HostError: The work failed.
         """
-        give_up_at, pause = 0.0, _FIRST_PAUSE_SECONDS
+        give_up_at, pauses = 0.0, Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while True:
             try:
                 if self._session is None:
@@ -163,14 +164,14 @@ class HostRun:
                     # Never reached: a wrong address does not become right by waiting.
                     raise
                 if session is not None and session.progressed:
-                    give_up_at, pause = 0.0, _FIRST_PAUSE_SECONDS
+                    give_up_at = 0.0
+                    pauses.reset()
                 patience = _HURRIED_SECONDS if stopping is not None and stopping.is_set() else PATIENCE_SECONDS
                 give_up_at = give_up_at or time.monotonic() + patience
                 if time.monotonic() > give_up_at:
                     raise
             await self._change(phase=Phase.RECONNECTING)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            await pauses.wait()
 
     async def _stop_when(self, stopping: asyncio.Event, session: HostSession, run: str) -> None:
         await stopping.wait()
