@@ -10,7 +10,6 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Resource
 from pathways_jupyter.operator.job_controller import JobController
-from pathways_jupyter.service import jobset, names, proxy_job
 from pathways_jupyter.service.pathwaysjob import definition
 
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
@@ -18,19 +17,6 @@ CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "Cust
 
 class Bench(QuietCluster):
     """A cluster whose JobSets do only what a test says, with proxies of sessions and PathwaysJobs."""
-
-    async def proxy(self, client: Client, session: str, user: str = "jane", **options) -> dict:
-        """Create the proxy Job of a session."""
-        spec = proxy_job.ProxySpec(
-            session=session,
-            service=names.DEFAULT_SERVICE,
-            address=jobset.address(names.DEFAULT_SERVICE),
-            image="r/proxy_server:1",
-            instances={"tpuv6e:2x2": 1},
-            user=user,
-            **options,
-        )
-        return await objects.create(client, objects.JOBS, proxy_job.job(spec))
 
     async def install(self, client: Client) -> None:
         """Make PathwaysJob an API of the cluster."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import socket
 import subprocess
@@ -17,6 +18,12 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from pages import DEADLINE
+
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.session import protocol
+from pathways_jupyter.session.kernel import spawn
+from pathways_jupyter.session.protocol import Method
 
 TOKEN = "s3cret"
 BASE_URL = "/behind/a-proxy/"
@@ -167,3 +174,22 @@ def set_up(server) -> Iterator[Callable[[str], None]]:
 def unreachable(set_up) -> None:
     """The server's user has the kubeconfig of a cluster that is not there."""
     set_up(UNREACHABLE)
+
+
+@contextlib.contextmanager
+def connecting(kubeconfig: Path):
+    """A function that starts a session of one slice, with this process for its kernel; at the end they all end."""
+    config = ConnectConfig(instances={"tpuv6e:2x2": 1}, kubeconfig=str(kubeconfig), wait=DEADLINE)
+    links = []
+
+    def start():
+        link = spawn.supervisor()
+        links.append(link)
+        asked = {"config": protocol.config_to_json(config), "kernel_pid": os.getpid(), "notebook": "a.ipynb"}
+        return link, link.answer(link.ask(Method.START, **asked), patience=DEADLINE)
+
+    try:
+        yield start
+    finally:
+        for link in links:
+            assert link.close(patience=DEADLINE)

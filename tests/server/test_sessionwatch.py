@@ -3,18 +3,16 @@
 import asyncio
 import contextlib
 import json
-import os
 
 import pytest
 
-from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.events import Event, EventKind
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.server.sessionwatch import SessionWatch
-from pathways_jupyter.session import protocol, recording, registry
-from pathways_jupyter.session.kernel import spawn
+from pathways_jupyter.session import recording, registry
 from pathways_jupyter.session.protocol import Method
+from tests.server.conftest import connecting
 
 DEADLINE = 60
 
@@ -56,18 +54,8 @@ class Page:
 def connect(machine, cluster, monkeypatch):
     """Start sessions of one slice, each with this process for its kernel; the test's end ends them."""
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", machine.environ["JUPYTER_RUNTIME_DIR"])
-    config = ConnectConfig(instances={"tpuv6e:2x2": 1}, kubeconfig=str(cluster), wait=DEADLINE)
-    links = []
-
-    def start():
-        link = spawn.supervisor()
-        links.append(link)
-        asked = {"config": protocol.config_to_json(config), "kernel_pid": os.getpid(), "notebook": "a.ipynb"}
-        return link, link.answer(link.ask(Method.START, **asked), patience=DEADLINE)
-
-    yield start
-    for link in links:
-        assert link.close(patience=DEADLINE)
+    with connecting(cluster) as start:
+        yield start
 
 
 @pytest.fixture

@@ -2,38 +2,25 @@
 
 import asyncio
 import dataclasses
-import os
 import tempfile
 from contextlib import AsyncExitStack
 
 import pytest
 from pages import DEADLINE, opened
 
-from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.session import protocol, registry
-from pathways_jupyter.session.kernel import spawn
+from pathways_jupyter.session import registry
 from pathways_jupyter.session.protocol import Method
-from tests.server.conftest import UNREACHABLE, running
+from tests.server.conftest import UNREACHABLE, connecting, running
 
 
 @pytest.fixture
 def connect(nothing, cluster, monkeypatch):
     """Start sessions where the server looks for them, on a cluster that its kubeconfig does not know."""
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", nothing["JUPYTER_RUNTIME_DIR"])
-    config = ConnectConfig(instances={"tpuv6e:2x2": 1}, kubeconfig=str(cluster), wait=DEADLINE)
-    links = []
-
-    def start():
-        link = spawn.supervisor()
-        links.append(link)
-        asked = {"config": protocol.config_to_json(config), "kernel_pid": os.getpid(), "notebook": "a.ipynb"}
-        return link, link.answer(link.ask(Method.START, **asked), patience=DEADLINE)
-
-    yield start
-    for link in links:
-        assert link.close(patience=DEADLINE)
+    with connecting(cluster) as start:
+        yield start
 
 
 def all_ready(page):

@@ -14,6 +14,7 @@ from pathways_jupyter.local.kubelet import Kubelet
 from pathways_jupyter.local.network import Network
 from pathways_jupyter.local.recorder import Recorder
 from pathways_jupyter.local.spawner import Spawner
+from pathways_jupyter.service import jobset, names, proxy_job
 
 DEADLINE = 60.0
 
@@ -93,3 +94,16 @@ class QuietCluster:
         finally:
             watch.close()
         return found
+
+    async def proxy(self, client: Client, session: str, user: str = "jane", **options) -> dict:
+        """Create the proxy Job of a session."""
+        spec = proxy_job.ProxySpec(
+            session=session,
+            service=names.DEFAULT_SERVICE,
+            address=jobset.address(names.DEFAULT_SERVICE),
+            image="r/proxy_server:1",
+            instances={"tpuv6e:2x2": 1},
+            user=user,
+            **options,
+        )
+        return await objects.create(client, objects.JOBS, proxy_job.job(spec))
