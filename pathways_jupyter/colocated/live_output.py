@@ -95,14 +95,7 @@ class Follower:
         from pathways_jupyter.kube.objects import PODS, list_
 
         # In a thread, as a credential plugin blocks and `close` must be able to cancel this task meanwhile.
-        cluster = await asyncio.to_thread(
-            auth.load,
-            config.kubeconfig,
-            config.context,
-            cluster=config.cluster,
-            project=config.project,
-            region=config.region,
-        )
+        cluster = await asyncio.to_thread(auth.of_config, config)
         namespace = config.namespace or cluster.namespace
         async with Client(cluster) as client:
             pods = (await list_(client, PODS, namespace=namespace, labels=names.JOBSET_NAME_LABEL)).items

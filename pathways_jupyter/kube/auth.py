@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.kube import kubeconfig as kubeconfigs
 from pathways_jupyter.kube.cluster import Cluster, tls
@@ -65,6 +66,18 @@ def load(
         "There is no kubeconfig, so there is no cluster to connect to.",
         hint="Use --local for a cluster on this machine, --cluster/--project/--region for GKE, or fetch credentials: "
         "gcloud container clusters get-credentials CLUSTER --region REGION --project PROJECT.",
+    )
+
+
+def of_config(config: ConnectConfig, environ: Mapping[str, str] | None = None) -> Cluster:
+    """Find the cluster that the settings of a connection name; see :func:`load`."""
+    return load(
+        config.kubeconfig,
+        config.context,
+        cluster=config.cluster,
+        project=config.project,
+        region=config.region,
+        environ=environ,
     )
 
 

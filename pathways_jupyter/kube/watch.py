@@ -9,6 +9,7 @@ may be outdated, which a ``LOST`` change reports.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -128,6 +129,21 @@ async def watch(
                 lost = True
                 yield Change(ChangeType.LOST, error=problem)
         await backoff.wait()
+
+
+async def until_gone(client: Client, resource: Resource, *, namespace: str, labels: str) -> None:
+    """Wait until no object with these labels is left; the caller bounds the wait."""
+    left: set[str] = set()
+    changes = watch(client, resource, namespace=namespace, labels=labels)
+    async with contextlib.aclosing(changes):
+        async for change in changes:
+            # By uid: an object that was made anew under the same name is another one.
+            if change.type in {ChangeType.ADDED, ChangeType.MODIFIED}:
+                left.add(change.object["metadata"]["uid"])
+            elif change.type is ChangeType.DELETED:
+                left.discard(change.object["metadata"]["uid"])
+            if not left and change.type in {ChangeType.SYNCED, ChangeType.DELETED}:
+                return
 
 
 class _View:

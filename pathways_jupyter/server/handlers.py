@@ -204,7 +204,7 @@ class LogsHandler(StreamHandler):
         given = self.query(*scope.NAMES, "pod", "container", "follow")
         if not given.get("pod"):
             raise ConfigError("The name of the pod is missing.", hint="Add ?pod=NAME.")
-        place, pod = scope_in(given), request_checks.pod_name(given["pod"])
+        place, pod = scope_in(given), request_checks.object_name(given["pod"], "pod")
         container = request_checks.container_name(given["container"]) if given.get("container") else ""
         follow = scope.flag("follow", given.get("follow") or "false")
         await self.stream(self.hub.log(place, pod, container=container, follow=follow))

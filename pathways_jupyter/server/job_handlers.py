@@ -36,7 +36,7 @@ class JobHandler(Handler):
     @route
     async def get(self, job: str) -> Any:
         """Return the job with its conditions, pods and latest events."""
-        place, name = scope_in(self.query(*scope.NAMES)), request_checks.job_name(job)
+        place, name = scope_in(self.query(*scope.NAMES)), request_checks.object_name(job, "job")
         async with _reached(place) as (client, namespace):
             return asdict(await jobs.picture(client, name, namespace=namespace))
 
@@ -48,7 +48,7 @@ class JobActionHandler(Handler):
     async def post(self, job: str, action: str) -> Any:
         """Suspend, resume or delete it."""
         self.query()
-        place, name = scope_in(self.body(*scope.NAMES)), request_checks.job_name(job)
+        place, name = scope_in(self.body(*scope.NAMES)), request_checks.object_name(job, "job")
         async with _reached(place) as (client, namespace):
             if action == "delete":
                 return {"deleted": await jobs.delete(client, name, namespace=namespace)}
@@ -63,7 +63,7 @@ class JobLogsHandler(StreamHandler):
     async def get(self, job: str) -> Any:
         """Stream a log as text; a followed one goes on until the program ends."""
         given = self.query(*scope.NAMES, "program", "worker", "follow")
-        name, program = request_checks.job_name(job), given.get("program") or "main"
+        name, program = request_checks.object_name(job, "job"), given.get("program") or "main"
         if program not in jobs.PROGRAMS:
             raise ConfigError("There is no such program in a job.", hint=f"Choose {', '.join(jobs.PROGRAMS)}.")
         worker = request_checks.worker(given.get("worker") or "0-0")

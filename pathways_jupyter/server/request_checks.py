@@ -110,14 +110,14 @@ def known(given: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return given
 
 
-def pod_name(name: str) -> str:
-    """Return `name` if it is a valid name of a pod.
+def object_name(name: str, kind: str) -> str:
+    """Return `name` if it is a valid name of an object of this kind: ``pod``, ``job``.
 
     Raises:
       ConfigError: It is not.
     """
     if len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
-        raise ConfigError(f"{_shortened(name)} is not the name of a pod.", hint="Names are lower-case DNS names.")
+        raise ConfigError(f"{_shortened(name)} is not the name of a {kind}.", hint="Names are lower-case DNS names.")
     return name
 
 
@@ -131,17 +131,6 @@ def container_name(name: str) -> str:
         raise ConfigError(
             f"{_shortened(name)} is not the name of a container.", hint="Names are lower-case DNS labels."
         )
-    return name
-
-
-def job_name(name: str) -> str:
-    """Return `name` if it is a valid name of a job.
-
-    Raises:
-      ConfigError: It is not.
-    """
-    if len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
-        raise ConfigError(f"{_shortened(name)} is not the name of a job.", hint="Names are lower-case DNS names.")
     return name
 
 

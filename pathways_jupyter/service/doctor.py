@@ -118,14 +118,7 @@ async def findings(
 ) -> AsyncIterator[Finding]:
     """Like :func:`examine`, but yield each finding as its check ends."""
     try:
-        cluster = await asyncio.to_thread(
-            auth.load,
-            config.kubeconfig,
-            config.context,
-            cluster=config.cluster,
-            project=config.project,
-            region=config.region,
-        )
+        cluster = await asyncio.to_thread(auth.of_config, config)
     except PathwaysError as error:
         yield failed("cluster", error)
         if leftovers:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathways_jupyter.errors import ApiError, ClusterError, SessionError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, delete, list_
-from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.kube.watch import until_gone
 from pathways_jupyter.retry import Backoff
 from pathways_jupyter.service.names import SESSION_LABEL
 from pathways_jupyter.session.reach import Embedded
@@ -88,7 +88,7 @@ async def _remove(
                 waiting(str(error))
     with contextlib.suppress(ClusterError, TimeoutError):
         async with asyncio.timeout(PODS_SECONDS):
-            await _pods_gone(client, namespace, session)
+            await until_gone(client, PODS, namespace=namespace, labels=f"{SESSION_LABEL}={session}")
 
 
 async def _delete(client: Client, namespace: str, session: str) -> None:
@@ -96,16 +96,3 @@ async def _delete(client: Client, namespace: str, session: str) -> None:
     for resource in (JOBS, LEASES):
         for item in (await list_(client, resource, namespace=namespace, labels=labels)).items:
             await delete(client, resource, item["metadata"]["name"], namespace=namespace)
-
-
-async def _pods_gone(client: Client, namespace: str, session: str) -> None:
-    left: set[str] = set()
-    changes = watch(client, PODS, namespace=namespace, labels=f"{SESSION_LABEL}={session}")
-    async with contextlib.aclosing(changes):
-        async for change in changes:
-            if change.type in {ChangeType.ADDED, ChangeType.MODIFIED}:
-                left.add(change.object["metadata"]["name"])
-            elif change.type is ChangeType.DELETED:
-                left.discard(change.object["metadata"]["name"])
-            if not left and change.type in {ChangeType.SYNCED, ChangeType.DELETED}:
-                return

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pathways_jupyter import locks
 from pathways_jupyter.config import ConnectConfig, runtime_dir
-from pathways_jupyter.kube.auth import load
+from pathways_jupyter.kube.auth import of_config
 from pathways_jupyter.kube.cluster import Cluster
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.registry import SessionRecord
@@ -23,11 +23,8 @@ async def cluster(config: ConnectConfig, environ: Mapping[str, str] | None = Non
       ConfigError: There is no kubeconfig, or it cannot be used.
       ClusterError: Google Cloud has no such cluster.
     """
-    if not config.cluster:
-        return load(config.kubeconfig, config.context, environ=environ)
-    return await asyncio.to_thread(
-        load, cluster=config.cluster, project=config.project, region=config.region, environ=environ
-    )
+    # Only Google is asked over the network.
+    return await asyncio.to_thread(of_config, config, environ) if config.cluster else of_config(config, environ)
 
 
 async def again(record: SessionRecord) -> Cluster:

@@ -20,7 +20,7 @@ from pathways_jupyter.config import ConnectConfig, runtime_dir
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, Object, list_
-from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.kube.watch import until_gone
 from pathways_jupyter.local import cluster as local
 from pathways_jupyter.service.names import SESSION_LABEL
 from pathways_jupyter.session import protocol
@@ -209,16 +209,7 @@ def _sockets_of(session: str) -> set[str]:
 async def _until_gone(cluster: local.Cluster, session: str, deadline: float) -> None:
     async with Client(load(str(cluster.kubeconfig))) as client, asyncio.timeout(deadline - time.monotonic()):
         for resource in (JOBS, LEASES, PODS):
-            left: set[str] = set()
-            changes = watch(client, resource, namespace="default", labels=f"{SESSION_LABEL}={session}")
-            async with contextlib.aclosing(changes):
-                async for change in changes:
-                    if change.type in {ChangeType.ADDED, ChangeType.MODIFIED}:
-                        left.add(change.object["metadata"]["name"])
-                    elif change.type is ChangeType.DELETED:
-                        left.discard(change.object["metadata"]["name"])
-                    if not left and change.type in {ChangeType.SYNCED, ChangeType.DELETED}:
-                        break
+            await until_gone(client, resource, namespace="default", labels=f"{SESSION_LABEL}={session}")
 
 
 async def _in_cluster(cluster: local.Cluster, session: str) -> dict[str, list[Object]]:

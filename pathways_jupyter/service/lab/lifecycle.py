@@ -19,7 +19,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import JOBS, PODS, Object, Resource
-from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.kube.watch import ChangeType, until_gone, watch
 from pathways_jupyter.service import doctor
 from pathways_jupyter.service.doctor import Level, Need
 from pathways_jupyter.service.lab import manifests
@@ -255,21 +255,13 @@ def _why(pod: Object, reason: str) -> str:
 async def _remove_job(client: Client, namespace: str, name: str) -> bool:
     """Delete the Job; return whether there was one, once its pods are gone."""
     existed = await objects.delete(client, JOBS, name, namespace=namespace)
-    left: set[str] = set()
-    changes = watch(client, PODS, namespace=namespace, labels=f"{manifests.LAB_LABEL}={name}")
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(END_SECONDS), contextlib.aclosing(changes):
-            async for change in changes:
-                if change.type in {ChangeType.ADDED, ChangeType.MODIFIED}:
-                    left.add(change.object["metadata"]["uid"])
-                elif change.type is ChangeType.DELETED:
-                    left.discard(change.object["metadata"]["uid"])
-                if not left and change.type in {ChangeType.SYNCED, ChangeType.DELETED}:
-                    return existed
-    if left:
+    try:
+        async with asyncio.timeout(END_SECONDS):
+            await until_gone(client, PODS, namespace=namespace, labels=f"{manifests.LAB_LABEL}={name}")
+    except TimeoutError:
         raise ServiceError(
             f"The pod of lab {name} still ends after {END_SECONDS:.0f} s.", hint="Run pathways-jupyter lab down again."
-        )
+        ) from None
     return existed
 
 
