@@ -1,0 +1,76 @@
+"""The relay's container in the proxy's pod. The program travels in the pod's spec, so it needs no image of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+NAME = "pathways-relay"
+DEFAULT_IMAGE = "python:3.13-slim"
+
+_MODULES = ("stream", "program")
+_PACKAGE = __name__.rpartition(".")[0]
+# Registers each module under its own name, so that the second one finds the first; their packages are not needed.
+_LOADER = f"""
+import os, sys, types
+for name in {_MODULES!r}:
+    module = sys.modules["{_PACKAGE}." + name] = types.ModuleType("{_PACKAGE}." + name)
+    exec(compile(os.environ.pop("PATHWAYS_RELAY_" + name.upper()), name + ".py", "exec"), vars(module))
+sys.exit(module.main())
+"""
+
+
+@dataclass(frozen=True)
+class RelaySpec:
+    """A relay beside a proxy.
+
+    Attributes:
+      secret_sha256: The hash of the session's secret, in hexadecimal; the secret itself stays with the supervisor.
+      image: An image with Python 3.9 or later as ``python3``.
+      keep: Seconds for which the proxy's connections are kept without the supervisor.
+    """
+
+    secret_sha256: str
+    image: str = ""
+    keep: float = 900.0
+
+
+def port_of(proxy: int) -> int:
+    """Return the port of the relay beside a proxy on this port; below it, where no service's node ports are."""
+    return proxy - 1000
+
+
+def container(spec: RelaySpec, proxy_port: int) -> dict[str, Any]:
+    """Return the container of a relay.
+
+    It belongs to the init containers: with ``restartPolicy: Always`` it runs beside the proxy, and does not keep the
+    pod running once the proxy has ended.
+    """
+    variables = {
+        "PATHWAYS_RELAY_SECRET_SHA256": spec.secret_sha256,
+        "PATHWAYS_RELAY_PORT": str(port_of(proxy_port)),
+        "PATHWAYS_RELAY_TARGET": str(proxy_port),
+        "PATHWAYS_RELAY_KEEP_SECONDS": f"{spec.keep:g}",
+        **{f"PATHWAYS_RELAY_{name.upper()}": _source(name) for name in _MODULES},
+    }
+    return {
+        "name": NAME,
+        "image": spec.image or DEFAULT_IMAGE,
+        "restartPolicy": "Always",
+        # Isolated, and without the site packages: the standard library is all that it uses.
+        "command": ["python3", "-I", "-S", "-c", _LOADER],
+        "env": [{"name": name, "value": value} for name, value in variables.items()],
+        "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
+        "securityContext": {
+            "runAsUser": 1000,
+            "runAsGroup": 1000,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+
+
+def _source(name: str) -> str:
+    return Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
