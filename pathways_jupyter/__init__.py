@@ -59,6 +59,9 @@ def connect(
     linger: float | None = None,
     max_lifetime: float | None = None,
     lease_seconds: float | None = None,
+    relay: bool | None = None,
+    keep: float | None = None,
+    relay_image: str | None = None,
     timeout: float | None = None,
     tunnel: bool | None = None,
     plaintext: bool | None = None,
@@ -108,6 +111,9 @@ def connect(
       linger: Seconds the proxy outlives this process. Default: 0.
       max_lifetime: Seconds after which the cluster ends the proxy, even if it is in use. Default: 86400 (24 h).
       lease_seconds: Seconds the proxy stays when this machine is unreachable; at least 10. Default: 60.
+      relay: Put a relay beside the proxy, so that the session and its arrays outlive interruptions of the network.
+      keep: With `relay`: seconds for which arrays are kept without a connection. Default: 900 (15 min).
+      relay_image: Image of the relay, any with Python 3.9 or later. Default: ``python:3.13-slim``.
       timeout: Seconds for the proxy's pod to start. Default: 300.
       tunnel: In a pod of the cluster: use a tunnel through the API server instead of connecting directly.
       plaintext: In a pod of the cluster: connect directly without encryption, where ALTS does not work.

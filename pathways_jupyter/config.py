@@ -73,6 +73,9 @@ class ConnectConfig:
       linger: Seconds the proxy outlives its kernel, so that a restarted kernel can take it over.
       max_lifetime: Seconds after which the cluster ends the proxy.
       lease_seconds: Seconds the proxy stays when its Lease is not renewed.
+      relay: Put a relay beside the proxy, so that the session outlives interruptions of the network.
+      relay_image: Image with Python 3.9 or later for the relay; a public one when empty.
+      keep: Seconds for which a proxy with a relay keeps its arrays without a connection.
       timeout: Seconds for the proxy's pod to start.
       local: Use the embedded cluster.
       tunnel: In a pod of the cluster: use a tunnel through the API server nevertheless.
@@ -105,6 +108,9 @@ class ConnectConfig:
     linger: float = 0.0
     max_lifetime: float = 24 * 3600.0
     lease_seconds: float = 60.0
+    relay: bool = False
+    relay_image: str = ""
+    keep: float = 900.0
     timeout: float = 300.0
     local: bool = False
     tunnel: bool = False
@@ -202,9 +208,9 @@ def runtime_dir() -> Path:
 
 _TEXTS = {
     *("service", "cluster", "project", "region", "gcs_bucket", "context", "kubeconfig", "namespace", "profile"),
-    "proxy_image",
+    *("proxy_image", "relay_image"),
 }
-_POSITIVE = {"max_lifetime", "timeout"}
+_POSITIVE = {"keep", "max_lifetime", "timeout"}
 _FLAGS: Mapping[str, bool] = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
@@ -212,9 +218,10 @@ _FLAGS: Mapping[str, bool] = {
 _EXAMPLES: Mapping[str, tuple[str, str]] = {
     "tpu": ("tpuv6e:2x2=2", '{ "tpuv6e:2x2" = 2 }'),
     "proxy_options": ("sidecar:true", '["sidecar:true"]'),
-    **dict.fromkeys(("local", "tunnel", "plaintext"), ("", "true")),
+    **dict.fromkeys(("local", "tunnel", "plaintext", "relay"), ("", "true")),
     **dict.fromkeys(("wait", "linger", "lease_seconds", "timeout"), ("60", "60")),
     "max_lifetime": ("86400", "86400"),
+    "keep": ("900", "900"),
     **dict.fromkeys(_TEXTS, ("NAME", '"NAME"')),
 }
 """A valid value of each setting, for a flag and in TOML."""
@@ -284,7 +291,7 @@ def _check(setting: str, value: Any, label: str) -> Any:
     """
     if setting == "tpu":
         return _check_tpu(value, label)
-    if setting in {"local", "tunnel", "plaintext"}:
+    if setting in {"local", "tunnel", "plaintext", "relay"}:
         return _check_flag(value, label)
     if setting == "proxy_options":
         return _check_list(value, label)

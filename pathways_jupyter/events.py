@@ -21,6 +21,8 @@ class SessionState(StrEnum):
     CONNECTED = "connected"
     DEGRADED = "degraded"
     """Connected, but at least one of the session's slices is down."""
+    INTERRUPTED = "interrupted"
+    """The way to the proxy is cut, and tried again; a relay beside the proxy keeps its arrays, and JAX waits."""
     LOST = "lost"
     CLOSING = "closing"
     CLOSED = "closed"
@@ -28,8 +30,8 @@ class SessionState(StrEnum):
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a proxy that JAX can compute on, possibly without some of its slices."""
-        return self in {SessionState.CONNECTED, SessionState.DEGRADED}
+        """Whether there is a proxy with this session's arrays, even if JAX has to wait for it at the moment."""
+        return self in {SessionState.CONNECTED, SessionState.DEGRADED, SessionState.INTERRUPTED}
 
 
 TRANSITIONS: Mapping[SessionState, frozenset[SessionState]] = {
@@ -42,10 +44,22 @@ TRANSITIONS: Mapping[SessionState, frozenset[SessionState]] = {
     ),
     # CONNECTED to STARTING: a reconnect that the user requested.
     SessionState.CONNECTED: frozenset(
-        {SessionState.DEGRADED, SessionState.STARTING, SessionState.LOST, SessionState.CLOSING}
+        {
+            *(SessionState.DEGRADED, SessionState.INTERRUPTED),
+            *(SessionState.STARTING, SessionState.LOST, SessionState.CLOSING),
+        }
     ),
     SessionState.DEGRADED: frozenset(
-        {SessionState.CONNECTED, SessionState.STARTING, SessionState.LOST, SessionState.CLOSING}
+        {
+            *(SessionState.CONNECTED, SessionState.INTERRUPTED),
+            *(SessionState.STARTING, SessionState.LOST, SessionState.CLOSING),
+        }
+    ),
+    SessionState.INTERRUPTED: frozenset(
+        {
+            *(SessionState.CONNECTED, SessionState.DEGRADED),
+            *(SessionState.STARTING, SessionState.LOST, SessionState.CLOSING),
+        }
     ),
     SessionState.LOST: frozenset({SessionState.STARTING, SessionState.CLOSING}),
     SessionState.CLOSING: frozenset({SessionState.CLOSED}),

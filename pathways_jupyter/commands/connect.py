@@ -52,6 +52,26 @@ CONNECT = Command(
             default="60",
         ),
         Option(
+            "--relay",
+            "relay",
+            "put a relay beside the proxy: the session and its arrays outlive interruptions of the network",
+            kind=Kind.FLAG,
+        ),
+        Option(
+            "--keep",
+            "keep",
+            "with --relay: how long arrays are kept without a connection",
+            kind=Kind.NUMBER,
+            metavar="SECONDS",
+            default="900, which is 15 min",
+        ),
+        Option(
+            "--relay-image",
+            "relay_image",
+            "image of the relay, any with Python 3.9 or later, such as that of the colocated sidecar",
+            default="python:3.13-slim",
+        ),
+        Option(
             "--timeout",
             "timeout",
             "how long the proxy pod may take to start",
@@ -134,6 +154,7 @@ CONNECT = Command(
     examples={
         "connect --local --tpu tpuv6e:2x2=2": "two slices of the embedded cluster",
         "connect --context my-gke --tpu tpuv6e:2x2=2": "the only service in that cluster's namespace",
+        "connect --context my-gke --tpu tpuv6e:2x2=2 --relay --keep 3600": "arrays outlive an hour without a network",
         "connect --profile team --wait": "settings from pathways.toml; wait until slices are free",
         "connect --service pathways-cluster-pathways-head-0-0.pathways-cluster:29001 --tpu tpuv5e:4x4=1": "by address",
     },

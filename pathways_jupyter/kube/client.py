@@ -72,6 +72,8 @@ class Client:
         # Streams and WebSockets that are open, and requests in progress.
         self._in_use = 0
         self._closing: asyncio.Task[None] | None = None
+        # asyncio keeps only weak references to tasks.
+        self._leaving: list[asyncio.Task[None]] = []
         # Whether this server has ever answered, so that it is worth waiting for.
         self._known = False
         # How far the server's clock is ahead of this machine's, in seconds.
@@ -102,6 +104,16 @@ class Client:
         if not self._in_use and self._api is not None:
             # aiohttp closes in a coroutine, and callers of this one are not all coroutines.
             self._closing = asyncio.get_running_loop().create_task(self._api.close())
+            self._api = None
+
+    def move(self, cluster: Cluster) -> None:
+        """Send what follows to `cluster`, which is the same one at another address, or with other credentials.
+
+        What is open at the previous address ends as if the connection had been lost.
+        """
+        self.cluster = cluster
+        if self._api is not None:
+            self._leaving.append(asyncio.get_running_loop().create_task(self._api.close()))
             self._api = None
 
     async def request(
@@ -195,8 +207,13 @@ class Client:
                 # The rest of the body is still on its way, so the connection cannot be used again.
                 response.close()
 
-    async def websocket(self, path: str, *, protocols: tuple[str, ...], query: Query | None = None) -> WebSocket:
+    async def websocket(
+        self, path: str, *, protocols: tuple[str, ...], query: Query | None = None, patience: float | None = None
+    ) -> WebSocket:
         """Open a WebSocket with one of `protocols`; see :attr:`WebSocket.subprotocol`. The caller has to close it.
+
+        Args:
+          patience: Seconds for which to retry while the server cannot be reached, instead of the client's own.
 
         Raises:
           ApiError: The server refused to.
@@ -225,7 +242,7 @@ class Client:
             return socket
 
         with self._using():
-            return await self._persist(attempt, again=True)
+            return await self._persist(attempt, again=True, patience=patience)
 
     # One attempt.
 

@@ -71,8 +71,11 @@ class Remote:
         self._keeping_alive = asyncio.create_task(self._keep_alive())
 
     @classmethod
-    async def open(cls, target: Target) -> Remote:
+    async def open(cls, target: Target, *, patience: float | None = None) -> Remote:
         """Open a connection; that nothing listens on the port shows only later, in :attr:`error`.
+
+        Args:
+          patience: Seconds for which to retry while the server cannot be reached, instead of the client's own.
 
         Raises:
           ApiError: The pod is gone, or forwarding is forbidden.
@@ -80,7 +83,10 @@ class Remote:
         """
         path = PODS.item(target.namespace, target.pod, "portforward")
         return cls(
-            target, await target.client.websocket(path, protocols=(PROTOCOL,), query={"ports": str(target.port)})
+            target,
+            await target.client.websocket(
+                path, protocols=(PROTOCOL,), query={"ports": str(target.port)}, patience=patience
+            ),
         )
 
     async def deliver(self, write: Callable[[memoryview], Awaitable[None]]) -> None:
@@ -95,13 +101,13 @@ class Remote:
             self._near.set_result(write)
         await asyncio.wait({self._receiving})
 
-    async def send(self, data: bytes) -> None:
-        """Send bytes to the pod; wait while the write buffer is full.
+    async def send(self, *data: bytes | memoryview) -> None:
+        """Send bytes, copied before the first wait, to the pod; wait while the write buffer is full.
 
         Raises:
           ConnectionLost: The connection has ended.
         """
-        await self._socket.send(b"".join((b"\0", data)))
+        await self._socket.send(b"".join((b"\0", *data)))
 
     def close(self) -> None:
         """Close the connection."""

@@ -16,6 +16,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS, Object, find
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.kube.websocket import WebSocket
+from pathways_jupyter.retry import Backoff
 
 LONGEST_LINE = 1024 * 1024
 """A longer line of a log is split."""
@@ -26,6 +27,7 @@ _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STDIN, _STDOUT, _STDERR, _STATUS, _CLOSE = 0, 1, 2, 3, 255
 _STDIN_CHUNK = 32 * 1024
 _PAUSE_SECONDS = 0.2
+_LONGEST_PAUSE_SECONDS = 5.0
 
 
 async def logs(
@@ -38,6 +40,7 @@ async def logs(
     tail: int | None = None,
     since_seconds: int | None = None,
     limit_bytes: int | None = None,
+    patience: float = 0.0,
 ) -> AsyncGenerator[str, None]:
     """Yield the lines of a container's log, without line ends.
 
@@ -48,6 +51,8 @@ async def logs(
       tail: Only this number of last lines.
       since_seconds: Only lines of this number of last seconds.
       limit_bytes: Only this number of first bytes.
+      patience: Seconds for which to go on following, once there were lines, while the server cannot be reached or
+        refuses the credentials.
 
     Raises:
       ApiError: There is no such pod or container, or it has not started yet (400).
@@ -68,26 +73,31 @@ async def logs(
                 yield line
         return
     position = _LogPosition()
-    identity = ""
+    identity, backoff = "", Backoff(_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=patience)
     while True:
         try:
             async with client.stream(path, query=query) as chunks:
                 identity = identity or await _running(client, namespace, name, container)
+                backoff = Backoff(_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=patience)
                 async for stamped in _lines(chunks):
                     fresh = position.take(stamped)
                     if fresh is not None:
                         yield fresh
-        except ApiError as error:
-            if error.status == 404 and position.started:
+        except ClusterError as error:
+            if isinstance(error, ApiError) and error.status == 404 and position.started:
                 return
-            raise
-        except ConnectionLost:
-            pass
+            waits = bool(identity) and patience > 0 and not backoff.is_over
+            if not isinstance(error, ConnectionLost) and not waits:
+                raise
         # An API server that shuts down ends its streams properly, as if the container had ended. So ask whether the
         # same container still runs.
-        if not identity or await _running(client, namespace, name, container) != identity:
-            return
-        await asyncio.sleep(_PAUSE_SECONDS)
+        try:
+            if not identity or await _running(client, namespace, name, container) != identity:
+                return
+        except ClusterError:
+            if not patience or backoff.is_over:
+                raise
+        await backoff.wait()
         # The next stream starts at the last line's time, and `position` drops the lines that were read already.
         query.pop("tailLines", None)
         query.pop("sinceSeconds", None)

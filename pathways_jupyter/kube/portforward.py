@@ -13,15 +13,16 @@ import dataclasses
 import os
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Protocol
 
 from pathways_jupyter.errors import ClusterError
 from pathways_jupyter.kube.podport import PortRefused, Remote, Target
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.retry import Backoff
 
-__all__ = ["Forward", "PortRefused", "Target", "Traffic", "listen"]
+__all__ = ["Connection", "Forward", "PortRefused", "Target", "Traffic", "listen"]
 
 GREETING_SECONDS = 1.0
 """How long :meth:`Forward.prepare` waits for the first bytes from the pod, or for an error."""
@@ -48,6 +49,37 @@ class Traffic:
     received: int = 0
 
 
+class Connection(Protocol):
+    """What carries the bytes of one local connection; usually a :class:`~pathways_jupyter.kube.podport.Remote`.
+
+    Attributes:
+      answered: Set once it is known to reach the program in the pod, or has ended.
+      ended: Whether it has ended.
+      error: Why it ended; None while it is open, or when it was closed properly.
+    """
+
+    answered: asyncio.Event
+    ended: bool
+    error: ClusterError | None
+
+    async def deliver(self, write: Callable[[memoryview], Awaitable[None]]) -> None:
+        """Give `write` all data from the pod; return when no more comes."""
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes to the pod.
+
+        Raises:
+          ConnectionLost: The connection has ended.
+        """
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+Open = Callable[[], Awaitable[Connection]]
+"""Opens one connection to the pod; raises ClusterError."""
+
+
 class Forward:
     """A local listening socket for one port of one pod; made by :func:`listen`.
 
@@ -59,16 +91,21 @@ class Forward:
     """
 
     def __init__(
-        self, target: Target, on_failure: Callable[[ClusterError], None] | None, traffic: Traffic | None = None
+        self,
+        target: Target,
+        on_failure: Callable[[ClusterError], None] | None,
+        traffic: Traffic | None = None,
+        open_remote: Open | None = None,
     ) -> None:
         self.target = target
+        self._open: Open = open_remote or (lambda: Remote.open(target))
         self.traffic = traffic or Traffic()
         self.address = ""
         self.connections = 0
         self._on_failure = on_failure
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
-        self._ready: Remote | None = None
+        self._ready: Connection | None = None
         self._tasks: set[asyncio.Task[ClusterError | None]] = set()
 
     async def prepare(self, *, patience: float = 0.0) -> None:
@@ -97,10 +134,10 @@ class Forward:
         if before is not None:
             before.close()
 
-    async def _probe(self) -> Remote:
+    async def _probe(self) -> Connection:
         # The protocol acknowledges nothing. A refusal comes fast, and a gRPC server sends its settings at once; but a
         # server that waits for its client sends nothing: no bytes in time counts as success.
-        remote = await Remote.open(self.target)
+        remote = await self._open()
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GREETING_SECONDS):
@@ -146,7 +183,7 @@ class Forward:
         remote, self._ready = self._ready, None
         try:
             if remote is None or remote.ended:
-                remote = await Remote.open(self.target)
+                remote = await self._open()
             await _carry(reader, writer, remote, self.traffic)
             error = remote.error
         except ClusterError as problem:
@@ -164,7 +201,9 @@ class Forward:
         return error
 
 
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, remote: Remote, traffic: Traffic) -> None:
+async def _carry(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, remote: Connection, traffic: Traffic
+) -> None:
     """Carry bytes both ways, until the pod ends its half, or the local program ends its own."""
 
     async def write(data: memoryview) -> None:
@@ -214,6 +253,7 @@ async def listen(
     port: int = 0,
     on_failure: Callable[[ClusterError], None] | None = None,
     traffic: Traffic | None = None,
+    open_remote: Open | None = None,
 ) -> Forward:
     """Listen on a unix socket (`path`), or on a TCP port of this machine.
 
@@ -222,11 +262,12 @@ async def listen(
       port: 0 for any free port.
       on_failure: Called with the reason when a connection could not be made, or was lost.
       traffic: Where to count the bytes.
+      open_remote: Opens the connections to the pod, instead of one through the API server for each.
 
     Raises:
       ClusterError: The path or the port is in use.
     """
-    forward = Forward(target, on_failure, traffic)
+    forward = Forward(target, on_failure, traffic, open_remote)
     try:
         if path is not None:
             forward._server = await asyncio.start_unix_server(forward.accepted, path, limit=READ_BYTES)

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pathways_jupyter.events import SLICE_EVENTS, Event, EventKind, SessionSlice
+from pathways_jupyter.events import SLICE_EVENTS, Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render import words
 from pathways_jupyter.render.events import News, tone
@@ -28,6 +28,7 @@ ADVICE: Mapping[EventKind, str] = {
     EventKind.WARNING: "",
 }
 """The events that cause a notice, with advice for each."""
+_INTERRUPTED = "Cells wait, and go on when there is a way again. Interrupt stops a cell."
 
 
 @dataclass
@@ -36,16 +37,20 @@ class _Notice:
 
     Attributes:
       outages: By JAX's index, the events of each slice that went down or recovered.
+      way: The last interruption of the way to the cluster, or its end.
       others: Everything else.
     """
 
     cell: int
     place: Place | None
     outages: dict[int, list[Event]] = field(default_factory=dict)
+    way: Event | None = None
     others: list[Event] = field(default_factory=list)
 
     def news(self) -> list[News]:
         news = [_of_slice(events) for events in self.outages.values()]
+        if self.way is not None:
+            news.append(News(tone(self.way), _at(self.way), _INTERRUPTED if _is_interrupted(self.way) else ""))
         return news + [News(tone(each), _at(each), ADVICE.get(each.kind, "")) for each in self.others]
 
 
@@ -68,6 +73,8 @@ class Notices:
         self._cell = cell
         self._latest: _Notice | None = None
         self._lost_in: dict[int, _Notice] = {}
+        # The notice of the interruption that is not over.
+        self._cut_in: _Notice | None = None
         self._closed = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._wait, name="pathways-notices", daemon=True)
@@ -85,6 +92,7 @@ class Notices:
             if kept is not None:
                 self._latest = None
                 self._lost_in.clear()
+                self._cut_in = None
         if kept is not None:
             self._screen.line(picture(kept.news()).text)
 
@@ -94,14 +102,19 @@ class Notices:
         for event in self._events:
             if self._closed:
                 return
-            if event.kind in ADVICE and not _is_reported_by_a_call(event):
+            of_way = _is_interrupted(event) or (self._cut_in is not None and event.kind is EventKind.STATE)
+            if of_way or (event.kind in ADVICE and not _is_reported_by_a_call(event)):
                 with self._lock:
                     self._add(event)
             # Outside the lock: the callback draws, and a slow front end must not block `flush` on the user's thread.
             self._changed()
 
     def _add(self, event: Event) -> None:
-        if event.kind not in SLICE_EVENTS:
+        if event.kind is EventKind.STATE:
+            notice = self._cut_in or self._current()
+            notice.way = event
+            self._cut_in = notice if _is_interrupted(event) else None
+        elif event.kind not in SLICE_EVENTS:
             notice = self._current()
             notice.others.append(event)
         else:
@@ -132,6 +145,10 @@ def _of_slice(events: list[Event]) -> News:
     often = f"down {words.count(len(losses), 'time')}, the last time" if len(losses) > 1 else "down"
     when = f"from {words.moment(losses[-1].at)} to {words.later(last.at, losses[-1].at)}"
     return News(tone(last), f"{name[:1].upper()}{name[1:]} was {often} {when}.", ADVICE[last.kind])
+
+
+def _is_interrupted(event: Event) -> bool:
+    return event.kind is EventKind.STATE and event.data.get("state") == SessionState.INTERRUPTED
 
 
 def _at(event: Event) -> str:

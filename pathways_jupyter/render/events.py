@@ -54,7 +54,7 @@ def tone(event: Event) -> Tone:
     """The tone of an event: good, bad or neutral."""
     if event.kind is EventKind.STATE:
         state = event.data.get("state")
-        if state == SessionState.DEGRADED:
+        if state in {SessionState.DEGRADED, SessionState.INTERRUPTED}:
             return Tone.WAIT
         bad = {SessionState.LOST, SessionState.FAILED}
         return Tone.FAIL if state in bad else Tone.OK if state == SessionState.CONNECTED else Tone.NONE

@@ -29,6 +29,7 @@ _MARKS = {Tone.OK: Mark.OK, Tone.WAIT: Mark.WAIT, Tone.FAIL: Mark.FAIL, Tone.NON
 
 ADVICE: Mapping[SessionState, str] = {
     SessionState.DEGRADED: "Arrays on the slice that is down are lost. A new worker restores it; other slices work.",
+    SessionState.INTERRUPTED: "Arrays are kept, and cells go on when there is a way again. Interrupt stops a cell.",
     SessionState.LOST: "Arrays on it are lost. %pathways reconnect gets a new proxy with the same settings.",
     SessionState.FAILED: "%pathways doctor looks for the cause.",
 }
@@ -56,7 +57,7 @@ def view(
     """
     now = time.time() if now is None else now
     tone = TONES[record.state]
-    mark = Mark.WARN if record.state is SessionState.DEGRADED else _MARKS[tone]
+    mark = Mark.WARN if record.state in {SessionState.DEGRADED, SessionState.INTERRUPTED} else _MARKS[tone]
     shown = [event for event in events[:listed] if event.kind in _NEWS][-_RECENT:]
     about = [
         ("service", record.service),

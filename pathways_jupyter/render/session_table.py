@@ -19,6 +19,7 @@ TONES = {
     SessionState.WAITING: Tone.WAIT,
     SessionState.CONNECTED: Tone.OK,
     SessionState.DEGRADED: Tone.WAIT,
+    SessionState.INTERRUPTED: Tone.WAIT,
     SessionState.LOST: Tone.FAIL,
     SessionState.CLOSING: Tone.WAIT,
     SessionState.CLOSED: Tone.NONE,

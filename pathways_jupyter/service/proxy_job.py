@@ -19,6 +19,8 @@ from pathways_jupyter.errors import ConfigError, ServiceError
 from pathways_jupyter.service import names
 from pathways_jupyter.service.derived_names import job_name, label_value
 from pathways_jupyter.service.images import Image
+from pathways_jupyter.service.relay import container as relay_container
+from pathways_jupyter.service.relay.container import RelaySpec
 
 Manifest = dict[str, Any]
 
@@ -87,6 +89,7 @@ class ProxySpec:
       notebook: The notebook's path.
       host: The machine that the kernel runs on.
       insecure: Whether its clients connect without ALTS.
+      relay: The relay beside the proxy, where there is one.
       owner: Reference to the pod of the notebook, with which the cluster deletes the Job; empty outside of the cluster.
     """
 
@@ -103,6 +106,7 @@ class ProxySpec:
     notebook: str = ""
     host: str = ""
     insecure: bool = True
+    relay: RelaySpec | None = None
     owner: Mapping[str, Any] = field(default_factory=dict)
     options: ProxyOptions = field(default_factory=ProxyOptions)
     pod: PodSettings = field(default_factory=PodSettings)
@@ -238,6 +242,8 @@ def _pod(spec: ProxySpec) -> Manifest:
             }
         ],
     }
+    if spec.relay is not None:
+        pod["initContainers"] = [relay_container.container(spec.relay, spec.port)]
     if spec.options.host_network:
         pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     wanted = spec.pod

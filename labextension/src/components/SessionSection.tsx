@@ -98,7 +98,7 @@ function Session({ session, staleSince, actions, trans }: ISessionProps): React.
 }
 
 function Buttons({ session, actions, trans }: Pick<ISessionProps, 'session' | 'actions' | 'trans'>): React.JSX.Element {
-  const renewable = session.state === 'lost' || session.state === 'connected' || session.state === 'degraded';
+  const renewable = ['lost', 'connected', 'degraded', 'interrupted'].includes(session.state);
   return (
     <div className="pw-buttons" role="group" aria-label={trans.__('Session actions')}>
       <button

@@ -38,6 +38,7 @@ const ELASTIC_TONES: { readonly [what: string]: Tone } = {
 const STATE_TONES: { readonly [state: string]: Tone } = {
   connected: 'ok',
   degraded: 'wait',
+  interrupted: 'wait',
   lost: 'fail',
   failed: 'fail'
 };

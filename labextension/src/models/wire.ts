@@ -10,6 +10,8 @@ export type SessionState =
   | 'connected'
   /** Connected, but at least one of its slices is down. */
   | 'degraded'
+  /** The way to its proxy is cut; a relay keeps its arrays meanwhile. */
+  | 'interrupted'
   | 'lost'
   | 'closing'
   | 'closed'

@@ -11,6 +11,7 @@ export const TONES: { readonly [state in SessionState]: Tone } = {
   waiting: 'wait',
   connected: 'ok',
   degraded: 'wait',
+  interrupted: 'wait',
   lost: 'fail',
   closing: 'wait',
   closed: 'none',
@@ -55,6 +56,7 @@ export function stateWord(trans: ITrans, session: ISession): string {
     waiting: trans.__('Waiting for slices'),
     connected: trans.__('Connected'),
     degraded: trans.__('Connected, %1 of %2 slices', up, session.slices.length),
+    interrupted: trans.__('Interrupted, arrays are kept'),
     lost: trans.__('Proxy lost'),
     closing: trans.__('Disconnecting'),
     closed: trans.__('Disconnected'),
@@ -69,7 +71,7 @@ export function healthWord(trans: ITrans, health: Health): string {
 
 /** Devices available to the notebook: "8", "4 of 8" while a slice is down, or a dash without a proxy. */
 export function devicesWord(trans: ITrans, session: ISession): string {
-  if (!session.alive || !(session.state === 'connected' || session.state === 'degraded')) {
+  if (!session.alive || !['connected', 'degraded', 'interrupted'].includes(session.state)) {
     return '–';
   }
   const up = session.slices.filter(each => each.up).length;

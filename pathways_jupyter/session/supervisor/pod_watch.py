@@ -12,9 +12,14 @@ from pathways_jupyter.errors import ClusterError, PathwaysError, ServiceError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS, Object
 from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.retry import Backoff
 from pathways_jupyter.service.podstate import FATAL_REASONS
+from pathways_jupyter.service.relay import container as relay
 
 logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE_SECONDS = 0.25
+_LONGEST_PAUSE_SECONDS = 5.0
 
 
 class PodEnded(ServiceError):
@@ -29,6 +34,10 @@ class PodEnded(ServiceError):
         self.pod = pod
 
 
+class RelayRefused(ServiceError):
+    """The relay's container cannot start."""
+
+
 class PodWatch:
     """Follows the first pod of a proxy Job.
 
@@ -39,16 +48,29 @@ class PodWatch:
       ready: Future of the pod, set once it is ready; or the error that prevents that for good.
       lost: Future of the reason, set once the pod is gone, also if it was never ready.
       error: Why the pod can no longer be watched; the pod itself may live.
+
+    Args:
+      progress: Called with what the pod does while it starts.
+      patient: Once the pod was ready, go on trying when it cannot be watched, for example with expired credentials.
     """
 
-    def __init__(self, client: Client, namespace: str, labels: str, *, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        labels: str,
+        *,
+        progress: Callable[[str], None],
+        patient: bool = False,
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[Object] = loop.create_future()
         self.lost: asyncio.Future[str] = loop.create_future()
         self.error: ClusterError | None = None
         self._progress = progress
         self._reported = ""
-        self._uid = ""
+        self._uid = self._name = ""
+        self._patient = patient
         self._task = loop.create_task(self._follow(client, namespace, labels))
 
     @property
@@ -67,24 +89,38 @@ class PodWatch:
             future.cancel()
 
     async def _follow(self, client: Client, namespace: str, labels: str) -> None:
-        changes = watch(client, PODS, namespace=namespace, labels=labels)
-        try:
-            async with contextlib.aclosing(changes):
-                async for change in changes:
-                    if change.object and not self._is_ours(change.object):
-                        continue
-                    if change.type is ChangeType.DELETED:
-                        name = change.object["metadata"]["name"]
-                        self._is_lost(name, f"Pod {name} was deleted.")
-                    elif change.type in {ChangeType.ADDED, ChangeType.MODIFIED}:
-                        self._look(change.object)
-                    elif change.error is not None:
-                        logger.warning("pod watch: %s", change.error)
-        except ClusterError as error:
-            self.error = error
-            self._fail(error)
-            if not self.lost.done():
-                self.lost.set_result(f"The proxy's pod can no longer be watched: {error} {error.hint}".rstrip())
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+        while True:
+            try:
+                await self._watch(client, namespace, labels)
+                return
+            except ClusterError as error:
+                if not self._patient or not self.ready.done():
+                    self.error = error
+                    self._fail(error)
+                    if not self.lost.done():
+                        self.lost.set_result(f"The proxy's pod can no longer be watched: {error} {error.hint}".rstrip())
+                    return
+                logger.warning("pod watch: %s", error)
+            await backoff.wait()
+
+    async def _watch(self, client: Client, namespace: str, labels: str) -> None:
+        changes, there = watch(client, PODS, namespace=namespace, labels=labels), False
+        async with contextlib.aclosing(changes):
+            async for change in changes:
+                if change.object and not self._is_ours(change.object):
+                    continue
+                if change.type is ChangeType.DELETED:
+                    name = self._name = change.object["metadata"]["name"]
+                    self._is_lost(name, f"Pod {name} was deleted.")
+                elif change.type in {ChangeType.ADDED, ChangeType.MODIFIED}:
+                    there, self._name = True, change.object["metadata"]["name"]
+                    self._look(change.object)
+                elif change.type is ChangeType.SYNCED and self._uid and not there:
+                    # A later watch does not know what an earlier one had seen.
+                    self._is_lost(self._name, f"Pod {self._name} was deleted.")
+                elif change.error is not None:
+                    logger.warning("pod watch: %s", change.error)
 
     def _is_ours(self, pod: Object) -> bool:
         self._uid = self._uid or pod["metadata"]["uid"]
@@ -109,9 +145,17 @@ class PodWatch:
             self._wait(name, status)
 
     def _wait(self, name: str, status: Mapping[str, Any]) -> None:
-        for container in status.get("containerStatuses") or ():
+        for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
             waiting = (container.get("state") or {}).get("waiting") or {}
             reason = waiting.get("reason", "")
+            if reason in FATAL_REASONS and container.get("name") == relay.NAME:
+                detail = waiting.get("message") or reason
+                self._fail(
+                    RelayRefused(
+                        f"The relay cannot start: {FATAL_REASONS[reason]} ({container.get('image')}): {detail}"
+                    )
+                )
+                return
             if reason in FATAL_REASONS:
                 detail = waiting.get("message") or reason
                 self._fail(

@@ -13,6 +13,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service import leases
 from pathways_jupyter.session import cleanup, reach, sweep
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.supervisor.pod_watch import RelayRefused
 from pathways_jupyter.session.supervisor.proxy_session import Proxy
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
@@ -107,7 +108,17 @@ class ProxyCycle:
             except SessionError as error:
                 # Report the cause only: the user asked to reconnect, not to remove anything.
                 raise error.__cause__ if isinstance(error.__cause__, PathwaysError) else error from None
-        self._proxy = Proxy(client, self._session_log, self._embedded)
+        try:
+            return await self._start(client, relay=self._session_log.config.relay)
+        except RelayRefused as error:
+            without = "Continuing without it: an interruption of the network will cost the session and its arrays."
+            self._session_log.report(EventKind.WARNING, f"{error} {without} --relay-image names another image.")
+            assert self._proxy is not None
+            await self._proxy.remove()
+        return await self._start(client, relay=False)
+
+    async def _start(self, client: Client, *, relay: bool) -> Proxy:
+        self._proxy = Proxy(client, self._session_log, self._embedded, relay=relay)
         await self._proxy.start()
         return self._proxy
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import platform
 import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from pathways_jupyter import tasks
 from pathways_jupyter.errors import ApiError, ClusterError, PathwaysError, ServiceError
-from pathways_jupyter.events import Stage
+from pathways_jupyter.events import EventKind, Stage
 from pathways_jupyter.kube import objects, portforward
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, Object
@@ -28,7 +30,10 @@ from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
 from pathways_jupyter.retry import Backoff
 from pathways_jupyter.service import discovery, leases, names, networkpolicy, proxy_job
 from pathways_jupyter.service.discovery import ServiceInfo
-from pathways_jupyter.session import cleanup
+from pathways_jupyter.service.relay.container import RelaySpec
+from pathways_jupyter.service.relay.container import port_of as relay_port
+from pathways_jupyter.service.relay.stream import SECRET_BYTES
+from pathways_jupyter.session import cleanup, reach
 from pathways_jupyter.session.reach import Embedded
 from pathways_jupyter.session.registry import ALTS, INSECURE
 from pathways_jupyter.session.supervisor import direct
@@ -36,6 +41,7 @@ from pathways_jupyter.session.supervisor.direct import Route
 from pathways_jupyter.session.supervisor.lease_keeper import LeaseKeeper
 from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch
 from pathways_jupyter.session.supervisor.proxy_slices import ProxySlices
+from pathways_jupyter.session.supervisor.resumable import Notices, Relayed, TooManyConnections
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 logger = logging.getLogger(__name__)
@@ -54,10 +60,16 @@ class Proxy:
       client: The cluster's client; the caller closes it.
       session_log: Receives all events.
       embedded: The cluster, where it is the embedded one.
+      relay: Put a relay beside the proxy.
     """
 
-    def __init__(self, client: Client, session_log: SessionLog, embedded: Embedded | None = None) -> None:
+    def __init__(
+        self, client: Client, session_log: SessionLog, embedded: Embedded | None = None, *, relay: bool = False
+    ) -> None:
         self._client = client
+        # Known to this process and, by its hash, to the relay.
+        self._secret = os.urandom(SECRET_BYTES) if relay else b""
+        self._relayed: Relayed | None = None
         self._embedded = embedded
         self._session_log = session_log
         self._config = session_log.config
@@ -133,6 +145,8 @@ class Proxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._tunnel is not None:
             await self._tunnel.close()
+        if self._relayed is not None:
+            await self._relayed.close()
         if self._watch is not None:
             await self._watch.close()
         if self._creation is not None:
@@ -170,6 +184,7 @@ class Proxy:
             notebook=record.notebook,
             host=platform.node(),
             insecure=self._route.credentials != ALTS,
+            relay=self._relay_spec(),
             owner=objects.owner(pod) if pod is not None and owned else {},
             options=replace(options, flags=(*options.flags, *config.proxy_xla_flags)),
             pod=proxy_job.PodSettings(
@@ -183,6 +198,12 @@ class Proxy:
                 env=config.proxy_env,
             ),
         )
+
+    def _relay_spec(self) -> RelaySpec | None:
+        # Without a tunnel nothing is on the way that could be interrupted, but the cluster's own network.
+        if not self._secret or self._route.is_direct:
+            return None
+        return RelaySpec(sha256(self._secret).hexdigest(), self._config.relay_image, self._config.keep)
 
     async def _create(self, manifest: Mapping[str, Any], port: int) -> None:
         try:
@@ -199,6 +220,7 @@ class Proxy:
             metadata["namespace"],
             f"{names.JOB_UID_LABEL}={metadata['uid']}",
             progress=lambda words: self._stage(Stage.START, words),
+            patient=bool(self._secret),
         )
         await leases.create(self._client, job, seconds=self._config.lease_seconds, holder=self._session_log.record.id)
         if self._route.is_direct and self._own_pod is not None:
@@ -289,6 +311,7 @@ class Proxy:
             port=record.tcp_port,
             on_failure=self._tunnel_broke,
             traffic=self._session_log.traffic,
+            open_remote=self._with_relay(target),
         )
         attempts = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=self._config.timeout)
         async for _ in attempts:
@@ -303,8 +326,31 @@ class Proxy:
                     raise
         self._stage(Stage.TUNNEL, f"The tunnel is open. {self._route.reason}".rstrip(), done=True)
 
+    def _with_relay(self, target: portforward.Target) -> portforward.Open | None:
+        """Return what opens the tunnel's connections by the relay; None without one."""
+        if not self._secret:
+            return None
+        notices = Notices(self._session_log.interrupted, self._session_log.restored, self._reload)
+        target = replace(target, port=relay_port(target.port))
+        self._relayed = Relayed(target, self._secret, self._config.keep, notices)
+        return self._relayed.open
+
+    async def _reload(self, error: ClusterError) -> None:
+        """Load the cluster again if it may have moved, or may have new credentials."""
+        try:
+            cluster = await reach.again(self._session_log.record)
+        except PathwaysError as problem:
+            logger.info("the cluster's address cannot be loaded again: %s", problem)
+            return
+        if cluster.server != self._client.cluster.server or isinstance(error, ApiError):
+            logger.info("continuing at %s", cluster.server)
+            self._client.move(cluster)
+
     def _tunnel_broke(self, error: ClusterError) -> None:
         logger.warning("tunnel: %s", error)
+        if isinstance(error, TooManyConnections):
+            self._session_log.report(EventKind.WARNING, f"{error} {error.hint}")
+            return
         self._is_lost(f"The tunnel failed: {error}")
 
     def _is_lost(self, reason: str) -> None:

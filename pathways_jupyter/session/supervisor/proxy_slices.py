@@ -175,7 +175,14 @@ class ProxySlices:
     async def follow(self, pod: str, namespace: str) -> None:
         """Follow the proxy's log as long as it lives, and report what it says about slices."""
         try:
-            lines = logs(self._client, pod, namespace=namespace, container=names.PROXY_CONTAINER, follow=True)
+            lines = logs(
+                self._client,
+                pod,
+                namespace=namespace,
+                container=names.PROXY_CONTAINER,
+                follow=True,
+                patience=self._config.keep if self._config.relay else 0.0,
+            )
             async with contextlib.aclosing(lines):
                 async for line in lines:
                     self._transition(line)

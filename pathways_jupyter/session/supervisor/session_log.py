@@ -102,10 +102,24 @@ class SessionLog:
         self.enter(SessionState.CONNECTED, "Connected.", **data)
         self._judge_slices()
 
+    def interrupted(self, reason: str) -> None:
+        """Transition to interrupted: the proxy keeps its arrays while another way to it is looked for."""
+        if self.record.state.is_connected:
+            minutes = self.config.keep / 60
+            kept = f"Arrays are kept for {minutes:.0f} min; trying again."
+            self.enter(SessionState.INTERRUPTED, f"The way to the cluster is interrupted: {reason} {kept}")
+
+    def restored(self, seconds: float) -> None:
+        """Transition back from interrupted, to connected or degraded."""
+        if self.record.state is SessionState.INTERRUPTED:
+            self._judge_slices(f"Connected again after {seconds:.0f} s; the arrays were kept.")
+
     def report(self, kind: EventKind, message: str, **data: Any) -> None:
         """Publish an event to all listeners, and log it."""
         self._publish(Event(kind, message, time.time(), data))
-        if kind in SLICE_EVENTS and self.record.state.is_connected:
+        # While interrupted, what the slices do is not known; it is judged when the way is back.
+        known = self.record.state.is_connected and self.record.state is not SessionState.INTERRUPTED
+        if kind in SLICE_EVENTS and known:
             self._judge_slices()
 
     def record_event(self, event: Event) -> None:
@@ -122,16 +136,16 @@ class SessionLog:
             self.update(slices=slices)
         self.history.add(event)
 
-    def _judge_slices(self) -> None:
-        """Enter connected or degraded, whichever matches the slices."""
+    def _judge_slices(self, message: str = "") -> None:
+        """Enter connected or degraded, whichever matches the slices, with `message` if all of them are up."""
         slices = self.record.slices
         up = sum(each.up for each in slices)
         if up < len(slices):
-            message = f"{up} of {len(slices)} slices up" if len(slices) > 1 else "the slice is down"
-            self.enter(SessionState.DEGRADED, f"Degraded: {message}.")
+            down = f"{up} of {len(slices)} slices up" if len(slices) > 1 else "the slice is down"
+            self.enter(SessionState.DEGRADED, f"Degraded: {down}.")
         else:
-            message = "All slices are up again." if len(slices) > 1 else "The slice is up again."
-            self.enter(SessionState.CONNECTED, message)
+            healed = "All slices are up again." if len(slices) > 1 else "The slice is up again."
+            self.enter(SessionState.CONNECTED, message or healed)
 
     def stage(self, stage: Stage, message: str, **data: Any) -> None:
         """Publish the progress of connecting."""

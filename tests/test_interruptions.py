@@ -1,0 +1,214 @@
+"""Sessions with a relay outlive interruptions of the network; a training loop neither repeats nor skips a step."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from network_way import network_way
+
+pytestmark = pytest.mark.timeout(300)
+
+DEADLINE = 90.0
+
+TRAIN = """
+import pathlib, time
+import jax, jax.numpy as jnp
+
+step = jax.jit(lambda value: value + 1)
+value, steps = jnp.zeros((), "int32"), 0
+while not pathlib.Path({stop!r}).exists():
+    value, steps = step(value), steps + 1
+    assert int(value) == steps
+    print(steps, file=open({progress!r}, "a"), flush=True)
+    time.sleep(0.02)
+print(f"trained {{steps}} {{int(value)}}")
+"""
+
+
+class Training:
+    """A cell that trains while the test does things to the network."""
+
+    def __init__(self, notebook, directory: Path, path: Path) -> None:
+        self.notebook = notebook
+        self.path = path
+        self.progress, self.stop = directory / "progress", directory / "stop"
+        self.progress.touch()
+        self.request = notebook.begin(TRAIN.format(stop=str(self.stop), progress=str(self.progress)))
+        self.advances()
+
+    @property
+    def record(self) -> dict:
+        """The session's record."""
+        return json.loads(self.path.read_text())
+
+    def enters(self, state: str) -> None:
+        """Wait until the session is in a state."""
+        deadline = time.monotonic() + DEADLINE
+        while self.record["state"] != state:
+            assert time.monotonic() < deadline, f"{self.record['state']} instead of {state}"
+            time.sleep(0.01)
+
+    @property
+    def steps(self) -> int:
+        return self.progress.read_bytes().count(b"\n")
+
+    def advances(self, steps: int = 3) -> None:
+        """Wait until the loop has made some more steps."""
+        wanted, deadline = self.steps + steps, time.monotonic() + DEADLINE
+        while self.steps < wanted:
+            assert time.monotonic() < deadline, f"no step after {self.steps}"
+            time.sleep(0.01)
+
+    def finish(self) -> int:
+        """Stop the loop; how many steps it has made."""
+        self.stop.touch()
+        cell = self.notebook.finish(self.request, timeout=DEADLINE)
+        assert cell.status == "ok", cell.shown
+        _, steps, value = next(line for line in cell.text.splitlines() if line.startswith("trained")).split()
+        assert steps == value
+        assert int(steps) == self.steps
+        return int(steps)
+
+
+@pytest.fixture
+def way(cluster):
+    with network_way(cluster) as made:
+        yield made
+
+
+@pytest.fixture
+def token(cluster, tmp_path) -> Token:
+    """The token that the kubeconfig's plugin gives."""
+    made = Token(tmp_path / "token", yaml.safe_load(cluster.read_text())["users"][0]["user"]["token"])
+    made.renew()
+    return made
+
+
+@dataclass
+class Token:
+    """A token in a file; it has always just expired, so that each request reads the file again."""
+
+    path: Path
+    good: str
+
+    def renew(self) -> None:
+        self._write(self.good)
+
+    def revoke(self) -> None:
+        self._write("revoked")
+
+    def _write(self, token: str) -> None:
+        status = {"token": token, "expirationTimestamp": "2020-01-01T00:00:00Z"}
+        content = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+        # As a whole: a plugin may be reading it.
+        fresh = self.path.with_suffix(".new")
+        fresh.write_text(json.dumps(content))
+        fresh.replace(self.path)
+
+
+@pytest.fixture
+def kubeconfig(way, token, tmp_path) -> Path:
+    """A kubeconfig that leads through `way`, with a plugin that gives the token."""
+    path = way.write(tmp_path / "kubeconfig")
+    content = yaml.safe_load(path.read_text())
+    plugin = {"command": "cat", "args": [str(token.path)], "interactiveMode": "Never"}
+    content["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", **plugin}}
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.fixture
+def training(notebook, machine, kubeconfig, tmp_path) -> Training:
+    connected = notebook.run(
+        "%load_ext pathways_jupyter\n"
+        f"%pathways connect --tpu tpuv6e:2x2=1 --wait 60 --relay --kubeconfig {kubeconfig}\n"
+        "import pathways_jupyter\nprint(f'session {pathways_jupyter.current_session().id}')"
+    )
+    assert connected.status == "ok", connected.shown
+    (session,) = (line.split()[1] for line in connected.text.splitlines() if line.startswith("session "))
+    made = Training(notebook, tmp_path, machine.runtime / "pathways" / f"{session}.json")
+    yield made
+    made.stop.touch()
+
+
+def states(notebook) -> list[str]:
+    """The states that the session has had since it was connected."""
+    reported = notebook.run(
+        "import pathways_jupyter\n"
+        "events = pathways_jupyter.current_session().events()\n"
+        "print(','.join(event.data['state'] for event in events if 'state' in event.data))"
+    )
+    every = reported.text.strip().split(",")
+    return every[every.index("connected") :]
+
+
+def test_a_training_loop_goes_on_where_the_network_left_it(training, notebook, way, kubeconfig, token):
+    # Connections reset, as by a load balancer.
+    way.reset()
+    training.advances()
+
+    # An API server that is away for a while.
+    way.cut()
+    training.enters("interrupted")
+    assert "Arrays are kept" in notebook.wait_for("Arrays are kept", timeout=DEADLINE)
+    way.open()
+    training.advances()
+    training.enters("connected")
+
+    # Credentials that are refused, until there are new ones.
+    token.revoke()
+    way.reset()
+    training.enters("interrupted")
+    token.renew()
+    training.advances()
+    training.enters("connected")
+
+    # A server at another address.
+    before = way.port
+    way.move()
+    training.enters("interrupted")
+    kubeconfig.write_text(kubeconfig.read_text().replace(f":{before}", f":{way.port}"))
+    training.advances()
+    training.enters("connected")
+
+    # A supervisor that stands still while its connections break.
+    supervisor = psutil.Process(training.record["pid"])
+    supervisor.suspend()
+    way.reset()
+    supervisor.resume()
+    training.advances()
+
+    training.finish()
+    assert set(states(notebook)) == {"connected", "interrupted"}
+    assert notebook.run("%pathways disconnect").status == "ok"
+    assert not training.path.exists()
+
+
+def test_a_cell_that_waits_for_the_network_can_be_interrupted(training, notebook, way):
+    way.cut()
+    training.enters("interrupted")
+    notebook.manager.interrupt_kernel()
+    cell = notebook.finish(training.request, timeout=DEADLINE)
+    assert cell.error == "KeyboardInterrupt"
+    way.open()
+    training.enters("connected")
+    again = notebook.run("print(int(value) in {steps, steps + 1})")
+    assert "True" in again.text, again.shown
+    assert notebook.run("%pathways disconnect").status == "ok"
+
+
+def test_a_relay_whose_image_is_refused_is_left_out_with_a_warning(notebook, cluster):
+    connected = notebook.run(
+        "%load_ext pathways_jupyter\n%pathways connect --tpu tpuv6e:2x2=1 --wait 60 --relay --relay-image sidecar:none "
+        f"--kubeconfig {cluster}"
+    )
+    assert connected.status == "ok", connected.shown
+    assert "Continuing without it" in notebook.wait_for("Continuing without it", timeout=DEADLINE)
+    assert "8" in notebook.run("import jax.numpy as jnp\nprint(int(jnp.ones(8).sum()))").text
+    assert notebook.run("%pathways disconnect").status == "ok"
