@@ -17,14 +17,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from benchmarks import sink
 from benchmarks.measure import Row, Table, interleave, median
+from pathways_jupyter.errors import ClusterError
 from pathways_jupyter.kube import auth, objects, portforward
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.service.relay import container
+from pathways_jupyter.service.relay.stream import SECRET_BYTES
+from pathways_jupyter.session.supervisor.resumable import Notices, Relayed
 
 _POD = "bench-sink"
 _NAMESPACE = "default"
@@ -32,6 +40,8 @@ _PORT = 9000
 _MEGABYTES = 256
 _ROUNDS = 3
 _TRIPS = 300
+_SECRET = b"0" * SECRET_BYTES
+_RELAYED = "ours, with a relay"
 _OURS, _LIBRARY, _KUBECTL = "ours", "kubernetes.aio", "kubectl port-forward"
 
 Dial = Callable[[], socket.socket]
@@ -43,12 +53,14 @@ def run(kubeconfig: str, context: str) -> list[Table]:
         address = stack.enter_context(_pod(kubeconfig, context))
         ways: dict[str, Dial] = {"direct loopback": lambda: socket.create_connection((address, _PORT))}
         ways[_OURS] = stack.enter_context(_ours(kubeconfig, context))
+        ways[_RELAYED] = stack.enter_context(_ours(kubeconfig, context, "relay"))
         ways[_LIBRARY] = stack.enter_context(_library(kubeconfig, context))
         if shutil.which("kubectl"):
             ways[_KUBECTL] = stack.enter_context(_kubectl(kubeconfig, context))
         up = interleave({name: partial(_rate, dial, b"U") for name, dial in ways.items()}, times=_ROUNDS)
         down = interleave({name: partial(_rate, dial, b"D") for name, dial in ways.items()}, times=_ROUNDS)
         trips = interleave({name: partial(_round_trip, dial) for name, dial in ways.items()}, times=_ROUNDS)
+        memory = _relay_memory()
     return [
         Table(
             "Tunnel throughput",
@@ -65,26 +77,57 @@ def run(kubeconfig: str, context: str) -> list[Table]:
             goal="0.8 of kubectl's",
             verdict=_ratios({"round trip": trips}),
         ),
+        Table(
+            "A relay beside the proxy",
+            "ratio",
+            [
+                Row("up", {_RELAYED: up[_RELAYED] / up[_OURS]}),
+                Row("down", {_RELAYED: down[_RELAYED] / down[_OURS]}),
+                Row("round trip", {_RELAYED: trips[_OURS] / trips[_RELAYED]}),
+            ],
+            goal="0.9 of the tunnel without it; 40 MB of memory",
+            verdict=f"{memory:.0f} MB of memory after {2 * _ROUNDS * _MEGABYTES} MB",
+            notes=["More is better. All processes share one machine; in a cluster the relay has a core of its own."],
+        ),
     ]
 
 
 def forward(arguments: list[str]) -> int:
     """Run our forward until standard input closes; the address is its first line of output."""
-    kubeconfig, context, path = arguments
+    kubeconfig, context, *with_relay, path = arguments
 
     async def serve() -> None:
         async with Client(auth.load(kubeconfig, context)) as client:
             target = portforward.Target(client, _NAMESPACE, _POD, _PORT)
-            listening = await portforward.listen(target, path=Path(path))
+            relayed = Relayed(replace(target, port=container.port_of(_PORT)), _SECRET, 60.0, _NOTICES)
+            open_remote = relayed.open if with_relay else None
+            listening = await portforward.listen(target, path=Path(path), open_remote=open_remote)
             print(listening.address, flush=True)
             await asyncio.to_thread(sys.stdin.read)
             await listening.close()
+            await relayed.close()
 
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve())
     return 0
+
+
+async def _no_reload(_error: ClusterError) -> None:
+    """Stay at the same server."""
+
+
+_NOTICES = Notices(print, print, _no_reload)
+
+
+def _relay_memory() -> float:
+    """Return the relay's memory in MB; it is a process of this machine."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if any("PATHWAYS_RELAY_" in word for word in process.cmdline()):
+                return float(process.memory_info().rss) / 1e6
+    raise RuntimeError("The relay does not run.")
 
 
 def _rate(dial: Dial, action: bytes) -> float:
@@ -135,7 +178,8 @@ def _pod(kubeconfig: str, context: str) -> Iterator[str]:
 
 async def _change(kubeconfig: str, context: str, *, create: bool) -> None:
     command = [sys.executable, "-m", "benchmarks.sink", str(_PORT)]
-    container = {
+    relay = container.RelaySpec(sha256(_SECRET).hexdigest())
+    sink_container = {
         "name": "sink",
         "image": "python:3.12",
         "command": command,
@@ -146,7 +190,7 @@ async def _change(kubeconfig: str, context: str, *, create: bool) -> None:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": _POD},
-        "spec": {"containers": [container]},
+        "spec": {"initContainers": [container.container(relay, _PORT)], "containers": [sink_container]},
     }
     async with Client(auth.load(kubeconfig, context)) as client:
         if create:
@@ -167,9 +211,9 @@ async def _address(kubeconfig: str, context: str) -> str:
 
 
 @contextlib.contextmanager
-def _ours(kubeconfig: str, context: str) -> Iterator[Dial]:
+def _ours(kubeconfig: str, context: str, *with_relay: str) -> Iterator[Dial]:
     program = "import sys; from benchmarks import tunnel; sys.exit(tunnel.forward(sys.argv[1:]))"
-    with _on_socket(["-c", program, kubeconfig, context]) as dial:
+    with _on_socket(["-c", program, kubeconfig, context, *with_relay]) as dial:
         yield dial
 
 
