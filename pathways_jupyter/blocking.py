@@ -13,6 +13,8 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
 from typing import Any, TypeVar
 
+from pathways_jupyter import interruptible
+
 Value = TypeVar("Value")
 
 _ROOM = 1024
@@ -27,7 +29,7 @@ class _Call(threading.Thread):
         self._coroutine = coroutine
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
-        self._begun = threading.Event()
+        self._begun = interruptible.Event()
         self.value: Any = None
         self.error: BaseException | None = None
 

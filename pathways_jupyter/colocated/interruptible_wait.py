@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from pathways_jupyter import interruptible
 from pathways_jupyter.colocated import host_versions, loss
 from pathways_jupyter.colocated.errors import ColocatedError, LostError
 from pathways_jupyter.colocated.host import Host
@@ -57,7 +58,7 @@ def wait(to: Sequence[Host], work: Callable[[], T], stop: Callable[[], object] |
     """
     # `finished` ends the wait, by a result, an error or a loss. `explained` is set by a loss alone. The lists are only
     # appended to by the other threads before they set an event, so the main thread reads them without a lock.
-    finished, explained = threading.Event(), threading.Event()
+    finished, explained = interruptible.Event(), interruptible.Event()
     results: list[T] = []
     errors: list[BaseException] = []
     losses: list[LostError] = []

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pathways_jupyter import interruptible
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.memory import MEMORY, Facts
 from pathways_jupyter.colocated.remote.transcript import ERROR, NEWS
@@ -44,7 +45,7 @@ class Follower:
 
     def __init__(self, show: Callable[[str, str], None]) -> None:
         self._show = show
-        self._stop = threading.Event()
+        self._stop = interruptible.Event()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work: asyncio.Task[None] | None = None

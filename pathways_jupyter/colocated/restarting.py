@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from pathways_jupyter import interruptible
 from pathways_jupyter.colocated import interruptible_wait
 from pathways_jupyter.colocated.channel import Answer, channel
 from pathways_jupyter.colocated.errors import ColocatedError, LostError, name_hosts
@@ -41,7 +42,7 @@ def restart(**where: Any) -> tuple[Host, ...]:
             break
         if time.monotonic() > deadline:
             raise _no_answer(chosen)
-        threading.Event().wait(_RETRY_SECONDS)
+        time.sleep(_RETRY_SECONDS)
     MEMORY.forget(chosen)
     return chosen
 
@@ -54,7 +55,7 @@ def _ask(to: Sequence[Host], operation: str, deadline: float) -> tuple[Answer, .
     """
     found: list[tuple[Answer, ...]] = []
     failed: list[Exception] = []
-    done = threading.Event()
+    done = interruptible.Event()
 
     def work() -> None:
         try:

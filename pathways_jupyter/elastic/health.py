@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pathways_jupyter import interruptible
 from pathways_jupyter.elastic.errors import is_slice_down
 from pathways_jupyter.events import SLICE_EVENTS, EventKind
 
@@ -65,8 +66,8 @@ class Health:
         self._session = session
         self._settle_seconds = settle_seconds
         self._slices = {index: _Slice() for index in slices}
-        self._changed = threading.Condition()
-        self._closed: threading.Event | None = None
+        self._changed = interruptible.Changes()
+        self._closed: interruptible.Event | None = None
         self.listeners: list[Callable[[int, bool, str], None]] = []
         """Called with a slice's index, whether it is up, and a sentence, after every change."""
 
@@ -78,7 +79,7 @@ class Health:
         """
         if self._closed is not None:
             return
-        closed = self._closed = threading.Event()
+        closed = self._closed = interruptible.Event()
         if (session := self._session) is not None:
             # Before the states are read, so that no change between the two is missed.
             since = session.event_count
@@ -100,15 +101,14 @@ class Health:
     @property
     def up(self) -> frozenset[int]:
         """The slices that are up, trusted or not."""
-        with self._changed:
+        with self._changed.lock:
             return frozenset(index for index, each in self._slices.items() if each.up)
 
     @property
     def trusted(self) -> frozenset[int]:
         """The slices that are up and have been for their settle time."""
-        now = time.monotonic()
-        with self._changed:
-            return frozenset(index for index, each in self._slices.items() if each.up and each.trusted_from <= now)
+        with self._changed.lock:
+            return self._trusted_now()
 
     def check(self, indices: Iterable[int] | None = None) -> frozenset[int]:
         """Ask the devices of `indices` (default: of all slices); return the slices that answered.
@@ -134,8 +134,11 @@ class Health:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise TimeoutError(f"Only {len(trusted)} of {count} slices are up after {timeout:g} s.")
-            with self._changed:
-                self._changed.wait(self._next_change(left))
+            self._changed.wait_for(lambda: len(self._trusted_now()) >= count, self._next_change(left))
+
+    def _trusted_now(self) -> frozenset[int]:
+        now = time.monotonic()
+        return frozenset(index for index, each in self._slices.items() if each.up and each.trusted_from <= now)
 
     def _next_change(self, left: float | None) -> float:
         """Return how long to wait for a notification: a settle time ends without one."""
@@ -146,7 +149,7 @@ class Health:
 
     def _set(self, index: int, up: bool) -> None:
         now = time.monotonic()
-        with self._changed:
+        with self._changed.lock:
             known = self._slices.get(index)
             if known is None or known.up == up:
                 return
@@ -169,7 +172,7 @@ class Health:
                 # A listener's error must not end the watch.
                 logger.exception("a listener of slice health")
 
-    def _follow(self, session: Session, since: int, closed: threading.Event) -> None:
+    def _follow(self, session: Session, since: int, closed: interruptible.Event) -> None:
         """Apply the session's events; they arrive on a thread of their own, however busy the main thread is."""
         for event in session.follow(since):
             if closed.is_set():
@@ -180,7 +183,7 @@ class Health:
                 for index in self._slices:
                     self._set(index, False)
 
-    def _poll(self, seconds: float, closed: threading.Event) -> None:
+    def _poll(self, seconds: float, closed: interruptible.Event) -> None:
         while not closed.wait(seconds):
             try:
                 self.check()

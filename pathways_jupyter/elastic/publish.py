@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pathways_jupyter import interruptible
 from pathways_jupyter.errors import PathwaysError, SessionError
 from pathways_jupyter.events import Event
 from pathways_jupyter.session import recording
@@ -41,7 +42,7 @@ class Publisher:
         self._session = session
         self._state = state
         self._events: deque[Event] = deque(maxlen=_UNSENT)
-        self._changed = threading.Condition()
+        self._changed = interruptible.Changes()
         self._urgent = True
         self._stale = True
         self._closed = False
@@ -51,29 +52,29 @@ class Publisher:
 
     def changed(self, event: Event | None = None) -> None:
         """Send the run's state soon, and `event` at once; returns immediately."""
-        with self._changed:
+        with self._changed.lock:
             self._stale = True
             if event is not None:
                 self._events.append(event)
                 self._urgent = True
-                self._changed.notify()
+                self._changed.notify_all()
 
     def close(self) -> None:
         """Send what is left; waits for that for a second at most."""
-        with self._changed:
+        with self._changed.lock:
             self._closed = self._urgent = True
-            self._changed.notify()
+            self._changed.notify_all()
         self._thread.join(_CLOSE_SECONDS)
 
     def _run(self) -> None:
         failures = 0
         while True:
-            with self._changed:
-                # After a failure a pause, also if more has happened: the supervisor may be starting again.
-                if failures:
-                    self._changed.wait_for(lambda: self._closed, timeout=_AGAIN_SECONDS)
-                else:
-                    self._changed.wait_for(lambda: self._closed or self._urgent, timeout=_INTERVAL_SECONDS)
+            # After a failure a pause, also if more has happened: the supervisor may be starting again.
+            if failures:
+                self._changed.wait_for(lambda: self._closed, timeout=_AGAIN_SECONDS)
+            else:
+                self._changed.wait_for(lambda: self._closed or self._urgent, timeout=_INTERVAL_SECONDS)
+            with self._changed.lock:
                 events = [self._events[place] for place in range(min(len(self._events), recording.MOST_EVENTS - 1))]
                 stale, closed, self._stale = self._stale, self._closed, False
                 self._urgent = len(self._events) > len(events)
@@ -95,7 +96,7 @@ class Publisher:
         except (PathwaysError, TypeError, ValueError) as error:
             # A refusal stays one: trying again would hold up what comes after.
             logger.warning("events of the run could not be recorded: %s", error)
-        with self._changed:
+        with self._changed.lock:
             for event in events:
                 # Those that were dropped meanwhile because too many waited are gone already.
                 if self._events and self._events[0] is event:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pathways_jupyter import interruptible
 from pathways_jupyter.elastic import reshard
 from pathways_jupyter.elastic.errors import ElasticRuntimeError, is_slice_down
 
@@ -59,7 +60,7 @@ class Snapshot:
     nbytes: int
     seconds: float = 0.0
     error: BaseException | None = None
-    finished: threading.Event = field(default_factory=threading.Event, repr=False)
+    finished: interruptible.Event = field(default_factory=interruptible.Event, repr=False)
 
     @property
     def whole(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter import blocking, entry
+from pathways_jupyter import blocking, entry, interruptible
 from pathways_jupyter.commands.multihost import LINE
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.magics import parser
@@ -82,7 +82,7 @@ class _Table:
         self.hosts: dict[str, HostStatus] = {}
         self._screen = screen
         self._place = screen.place() if screen.in_place else None
-        self._over = threading.Event()
+        self._over = interruptible.Event()
         self._thread = threading.Thread(target=self._draw, name="pathways-multihost", daemon=True)
 
     def __enter__(self) -> _Table:

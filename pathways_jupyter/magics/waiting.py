@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pathways_jupyter import interrupts
+from pathways_jupyter import interruptible, interrupts
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render.progress import Progress
@@ -43,7 +43,7 @@ class Waiting:
         self._screen = screen
         self._progress = Progress()
         self._lock = threading.Lock()
-        self._over = threading.Event()
+        self._over = interruptible.Event()
         self._thread = threading.Thread(target=self._draw, name="pathways-progress", daemon=True)
         self._said = ("", "")
         self._said_at = 0.0

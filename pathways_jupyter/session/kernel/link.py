@@ -19,6 +19,7 @@ from typing import Any
 
 from pathways_jupyter.errors import PathwaysError, SessionError
 from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState, slices_after
+from pathways_jupyter.interruptible import Changes
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.protocol import Answer, Method, Request
 
@@ -53,7 +54,7 @@ class Link:
         self._socket = connection
         self._process = process
         self._orphaned = orphaned
-        self._changed = threading.Condition()
+        self._changed = Changes()
         self._ids = itertools.count(1)
         self._answers: dict[int, Answer] = {}
         self._events: list[Event] = []
@@ -106,12 +107,12 @@ class Link:
     @property
     def count(self) -> int:
         """The number of events so far."""
-        with self._changed:
+        with self._changed.lock:
             return self._dropped + len(self._events)
 
     def events(self, since: int = 0) -> list[Event]:
         """Return the events from number `since` on, without those that are no longer kept."""
-        with self._changed:
+        with self._changed.lock:
             return self._events[max(0, since - self._dropped) :]
 
     def ask(self, method: Method, **params: Any) -> int:
@@ -132,10 +133,9 @@ class Link:
           SessionError: The supervisor is gone, or `patience` is over.
           PathwaysError: The answer is an error.
         """
-        with self._changed:
-            # The answer takes precedence over the end: a supervisor may answer and exit before this thread wakes.
-            done = self._changed.wait_for(lambda: number in self._answers or self._ended, timeout=patience)
-            answer = self._answers.pop(number, None)
+        done = self._changed.wait_for(lambda: number in self._answers or self._ended, timeout=patience)
+        # The answer takes precedence over the end: a supervisor may answer and exit before this thread wakes.
+        answer = self._answers.pop(number, None)
         if answer is None:
             raise (
                 _gone()
@@ -154,15 +154,15 @@ class Link:
             on as long as the supervisor lives.
         """
         while True:
-            with self._changed:
 
-                def ready(since: int = since) -> bool:
-                    new = self._dropped + len(self._events) > since
-                    return new or self._ended or (until is not None and until in self._answers)
+            def ready(since: int = since) -> bool:
+                new = self._dropped + len(self._events) > since
+                return new or self._ended or (until is not None and until in self._answers)
 
-                self._changed.wait_for(ready)
-                # Read both under the lock that wait_for() holds, so that no event is skipped or repeated. Yield outside
-                # of it: the consumer may take its time, and the reader thread needs the lock.
+            self._changed.wait_for(ready)
+            # Read both under one lock, so that no event is skipped or repeated. Yield outside of it: the consumer may
+            # take its time, and the reader thread needs the lock.
+            with self._changed.lock:
                 fresh = self._events[max(0, since - self._dropped) :]
                 since = self._dropped + len(self._events)
             yield from fresh
@@ -200,7 +200,7 @@ class Link:
         if died:
             # In one step with the end: a caller that reconnects on this event must not ask the dead supervisor.
             self._take(_event("The session's supervisor is gone.", state=SessionState.LOST), last=True)
-        with self._changed:
+        with self._changed.lock:
             self._ended = True
             self._changed.notify_all()
         # After the waiters were woken, because sweeping may take minutes.
@@ -217,7 +217,7 @@ class Link:
         return not self._closing or registry.read(self.session) is not None
 
     def _take(self, message: protocol.Message, *, last: bool = False) -> None:
-        with self._changed:
+        with self._changed.lock:
             self._ended = self._ended or last
             if isinstance(message, Answer):
                 self._answers[message.id] = message

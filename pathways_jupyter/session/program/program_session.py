@@ -16,6 +16,7 @@ from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from pathways_jupyter import interruptible
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, SessionError
 from pathways_jupyter.events import Event, EventKind, SessionState
@@ -88,7 +89,7 @@ class ProgramSession:
         self._record: SessionRecord | None = None
         self._child: Child | None = None
         self._signal = 0
-        self._over = threading.Event()
+        self._over = interruptible.Event()
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:

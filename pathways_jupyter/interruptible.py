@@ -1,0 +1,91 @@
+"""Wait for other threads in a way that an Interrupt at any moment leaves intact.
+
+`threading.Condition`, and `Event` on top of it, take and release their lock in Python code. A KeyboardInterrupt between
+the lock's acquisition and the ``with`` block leaves the lock taken, and every thread that needs it waits for ever: the
+thread that sets the event, and the interrupted one when it waits again. Here a ``with`` statement takes and releases
+the lock itself, which Python does without a gap. Whatever a notebook's main thread waits for or reports uses these.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+
+_LOOK_SECONDS = 0.5
+"""Longest wait in one piece.
+
+A signal that arrives when Python has released the GIL but does not block yet is handled only after that wait. And a
+thread that is interrupted between a change and its notification wakes no other.
+"""
+
+
+class Changes:
+    """State that threads share, and waiting for its change.
+
+    Attributes:
+      lock: Protects the state: held while it is read or changed, never while waiting.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        # A taken lock for each waiter, which is released to wake it.
+        self._waiters: list[threading.Lock] = []
+
+    def notify_all(self) -> None:
+        """Wake all that wait; called with the lock held, after each change."""
+        while self._waiters:
+            # Released before it is removed: an Interrupt between the two only makes the next call release it again.
+            with contextlib.suppress(RuntimeError):
+                self._waiters[-1].release()
+            del self._waiters[-1]
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait until a condition holds; return whether it does.
+
+        Args:
+          condition: Called with the lock held.
+          timeout: Seconds to wait; None waits for ever.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            waiter = threading.Lock()
+            waiter.acquire()
+            with self.lock:
+                if condition():
+                    return True
+                left = _LOOK_SECONDS if deadline is None else deadline - time.monotonic()
+                if left <= 0.0:
+                    return False
+                # An Interrupt after this leaves a waiter without a thread; the next change removes it.
+                self._waiters.append(waiter)
+            if not waiter.acquire(timeout=min(left, _LOOK_SECONDS)):
+                with self.lock, contextlib.suppress(ValueError):
+                    self._waiters.remove(waiter)
+
+
+class Event:
+    """A flag that other threads wait for, as :class:`threading.Event`."""
+
+    def __init__(self) -> None:
+        self._changes = Changes()
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        """Whether the flag is set."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Set the flag, and wake all that wait for it."""
+        with self._changes.lock:
+            self._is_set = True
+            self._changes.notify_all()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the flag is set; return whether it is.
+
+        Args:
+          timeout: Seconds to wait; None waits for ever.
+        """
+        return self._changes.wait_for(self.is_set, timeout)
