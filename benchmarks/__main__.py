@@ -17,6 +17,7 @@ from benchmarks import (
     in_cluster,
     jobs,
     memory,
+    multihost,
     report,
     sidebar,
     transport,
@@ -32,7 +33,8 @@ def main() -> int:
     parser.add_argument(
         "names",
         nargs="*",
-        help="imports, connect, tunnel, in-cluster, dispatch, memory, jobs, transport, colocated, elastic, sidebar",
+        help="imports, connect, tunnel, in-cluster, dispatch, memory, jobs, transport, colocated, elastic, sidebar, "
+        "multihost",
     )
     options = parser.parse_args()
     on_cluster = {
@@ -43,7 +45,7 @@ def main() -> int:
         "memory": memory.run,
         "jobs": jobs.run,
     }
-    chosen = options.names or ["imports", *on_cluster, "transport", "colocated", "elastic", "sidebar"]
+    chosen = options.names or ["imports", *on_cluster, "transport", "colocated", "elastic", "sidebar", "multihost"]
     tables: list[Table] = imports.run() if "imports" in chosen else []
 
     from pathways_jupyter.local import cluster
@@ -71,6 +73,9 @@ def main() -> int:
         if "sidebar" in chosen:
             print("sidebar ...", flush=True)
             tables += sidebar.run()
+        if "multihost" in chosen:
+            print("multihost ...", flush=True)
+            tables += multihost.run()
     for table in tables:
         print(report.markdown_table(table))
     report.write(tables, options.output)

@@ -57,7 +57,7 @@ def run(screen: Screen, values: Mapping[str, Any], command: str) -> View | None:
     Raises:
       PathwaysError: It could not start, or a host failed.
     """
-    from pathways_jupyter.multihost import actions, reach
+    from pathways_jupyter.multihost import actions, kept, reach
     from pathways_jupyter.render import multihost as picture
 
     request = asked.request(values, command)
@@ -65,7 +65,9 @@ def run(screen: Screen, values: Mapping[str, Any], command: str) -> View | None:
     if values.get("dry_run"):
         packed, reports = blocking.run(actions.examine(found, request))
         return picture.reports(reports, packed, command)
-    _follow(screen, blocking.iterate(lambda: actions.start(found, request)), None)
+    connections = kept.here()
+    events = blocking.iterate(lambda: actions.start(found, request, connections), connections.background)
+    _follow(screen, events, None)
     return None
 
 

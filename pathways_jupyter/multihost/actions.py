@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from pathways_jupyter.multihost import hoststates, reach, records
-from pathways_jupyter.multihost.channel import Connect
 from pathways_jupyter.multihost.errors import HostError
 from pathways_jupyter.multihost.events import Ended, Event, HostStatus, Note, Phase, worst
+from pathways_jupyter.multihost.kept import Kept
 from pathways_jupyter.multihost.output import HostLog, tail
 from pathways_jupyter.multihost.pack import Packed, pack
 from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.multihost.run import LEASE_SECONDS, Plan, Runner
-from pathways_jupyter.multihost.session import Holder, HostSession, Outcome
+from pathways_jupyter.multihost.session import Holder, HostSession, Outcome, Sessions
 from pathways_jupyter.multihost.targets import Target
 from pathways_jupyter.wording import count
 
@@ -72,8 +72,11 @@ class HostReport:
     hint: str = ""
 
 
-async def start(hosts: reach.Hosts, request: Request) -> AsyncGenerator[Event | Record, None]:
+async def start(hosts: reach.Hosts, request: Request, kept: Kept | None = None) -> AsyncGenerator[Event | Record, None]:
     """Start a run; yield its record, and then its events.
+
+    Args:
+      kept: Connections of earlier runs, where those of this one stay too; it must belong to the running loop.
 
     Raises:
       PackError: The directory cannot be packed; nothing was started.
@@ -94,8 +97,8 @@ async def start(hosts: reach.Hosts, request: Request) -> AsyncGenerator[Event | 
     # In a service's pod the TPU belongs to the service's worker.
     free = not request.keep_tpu and hosts.connection["kind"] == "ssh"
     plan = Plan(packed, keep_going=request.keep_going, grace=request.grace, free_tpu=free, lease=request.lease)
-    async with reach.connecting(hosts.connection) as connect:
-        runner = Runner(record, connect, plan)
+    async with reach.connecting(hosts.connection, kept) as sessions:
+        runner = Runner(record, sessions, plan)
         yield record
         if packed is not None:
             size = f"{count(len(packed.files), 'file')}, {packed.size / 1e6:.1f} MB"
@@ -113,9 +116,9 @@ async def attach(record: Record, *, stop: bool = False) -> AsyncGenerator[Event,
     Raises:
       MultihostError: Another process of this machine follows it.
     """
-    async with reach.connecting(record.connection) as connect:
+    async with reach.connecting(record.connection) as sessions:
         # Leaving off must not end what another process started.
-        runner = Runner(record, connect, owner=False)
+        runner = Runner(record, sessions, owner=False)
         if stop:
             runner.stopping.set()
         async with contextlib.aclosing(runner.events()) as events:
@@ -196,8 +199,8 @@ async def examine(hosts: reach.Hosts, request: Request | None = None) -> tuple[P
         held = await session.holders(stop=False, grace=0)
         return HostReport(session.target, session.python, missing, held)
 
-    async with reach.connecting(hosts.connection) as connect:
-        found = await asyncio.gather(*(_on(target, connect, look) for target in hosts.targets))
+    async with reach.connecting(hosts.connection) as sessions:
+        found = await asyncio.gather(*(_on(target, sessions, look) for target in hosts.targets))
     return packed, tuple(
         each if isinstance(each, HostReport) else HostReport(target, error=str(each), hint=each.hint)
         for target, each in zip(hosts.targets, found, strict=True)
@@ -218,19 +221,19 @@ def _status(target: Target, record: Record, known: bool, outcome: Outcome | None
 
 
 async def _ask(record: Record, question: Callable[[HostSession], Awaitable[Answer]]) -> list[Answer | HostError]:
-    async with reach.connecting(record.connection) as connect:
-        return await asyncio.gather(*(_on(target, connect, question) for target in record.targets))
+    async with reach.connecting(record.connection) as sessions:
+        return await asyncio.gather(*(_on(target, sessions, question) for target in record.targets))
 
 
 async def _on(
-    target: Target, connect: Connect, question: Callable[[HostSession], Awaitable[Answer]]
+    target: Target, sessions: Sessions, question: Callable[[HostSession], Awaitable[Answer]]
 ) -> Answer | HostError:
     """Return the answer of one host, or its error."""
     try:
-        session = await HostSession.open(target, connect)
+        session = await sessions.open(target)
         try:
             return await question(session)
         finally:
-            await session.close()
+            await sessions.release(session)
     except HostError as error:
         return error

@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from pathways_jupyter.multihost.channel import Connect
 from pathways_jupyter.multihost.errors import HostError, HostUnreachable
 from pathways_jupyter.multihost.events import Changed, Event, HostStatus, Output, Phase
 from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Packed
-from pathways_jupyter.multihost.session import Holder, HostSession, Outcome
+from pathways_jupyter.multihost.session import Holder, HostSession, Outcome, Sessions
 from pathways_jupyter.multihost.spool import Spool
 from pathways_jupyter.multihost.targets import Target
 from pathways_jupyter.retry import Backoff
@@ -37,11 +36,11 @@ class HostRun:
     """
 
     def __init__(
-        self, target: Target, connect: Connect, log: HostLog, publish: Publish, hint_at: Callable[[Event], None]
+        self, target: Target, sessions: Sessions, log: HostLog, publish: Publish, hint_at: Callable[[Event], None]
     ) -> None:
         self.status = HostStatus(target)
         self.log = log
-        self._connect, self._publish, self._hint_at = connect, publish, hint_at
+        self._sessions, self._publish, self._hint_at = sessions, publish, hint_at
         self._session: HostSession | None = None
         self._reported = 0.0
 
@@ -128,7 +127,9 @@ class HostRun:
     async def close(self) -> None:
         """Close connection and log; what runs on the host goes on."""
         self.log.close()
-        await self._drop()
+        session, self._session = self._session, None
+        if session is not None:
+            await self._sessions.release(session)
 
     async def _finish(self, outcome: Outcome) -> None:
         phase, message = Phase.EXITED, ""
@@ -155,7 +156,7 @@ class HostRun:
         while True:
             try:
                 if self._session is None:
-                    self._session = await HostSession.open(self.target, self._connect)
+                    self._session = await self._sessions.open(self.target)
                 return await work(self._session)
             except HostUnreachable:
                 session = self._session

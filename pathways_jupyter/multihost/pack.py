@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import stat
+import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -64,6 +67,12 @@ class Packed:
     def size(self) -> int:
         """Bytes of all files."""
         return sum(each.size for each in self.files)
+
+    @functools.cached_property
+    def listing(self) -> bytes:
+        """The entries as hosts read them; made once for all of them."""
+        entries = [[each.kind, each.path, each.mode, each.content] for each in self.entries]
+        return zlib.compress(json.dumps(entries).encode(), 1)
 
 
 def pack(root: Path, exclude: Sequence[str] = ()) -> Packed:

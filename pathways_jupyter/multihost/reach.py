@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.multihost.channel import Channel, Connect
+from pathways_jupyter.multihost.channel import Channel
+from pathways_jupyter.multihost.kept import Kept, KeptSessions
+from pathways_jupyter.multihost.session import Sessions
 from pathways_jupyter.multihost.targets import Target, from_hosts
 from pathways_jupyter.multihost.wanted import Wanted
 
@@ -61,8 +63,11 @@ async def find(wanted: Wanted) -> Hosts:
 
 
 @contextlib.asynccontextmanager
-async def connecting(connection: Mapping[str, Any]) -> AsyncIterator[Connect]:
-    """Yield the function that connects to the hosts that were found with `connection`.
+async def connecting(connection: Mapping[str, Any], kept: Kept | None = None) -> AsyncIterator[Sessions]:
+    """Yield what opens sessions with the hosts that were found with `connection`.
+
+    Args:
+      kept: Where to keep connections over SSH afterwards.
 
     Raises:
       ConfigError: A key or the kubeconfig is missing.
@@ -78,7 +83,7 @@ async def connecting(connection: Mapping[str, Any]) -> AsyncIterator[Connect]:
             async def to_pod(target: Target, command: list[str]) -> Channel:
                 return await pods.connect(client, target, command)
 
-            yield to_pod
+            yield Sessions(to_pod)
         return
     try:
         from pathways_jupyter.multihost.ssh import Ssh, SshOptions
@@ -86,4 +91,5 @@ async def connecting(connection: Mapping[str, Any]) -> AsyncIterator[Connect]:
         raise ConfigError(f"SSH needs the package {error.name}.", hint="Run pip install asyncssh.") from error
     known = {each.name for each in dataclasses.fields(SshOptions)}
     given = {name: value for name, value in connection.items() if name in known}
-    yield Ssh(SshOptions(**{**given, "keys": tuple(given.get("keys", ()))})).connect
+    connect = Ssh(SshOptions(**{**given, "keys": tuple(given.get("keys", ()))})).connect
+    yield Sessions(connect) if kept is None else KeptSessions(connect, kept, connection)

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pathways_jupyter.multihost import hoststates
-from pathways_jupyter.multihost.channel import Connect
 from pathways_jupyter.multihost.errors import HostError
 from pathways_jupyter.multihost.events import Ended, Event, HostStatus, Note, Phase, worst
 from pathways_jupyter.multihost.hostrun import HostRun
 from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Packed
 from pathways_jupyter.multihost.records import Record
+from pathways_jupyter.multihost.session import Sessions
 from pathways_jupyter.multihost.spool import Spool
 
 LEASE_SECONDS = 180.0
@@ -57,7 +57,7 @@ class Runner:
       stopping: Set it to end the run everywhere.
     """
 
-    def __init__(self, record: Record, connect: Connect, plan: Plan | None = None, *, owner: bool = True) -> None:
+    def __init__(self, record: Record, sessions: Sessions, plan: Plan | None = None, *, owner: bool = True) -> None:
         self.record = record
         self.stopping = asyncio.Event()
         self._plan = plan
@@ -66,7 +66,7 @@ class Runner:
         self._muted = False
         self._started = plan is None
         self._hosts = [
-            HostRun(target, connect, HostLog(record.log(target), fresh=plan is not None), self._publish, self._hint_at)
+            HostRun(target, sessions, HostLog(record.log(target), fresh=plan is not None), self._publish, self._hint_at)
             for target in record.targets
         ]
 

@@ -21,6 +21,7 @@ from pathways_jupyter.multihost.targets import Target
 DEVICES = ("/dev/accel*", "/dev/vfio/*")
 """The devices of all generations of TPUs."""
 _HELLO_SECONDS = 60.0
+_ECHO_SECONDS = 3.0
 _PING_SECONDS = 2.0
 """Much shorter than the lease of a run, so that a busy moment here ends nothing there."""
 
@@ -53,11 +54,13 @@ class HostSession:
 
     Attributes:
       progressed: Whether the host has answered a request; connecting alone is no progress.
+      idle: Whether it can be used for another run: every request has been answered.
     """
 
     def __init__(self, target: Target, channel: Channel) -> None:
         self.target = target
         self.progressed = False
+        self.idle = True
         self.python = ""
         self._channel = channel
         self._decoder = Decoder()
@@ -73,7 +76,7 @@ class HostSession:
           HostUnreachable: The host cannot be reached.
           HostError: It refuses the login, or has no Python.
         """
-        channel = await connect(target, ["python3", "-c", bundle.BOOTSTRAP])
+        channel = await connect(target, ["python3", "-I", "-S", "-c", bundle.BOOTSTRAP])
         session = cls(target, channel)
         try:
             async with asyncio.timeout(_HELLO_SECONDS):
@@ -95,11 +98,18 @@ class HostSession:
             self._pinging.cancel()
         await self._channel.close()
 
-    async def lacking(self, packed: Packed) -> tuple[str, ...]:
-        """Offer `packed`; return the hashes of the contents that the host lacks."""
-        entries = [[each.kind, each.path, each.mode, each.content] for each in packed.entries]
-        await self._send({"op": "offer"}, zlib.compress(json.dumps(entries).encode(), 1))
-        _, payload = await self._receive("lack")
+    async def works(self) -> bool:
+        """Whether the host answers soon; a connection that was idle may have been lost without a sign."""
+        try:
+            async with asyncio.timeout(_ECHO_SECONDS):
+                await self._ask({"op": "echo"}, "echo")
+        except (HostError, TimeoutError):
+            return False
+        return True
+
+    async def lacking(self, packed: Packed, directory: str = "") -> tuple[str, ...]:
+        """Offer `packed` for `directory`; return the hashes of the contents that the host lacks."""
+        _, payload = await self._ask({"op": "offer", "directory": directory}, "lack", payload=packed.listing)
         return tuple(json.loads(zlib.decompress(payload)))
 
     async def sync(self, packed: Packed, spool: Spool, directory: str, sent: Callable[[int, int], None]) -> int:
@@ -116,8 +126,9 @@ class HostSession:
           HostError: The host cannot write the files.
           HostUnreachable: The connection was lost; what has arrived is kept for the next attempt.
         """
-        missing = await self.lacking(packed)
+        missing = await self.lacking(packed, directory)
         total, done = spool.size(missing), 0
+        self.idle = False
         sent(0, total)
         # Under the lock, because pieces end within frames: a ping must not come between two of them.
         async with self._sending:
@@ -125,8 +136,7 @@ class HostSession:
                 await self._channel.write(piece)
                 done += share
                 sent(done, total)
-        await self._send({"op": "unpack", "directory": directory})
-        header, _ = await self._receive("unpacked")
+        header, _ = await self._ask({"op": "unpack", "directory": directory}, "unpacked")
         sent(total, total)
         return int(header["written"])
 
@@ -136,8 +146,7 @@ class HostSession:
         Raises:
           HostError: They could not be ended.
         """
-        await self._send({"op": "holders", "devices": DEVICES, "stop": stop, "grace": grace})
-        header, _ = await self._receive("holders")
+        header, _ = await self._ask({"op": "holders", "devices": DEVICES, "stop": stop, "grace": grace}, "holders")
         if header["left"]:
             pids = ", ".join(str(pid) for pid, _, _ in header["left"])
             raise HostError(
@@ -147,24 +156,24 @@ class HostSession:
 
     async def start(self, spec: dict[str, Any]) -> bool:
         """Start a run; return False if the host has started it already, and then do nothing."""
-        await self._send({"op": "start", "spec": spec})
-        header, _ = await self._receive("started")
+        header, _ = await self._ask({"op": "start", "spec": spec}, "started")
         return not header["already"]
 
     async def follow(self, run: str, offset: int) -> AsyncIterator[bytes | Outcome]:
         """Yield the output of a run from the byte `offset` on, and at last its outcome."""
+        self.idle = False
         await self._send({"op": "follow", "run": run, "offset": offset})
         while True:
             header, payload = await self._receive("output", "exit")
             if header["op"] == "exit":
+                self.idle = True
                 yield Outcome(header["code"], header["why"])
                 return
             yield payload
 
     async def read(self, run: str, offset: int) -> bytes:
         """Return some of the output of a run from the byte `offset` on; empty if there is no more now."""
-        await self._send({"op": "read", "run": run, "offset": offset})
-        _, payload = await self._receive("output")
+        _, payload = await self._ask({"op": "read", "run": run, "offset": offset}, "output")
         return payload
 
     async def stop(self, run: str) -> None:
@@ -173,10 +182,17 @@ class HostSession:
 
     async def status(self, run: str) -> tuple[bool, Outcome | None]:
         """Return whether the host knows the run, and how it ended; None while it runs."""
-        await self._send({"op": "status", "run": run})
-        header, _ = await self._receive("status")
+        header, _ = await self._ask({"op": "status", "run": run}, "status")
         ended = header["outcome"]
         return header["known"], Outcome(ended["code"], ended["why"]) if ended else None
+
+    async def _ask(self, header: dict[str, Any], expected: str, *, payload: bytes = b"") -> Frame:
+        """Send a request, and return its answer."""
+        self.idle = False
+        await self._send(header, payload)
+        answer = await self._receive(expected)
+        self.idle = True
+        return answer
 
     async def _send(self, header: dict[str, Any], payload: bytes = b"") -> None:
         async with self._sending:
@@ -225,3 +241,18 @@ class HostSession:
             while True:
                 await asyncio.sleep(_PING_SECONDS)
                 await self._send({"op": "ping"})
+
+
+class Sessions:
+    """Opens sessions, and closes them after their use."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+
+    async def open(self, target: Target) -> HostSession:
+        """Return a session with `target`; see :meth:`HostSession.open`."""
+        return await HostSession.open(target, self._connect)
+
+    async def release(self, session: HostSession) -> None:
+        """End the use of `session`."""
+        await session.close()

@@ -117,10 +117,11 @@ def _become_keeper(directory: Path, spec: dict[str, Any], ready: int) -> None:
             # Else the connection would stay open as long as the run.
             os.dup2(nothing, standard)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        reaper = False
         with contextlib.suppress(OSError, AttributeError):
             # Descendants that lose their parent become children of the keeper, so that none escapes it.
-            ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        keeper = _Keeper(directory, spec)
+            reaper = ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+        keeper = _Keeper(directory, spec, reaper=reaper)
     except BaseException as error:
         os.write(ready, str(error).encode() or b"unknown")
         return
@@ -129,8 +130,8 @@ def _become_keeper(directory: Path, spec: dict[str, Any], ready: int) -> None:
 
 
 class _Keeper:
-    def __init__(self, directory: Path, spec: dict[str, Any]) -> None:
-        self._directory, self._spec = directory, spec
+    def __init__(self, directory: Path, spec: dict[str, Any], *, reaper: bool) -> None:
+        self._directory, self._spec, self._reaper = directory, spec, reaper
         self._left = int(spec["limit"])
         self._full = self._asked = False
         self._why = "exited"
@@ -189,17 +190,23 @@ class _Keeper:
                 self._why = "abandoned"
 
     def _alive(self) -> set[int]:
-        self._reap()
-        return processes.of_run(self._spec["run"], os.getpid())
+        has_children = self._reap()
+        if not self._reaper:
+            return processes.of_run(self._spec["run"])
+        # All that the command has started descends from the keeper, because it adopts what loses its parent. So nothing
+        # is left when it has no child, which needs no look at all processes of the host.
+        return processes.descendants() if has_children else set()
 
-    def _reap(self) -> None:
+    def _reap(self) -> bool:
+        """Reap what has ended; return whether there are children left."""
         with contextlib.suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
-                    return
+                    return True
                 if pid == self._command.pid:
                     self._code = self._command.returncode = os.waitstatus_to_exitcode(status)
+        return False
 
     def _read(self) -> bool:
         """Read once from the command; return whether there was something."""

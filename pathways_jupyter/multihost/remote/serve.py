@@ -22,7 +22,7 @@ from typing import Any
 from pathways_jupyter.multihost.remote import keeper, processes
 from pathways_jupyter.multihost.remote.frames import Decoder, encode
 from pathways_jupyter.multihost.remote.store import Store
-from pathways_jupyter.multihost.remote.tree import FILE, unpack
+from pathways_jupyter.multihost.remote.tree import Library, lacking, unpack
 
 VERSION = 1
 _STATE = ".pathways-jupyter"
@@ -41,6 +41,7 @@ class Server:
         self._home = Path.home()
         self._root = self._home / _STATE
         self._store: Store | None = None
+        self._library = Library(self._root / "trees")
         self._entries: list[list[Any]] = []
         self._out = bytearray()
         self._run: Path | None = None
@@ -49,6 +50,7 @@ class Server:
         self._failed = False
         self._answers = {
             "ping": self._on_ping,
+            "echo": self._on_echo,
             "offer": self._on_offer,
             "blob": self._on_blob,
             "unpack": self._on_unpack,
@@ -83,7 +85,7 @@ class Server:
     def close(self) -> None:
         """Remove what arrived in part."""
         if self._store is not None:
-            self._store.discard()
+            self._store.close(keep=True)
 
     def _answer(self, header: dict[str, Any], payload: bytes) -> None:
         operation = header["op"]
@@ -101,12 +103,16 @@ class Server:
             with contextlib.suppress(OSError):
                 os.utime(self._run / keeper.CLIENT)
 
+    def _on_echo(self, header: dict[str, Any], payload: bytes) -> None:
+        self._send({"op": "echo"})
+
     def _on_offer(self, header: dict[str, Any], payload: bytes) -> None:
-        self._store, self._failed = Store(self._root / "store"), False
+        if self._store is None:
+            self._store = Store(self._root / "store")
+        self._failed = False
         self._entries = json.loads(zlib.decompress(payload))
-        absent = self._store.lacking(content for kind, _, _, content in self._entries if kind == FILE)
-        free = shutil.disk_usage(self._root).free
-        self._send({"op": "lack", "free": free}, zlib.compress(json.dumps(absent).encode(), 1))
+        absent = lacking(self._entries, self._store, self._library, self._home / header["directory"])
+        self._send({"op": "lack"}, zlib.compress(json.dumps(absent).encode(), 1))
 
     def _on_blob(self, header: dict[str, Any], payload: bytes) -> None:
         assert self._store is not None
@@ -122,9 +128,11 @@ class Server:
         if self._failed:
             return
         directory = self._home / header["directory"]
-        written = unpack(self._entries, self._store, directory, self._root / "trees")
+        written = unpack(self._entries, self._store, self._library, directory)
+        # Before a run is started: its keeper would inherit the lock.
+        self._store.close(keep=False)
+        self._store, self._entries = None, []
         self._send({"op": "unpacked", "directory": str(directory), "written": written})
-        self._store.forget_unused()
 
     def _on_start(self, header: dict[str, Any], payload: bytes) -> None:
         spec = header["spec"]
@@ -141,7 +149,10 @@ class Server:
         if not directory.is_dir():
             self._send({"op": "error", "kind": "run", "message": "this host does not know the run", "path": ""})
             return
-        self._run, self._offset = directory, header["offset"]
+        if self._output >= 0:
+            # Of an earlier run.
+            os.close(self._output)
+        self._run, self._output, self._offset = directory, -1, header["offset"]
         self._on_ping(header, payload)
 
     def _on_stop(self, header: dict[str, Any], payload: bytes) -> None:

@@ -1,19 +1,23 @@
-"""The content that a host has already: files named after the hash of what is in them."""
+"""Content on its way to a run directory: files named after the hash of what is in them.
+
+Each connection has a folder of its own, from which :mod:`tree` moves the files to where they belong, so that nothing is
+written twice. What a connection that was cut has received in full is taken over by the next one.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import hashlib
 import os
-import time
+import shutil
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
 
 HASH_BYTES = 20
-_UNUSED_SECONDS = 14 * 24 * 3600.0
-"""Content that no run has used for this long is removed."""
+_LOCK = "lock"
 
 
 def hasher() -> hashlib.blake2b:
@@ -22,53 +26,50 @@ def hasher() -> hashlib.blake2b:
 
 
 class Store:
-    """A directory of content, shared by all runs of one user on one host."""
+    """The content that one connection receives.
+
+    Args:
+      root: Shared by all connections of one user to one host, and to the hosts with the same home directory.
+    """
 
     def __init__(self, root: Path) -> None:
-        self._root = root
-        self._open: IO[bytes] | None = None
+        self._open: int | None = None
         self._hash = hasher()
-        self._known: set[str] = set()
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._forget_partial()
-
-    def path(self, digest: str) -> Path:
-        """Return where the content with this hash is, or would be.
-
-        Raises:
-          ValueError: `digest` is not a hash.
-        """
-        if len(digest) != 2 * HASH_BYTES or not digest.isalnum():
-            raise ValueError(f"{digest!r} is not a hash")
-        return self._root / digest[:2] / digest
+        # The process id alone is not unique where hosts share a home directory.
+        self._folder = str(root / f"{os.uname().nodename}.{os.getpid()}")
+        self._lock = self._occupy()
+        self._have = {each for each in os.listdir(self._folder) if _is_hash(each)}
+        for other in os.scandir(root):
+            if other.path != self._folder:
+                self._take_over(other.path)
 
     def lacking(self, digests: Iterable[str]) -> list[str]:
         """Return those of `digests` that are not here, in the same order and each once."""
-        absent, now = [], time.time()
-        for digest in dict.fromkeys(digests):
-            try:
-                os.utime(self.path(digest), (now, now))
-            except OSError:
-                absent.append(digest)
-        return absent
+        return [digest for digest in dict.fromkeys(digests) if digest not in self._have]
 
     def add(self, digest: str, codec: str, data: bytes, *, last: bool) -> bool:
         """Append a piece of the content named `digest`; return False if the whole does not have that hash.
 
         Raises:
           OSError: It cannot be written, for instance because the disk is full; the part is removed.
+          ValueError: `digest` is not a hash.
         """
+        if not _is_hash(digest):
+            raise ValueError(f"{digest!r} is not a hash")
         if codec == "zlib":
             data = zlib.decompress(data)
         try:
             if self._open is None:
-                # The process id keeps two clients that send the same content apart.
-                self._partial = self._root / f"{digest}.{os.getpid()}.partial"
-                self._open, self._hash = self._partial.open("wb"), hasher()
-            self._open.write(data)
+                self._partial = f"{self._folder}/{digest}.partial"
+                self._open = os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+                self._hash = hasher()
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._open, view) :]
             self._hash.update(data)
             if last:
-                self._open.close()
+                os.close(self._open)
         except OSError:
             self.discard()
             raise
@@ -76,39 +77,75 @@ class Store:
             return True
         self._open = None
         if self._hash.hexdigest() != digest:
-            self._partial.unlink()
+            os.unlink(self._partial)
             return False
-        target = self.path(digest)
-        if digest[:2] not in self._known:
-            target.parent.mkdir(exist_ok=True)
-            self._known.add(digest[:2])
-        self._partial.replace(target)
+        os.rename(self._partial, f"{self._folder}/{digest}")
+        self._have.add(digest)
+        return True
+
+    def give(self, digest: str, path: str) -> bool:
+        """Move the content with this hash to `path`; return False if it is not here (any more).
+
+        Raises:
+          OSError: `path` cannot be written.
+        """
+        if digest not in self._have:
+            return False
+        try:
+            os.rename(f"{self._folder}/{digest}", path)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            shutil.copyfile(f"{self._folder}/{digest}", path)
+            os.unlink(f"{self._folder}/{digest}")
+        self._have.discard(digest)
         return True
 
     def discard(self) -> None:
         """Remove the content that has arrived in part."""
         if self._open is not None:
             with contextlib.suppress(OSError):
-                self._open.close()
+                os.close(self._open)
             with contextlib.suppress(OSError):
-                self._partial.unlink()
+                os.unlink(self._partial)
             self._open = None
 
-    def forget_unused(self) -> None:
-        """Remove content that no run has used for a long time."""
-        before = time.time() - _UNUSED_SECONDS
-        for folder in self._root.iterdir():
-            if not folder.is_dir():
-                continue
-            for entry in os.scandir(folder):
-                with contextlib.suppress(OSError):
-                    if entry.stat().st_mtime < before:
-                        os.unlink(entry.path)
+    def close(self, *, keep: bool) -> None:
+        """End the use of this folder; with `keep` what has arrived in full stays for another connection."""
+        self.discard()
+        if not keep or not self._have:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        os.close(self._lock)
 
-    def _forget_partial(self) -> None:
-        """Remove what a connection that was cut left behind."""
-        for path in self._root.glob("*.partial"):
-            pid = path.name.split(".")[1]
-            if not os.path.exists(f"/proc/{pid}"):
-                with contextlib.suppress(OSError):
-                    path.unlink()
+    def _occupy(self) -> int:
+        while True:
+            os.makedirs(self._folder, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                lock = os.open(f"{self._folder}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                # Another connection may have removed the folder before it was locked.
+                if os.fstat(lock).st_nlink:
+                    return lock
+                os.close(lock)
+
+    def _take_over(self, other: str) -> None:
+        """Move what another connection has left here. One that goes on holds its lock, and is left alone."""
+        try:
+            lock = os.open(f"{other}/{_LOCK}", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for each in os.listdir(other):
+                if _is_hash(each):
+                    os.replace(f"{other}/{each}", f"{self._folder}/{each}")
+                    self._have.add(each)
+            shutil.rmtree(other, ignore_errors=True)
+        except OSError:
+            pass
+        finally:
+            os.close(lock)
+
+
+def _is_hash(name: str) -> bool:
+    return len(name) == 2 * HASH_BYTES and name.isalnum()

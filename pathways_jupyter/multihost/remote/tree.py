@@ -1,13 +1,20 @@
-"""Unpack a directory on a host from the store."""
+"""Unpack a directory on a host: from what has just arrived, and from the directories of earlier runs.
+
+Each unpacking leaves a record of what it wrote, with a stamp of every file. So content is known by its hash without a
+second copy of it, as long as nothing has touched the file.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
+import itertools
 import json
 import os
 import shutil
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -17,9 +24,88 @@ FILE, LINK, DIRECTORY = "file", "link", "dir"
 
 Entry = Sequence[Any]
 """``[kind, path, mode, hash or the link's target]``."""
+Record = dict[str, list[Any]]
+"""Hash (or the link's target) and stamp by path."""
+
+_EARLIER_RUNS = 8
+"""How many directories of other runs are searched for content."""
+_RECORD_SECONDS = 30 * 24 * 3600.0
 
 
-def unpack(entries: Sequence[Entry], store: Store, directory: Path, records: Path) -> int:
+class Library:
+    """What the directories of this and earlier runs hold, by hash.
+
+    Args:
+      records: Where the records are.
+    """
+
+    def __init__(self, records: Path) -> None:
+        self._records = records
+        self._places: dict[str, tuple[str, list[Any]]] = {}
+        self._unread: list[Path] = []
+        self._read: set[Path] = set()
+
+    def consider(self, directory: Path) -> Record:
+        """Search `directory` first, then those of the newest other runs; return the record of `directory`."""
+        self._places, self._read, self._unread = {}, set(), []
+        with contextlib.suppress(OSError):
+            found = sorted(os.scandir(self._records), key=lambda each: each.stat().st_mtime, reverse=True)
+            self._unread = [Path(each.path) for each in found if each.name.endswith(".json")][:_EARLIER_RUNS]
+        return self._load(self._record_of(directory))
+
+    def find(self, digest: str) -> str:
+        """Return a file that has the content with this hash; empty if none is known."""
+        while True:
+            path, stamp = self._places.get(digest, ("", []))
+            if path and _stamp(path) == stamp:
+                return path
+            self._places.pop(digest, None)
+            if not self._unread:
+                return ""
+            self._load(self._unread.pop(0))
+
+    def add(self, directory: Path, record: Record) -> None:
+        """Also search `directory`, which holds what `record` says."""
+        for path, (digest, *stamp) in record.items():
+            self._places.setdefault(digest, (f"{directory}/{path}", stamp))
+
+    def write(self, directory: Path, record: Record) -> None:
+        """Keep the record of `directory`; forget those of long ago."""
+        self._records.mkdir(parents=True, exist_ok=True)
+        path = self._record_of(directory)
+        scratch = path.with_name(f"{path.name}.{os.getpid()}")
+        scratch.write_text(json.dumps({"directory": str(directory), "files": record}))
+        scratch.replace(path)
+        for each in os.scandir(self._records):
+            with contextlib.suppress(OSError):
+                if time.time() - each.stat().st_mtime > _RECORD_SECONDS:
+                    os.unlink(each.path)
+
+    def _record_of(self, directory: Path) -> Path:
+        name = hashlib.blake2b(os.fsencode(directory), digest_size=16).hexdigest()
+        return self._records / f"{name}.json"
+
+    def _load(self, path: Path) -> Record:
+        if path in self._read:
+            return {}
+        self._read.add(path)
+        try:
+            found = json.loads(path.read_text())
+            record: Record = found["files"]
+            self.add(Path(found["directory"]), record)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}
+        return record
+
+
+def lacking(entries: Iterable[Entry], store: Store, library: Library, directory: Path) -> list[str]:
+    """Return the hashes of the contents that are neither in `store` nor in a directory of a run."""
+    library.consider(directory)
+    absent = store.lacking(content for kind, _, _, content in entries if kind == FILE)
+    return [digest for digest in absent if not library.find(digest)]
+
+
+def unpack(entries: Sequence[Entry], store: Store, library: Library, directory: Path) -> int:
     """Make `directory` hold what `entries` describe, and return the number of files that were written.
 
     A new directory appears under its name only when it is complete. In one that exists, each file is replaced
@@ -30,13 +116,11 @@ def unpack(entries: Sequence[Entry], store: Store, directory: Path, records: Pat
       ValueError: An entry leads out of the directory.
     """
     for _, path, *_ in entries:
-        parts = PurePosixPath(path).parts
-        if not parts or path.startswith("/") or ".." in parts:
+        if not path or path.startswith("/") or ".." in PurePosixPath(path).parts:
             raise ValueError(f"{path!r} leads out of the directory")
-    record = records / f"{hashlib.blake2b(os.fsencode(directory), digest_size=16).hexdigest()}.json"
+    before = library.consider(directory)
     if directory.is_dir():
-        before = _read(record)
-        written, now = _update(entries, store, directory, before)
+        written, now = _update(entries, store, library, directory, before)
         for path in sorted(set(before) - set(now), reverse=True):
             with contextlib.suppress(OSError):
                 (directory / path).unlink()
@@ -45,71 +129,74 @@ def unpack(entries: Sequence[Entry], store: Store, directory: Path, records: Pat
         partial = directory.parent / f".{directory.name}.{os.getpid()}.partial"
         try:
             partial.mkdir()
-            written, now = _update(entries, store, partial, {})
+            written, now = _update(entries, store, library, partial, {})
             try:
                 partial.rename(directory)
             except OSError:
                 if not directory.is_dir():
                     raise
                 # Another host with the same home directory was faster.
-                written, now = _update(entries, store, directory, {})
+                library.add(partial, now)
+                written, now = _update(entries, store, library, directory, {})
         finally:
             shutil.rmtree(partial, ignore_errors=True)
-    records.mkdir(parents=True, exist_ok=True)
-    scratch = record.with_name(f"{record.name}.{os.getpid()}")
-    scratch.write_text(json.dumps(now))
-    scratch.replace(record)
+    library.write(directory, now)
     return written
 
 
 def _update(
-    entries: Sequence[Entry], store: Store, directory: Path, before: dict[str, list[Any]]
-) -> tuple[int, dict[str, list[Any]]]:
+    entries: Sequence[Entry], store: Store, library: Library, directory: Path, before: Record
+) -> tuple[int, Record]:
     """Write the files that differ; return how many, and what is there now."""
-    written, now = 0, {}
-    made = {directory}
+    # Strings, not Path objects: this is done for every file, and most of its time would be theirs.
+    written, now, base = 0, Record(), str(directory)
+    made, scratch_names = {base}, itertools.count()
     for kind, path, mode, content in entries:
-        target = directory / path
-        if target.parent not in made:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            made.add(target.parent)
+        target = f"{base}/{path}"
+        folder = target if kind == DIRECTORY else target.rpartition("/")[0]
+        if folder not in made:
+            os.makedirs(folder, exist_ok=True)
+            made.add(folder)
         if kind == DIRECTORY:
-            target.mkdir(exist_ok=True)
-            made.add(target)
             continue
-        if path in before and before[path] == [content, *_stamp(target)]:
-            now[path] = before[path]
+        known = before.get(path)
+        if known is not None and known == [content, *_stamp(target)]:
+            now[path] = known
             continue
-        scratch = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        scratch = f"{base}/.pathways.{os.getpid()}.{next(scratch_names)}.partial"
         try:
             if kind == LINK:
                 os.symlink(content, scratch)
             else:
-                # A copy, not a hard link: a command that changes its files in place must not change the store.
-                shutil.copyfile(store.path(content), scratch)
+                _place(store, library, content, scratch)
                 os.chmod(scratch, mode)
-            scratch.replace(target)
+            os.replace(scratch, target)
         except BaseException:
             with contextlib.suppress(OSError):
-                scratch.unlink()
+                os.unlink(scratch)
             raise
         written += 1
         now[path] = [content, *_stamp(target)]
+        if kind == FILE:
+            library.add(directory, {path: now[path]})
     return written, now
 
 
-def _stamp(path: Path) -> tuple[int, int, int]:
-    """Return what changes when a file is changed: modification time, size and mode; zeros without a file."""
+def _place(store: Store, library: Library, digest: str, path: str) -> None:
+    """Make `path` a file with this content: moved from what has arrived, or else copied from another run."""
+    if store.give(digest, path):
+        return
+    source = library.find(digest)
+    if not source:
+        raise OSError(errno.ENOENT, "a file that this one is a copy of was changed just now; run again", path)
+    # A copy, not a hard link: a command that changes its files in place must not change those of another run.
+    shutil.copyfile(source, path)
+
+
+def _stamp(path: str) -> list[int]:
+    """Return what changes when a file is changed, also by one who sets its time back; zeros without a file."""
     try:
         found = os.lstat(path)
     except OSError:
-        return 0, 0, 0
-    return found.st_mtime_ns, found.st_size, found.st_mode
-
-
-def _read(record: Path) -> dict[str, list[Any]]:
-    try:
-        found = json.loads(record.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return [0, 0, 0, 0, 0]
+    return [found.st_mtime_ns, found.st_size, found.st_mode, found.st_ino, found.st_ctime_ns]

@@ -1,0 +1,85 @@
+"""Connections that stay open between the runs of one notebook."""
+
+import contextlib
+import time
+
+import psutil
+import pytest
+from runs import DEADLINE
+
+from pathways_jupyter import blocking
+from pathways_jupyter.multihost import actions, kept, reach
+from pathways_jupyter.multihost.events import Ended, Output
+
+
+@pytest.fixture
+def connections(lab):
+    """Those of a notebook, which are closed at its end."""
+    made = kept.Kept()
+    yield made
+    blocking.run(made.close(), made.background)
+
+
+def run(lab, connections, command, **given):
+    """Run a command as a notebook does; return how it ended, and its lines."""
+    hosts = blocking.run(reach.find(lab.wanted(2)))
+    request = actions.Request(command, lab.code, logs=lab.directory / "logs", grace=0.5, **given)
+    lines = []
+    events = blocking.iterate(lambda: actions.start(hosts, request, connections), connections.background)
+    with contextlib.closing(events):
+        for event in events:
+            if isinstance(event, Output):
+                lines += event.lines
+            if isinstance(event, Ended):
+                return event, sorted(lines)
+    raise AssertionError("the run did not end")
+
+
+def servers(lab, count):
+    """The processes at the other ends of `count` connections, once a keeper that has just ended is gone too."""
+    deadline = time.monotonic() + DEADLINE
+    while True:
+        found = set()
+        for each in (each for host in lab.farm.hosts for each in host.processes()):
+            with contextlib.suppress(psutil.Error):
+                found |= {each.pid} if "-I" in each.cmdline() else set()
+        if len(found) == count:
+            return found
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+
+
+def test_the_next_run_uses_the_same_connections(lab, connections):
+    first, lines = run(lab, connections, "echo one $WORKER", name="kept")
+    assert (first.code, lines) == (0, ["one 0", "one 1"])
+    open_then = servers(lab, 2)
+    (lab.code / "main.py").write_text("print('changed')\n")
+    second, lines = run(lab, connections, "python3 main.py; exit $WORKER", name="kept")
+    assert (second.code, lines) == (1, ["changed", "changed"])
+    assert servers(lab, 2) == open_then
+
+
+def test_a_connection_that_broke_meanwhile_is_made_again(lab, connections):
+    assert run(lab, connections, "true")[0].code == 0
+    for host in lab.farm.hosts[:2]:
+        assert host.cut()
+    done, lines = run(lab, connections, "echo again")
+    assert (done.code, lines) == (0, ["again", "again"])
+
+
+def test_connections_are_closed_when_they_are_not_used_for_long(lab, connections, monkeypatch):
+    monkeypatch.setattr(kept, "KEPT_SECONDS", 0.1)
+    assert run(lab, connections, "true")[0].code == 0
+    assert lab.farm.left() == []
+    assert not connections.free
+
+
+def test_a_run_that_is_left_ends_on_the_hosts(lab, connections):
+    hosts = blocking.run(reach.find(lab.wanted(2)))
+    request = actions.Request("echo up; sleep 300", lab.code, logs=lab.directory / "logs", grace=0.5)
+    events = blocking.iterate(lambda: actions.start(hosts, request, connections), connections.background)
+    for event in events:
+        if isinstance(event, Output):
+            break
+    events.close()
+    assert lab.commands() == []
