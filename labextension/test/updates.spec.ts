@@ -1,6 +1,6 @@
 import { Api, Problem } from '../src/models/api';
 import { Model } from '../src/models/model';
-import { IBrowser, Updates } from '../src/models/updates';
+import { IBrowser, SILENCE_MILLISECONDS, Updates } from '../src/models/updates';
 import { ILook } from '../src/models/wire';
 
 import { SCOPE } from './rows';
@@ -18,6 +18,9 @@ class Socket {
   }
   close(): void {
     this.readyState = 3;
+  }
+  beat(): void {
+    this.onmessage?.({ data: '{"type":"beat"}' });
   }
   open(): void {
     this.readyState = 1;
@@ -101,6 +104,31 @@ describe('Updates', () => {
     await jest.advanceTimersByTimeAsync(60_000);
     expect(page.sockets).toHaveLength(1);
     page.shown.forEach(then => then());
+    expect(page.sockets).toHaveLength(2);
+  });
+
+  it('opens a new connection when the present one has fallen silent', async () => {
+    const { page, model } = start();
+    page.last.open();
+    page.last.beat();
+    await jest.advanceTimersByTimeAsync(SILENCE_MILLISECONDS - 1);
+    page.last.beat();
+    await jest.advanceTimersByTimeAsync(SILENCE_MILLISECONDS - 1);
+    expect(page.sockets).toHaveLength(1);
+    await jest.advanceTimersByTimeAsync(1000);
+    expect(model.link.state).toBe('broken');
+    expect(page.sockets[0].readyState).toBe(3);
+    expect(page.sockets).toHaveLength(2);
+    // The end of the former one, which may arrive much later, changes nothing.
+    page.sockets[0].drop();
+    await jest.advanceTimersByTimeAsync(60_000);
+    expect(page.sockets).toHaveLength(2);
+  });
+
+  it('does not wait for ever for the version over a half-open connection', async () => {
+    const { page } = start(() => new Promise(() => undefined));
+    page.last.drop();
+    await jest.advanceTimersByTimeAsync(15_000);
     expect(page.sockets).toHaveLength(2);
   });
 

@@ -22,6 +22,10 @@ from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.service.derived_names import current_user
 
+BEAT_SECONDS = 15.0
+"""How often a page gets a sign of life. A page that gets none for three times as long opens a new connection: a browser
+does not notice that a laptop slept or a VPN is gone, and does not report WebSocket's own pings."""
+
 
 class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHandler, JupyterHandler):  # type: ignore[misc]
     """Sends sessions always, and a cluster's tables while the page shows one.
@@ -36,6 +40,7 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
         """Called by tornado."""
         self.hub = hub
         self._view = ClusterView(hub, self._send)
+        self._beating: asyncio.Task[None] | None = None
 
     async def get(self, *words: str, **named: str) -> None:
         """Admit the same users as the REST routes."""
@@ -51,6 +56,8 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
         super().open(*words, **named)
         self._send({"type": "hello", "version": version("pathways_jupyter"), "user": current_user()})
         await self.hub.sessions.add(self._send)
+        if self.ws_connection is not None:
+            self._beating = self.hub.spawn(self._beat())
 
     async def on_message(self, message: str | bytes) -> None:
         """Handle the page's choice of another cluster, or of none."""
@@ -64,9 +71,16 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
 
     def on_close(self) -> None:
         """Remove the page's listeners."""
+        if self._beating is not None:
+            self._beating.cancel()
         self.hub.sessions.remove(self._send)
         self._view.close()
         super().on_close()
+
+    async def _beat(self) -> None:
+        while True:
+            self._send({"type": "beat"})
+            await asyncio.sleep(BEAT_SECONDS)
 
     def _send(self, message: dict[str, Any]) -> None:
         """Send `message` unless the page is gone. Never raises: the publisher has other pages to serve."""

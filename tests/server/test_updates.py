@@ -216,3 +216,8 @@ async def test_a_record_leads_to_its_cluster_and_a_session_that_is_gone_to_none(
         assert record["id"] in page.watch["problem"]["message"]
         await page.until(lambda page: [row["id"] for row in page.ended][-1:] == [record["id"]])
     assert registry.read(record["id"]) is None
+
+
+async def test_a_page_gets_a_sign_of_life(server):
+    async with opened(server) as page:
+        await page.until(lambda page: {"type": "beat"} in page.messages)

@@ -10,6 +10,11 @@ import { IScope, Message } from './wire';
 const FIRST_PAUSE_MILLISECONDS = 500;
 const LONGEST_PAUSE_MILLISECONDS = 30_000;
 
+/** How long a connection may be silent that has beaten before: three beats of the server. */
+export const SILENCE_MILLISECONDS = 45_000;
+/** How long to wait for the version: over a half-open connection, no answer comes and no error either. */
+const VERSION_MILLISECONDS = 10_000;
+
 /** The browser functions used here, so that tests can replace them. */
 export interface IBrowser {
   openSocket(url: string): WebSocket;
@@ -61,6 +66,7 @@ export class Updates {
   stop(): void {
     this._attempt++;
     clearTimeout(this._timer);
+    clearTimeout(this._silence);
     this._cancelWaiting();
     this._cancelWaiting = () => undefined;
     const socket = this._socket;
@@ -75,7 +81,12 @@ export class Updates {
     socket.onmessage = event => {
       if (socket === this._socket) {
         this._pause = FIRST_PAUSE_MILLISECONDS;
-        this._model.apply(JSON.parse(event.data as string) as Message);
+        const message = JSON.parse(event.data as string) as Message;
+        if (message.type === 'beat') {
+          this._expectBeat(socket);
+        } else {
+          this._model.apply(message);
+        }
       }
     };
     socket.onclose = () => {
@@ -86,13 +97,26 @@ export class Updates {
     };
   }
 
+  /** Give up the connection if it stays silent: it may be half open since the laptop slept or changed its network. */
+  private _expectBeat(socket: WebSocket): void {
+    clearTimeout(this._silence);
+    this._silence = setTimeout(() => {
+      if (socket === this._socket) {
+        this._socket = null;
+        // Its end is not waited for: over a half-open connection, no answer to the closing handshake comes.
+        socket.close();
+        void this._again();
+      }
+    }, SILENCE_MILLISECONDS);
+  }
+
   /** A browser does not report why a WebSocket failed; the version route does. */
   private async _again(): Promise<void> {
     const attempt = this._attempt;
     this._model.setLink({ state: 'broken' });
     let failure: unknown = null;
     try {
-      await this._api.version();
+      await this._version();
     } catch (error) {
       failure = error;
     }
@@ -122,6 +146,14 @@ export class Updates {
     }, pause);
   }
 
+  private _version(): Promise<unknown> {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const tooLong = new Promise((_, failed) => {
+      timer = setTimeout(() => failed(new Error('no answer')), VERSION_MILLISECONDS);
+    });
+    return Promise.race([this._api.version(), tooLong]).finally(() => clearTimeout(timer));
+  }
+
   private _sendLook(): void {
     if (this._socket?.readyState === 1) {
       this._socket.send(JSON.stringify({ type: 'look', scope: this._scope }));
@@ -130,6 +162,7 @@ export class Updates {
 
   private _scope: IScope | null = null;
   private _socket: WebSocket | null = null;
+  private _silence: ReturnType<typeof setTimeout> | undefined;
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _pause = FIRST_PAUSE_MILLISECONDS;
   private _attempt = 0;

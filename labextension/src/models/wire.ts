@@ -259,6 +259,8 @@ export interface IOrigin {
 
 /** Messages from the server. */
 export type Message =
+  /** A sign of life, sent every 15 s. */
+  | { readonly type: 'beat' }
   | { readonly type: 'hello'; readonly version: string; readonly user: string }
   | {
       readonly type: 'sessions';
