@@ -7,6 +7,7 @@ running and fills in its kubeconfig and context. From there on it is a cluster l
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 # Keywords of pathwaysutils that are not supported here: a Job is named after its session.
 _UNSUPPORTED = ("proxy_job_name", "collect_service_metrics")
 
@@ -213,6 +215,26 @@ def seconds(option: str, value: str | float | None, *, default: float) -> float:
         number = -1.0
     if not number >= 0:
         raise ConfigError(f"{option} must be a number of seconds, not {value}.", hint=f"For example: {option} 600.")
+    return number
+
+
+def time(option: str, value: str | float | None, default: float) -> float:
+    """Parse a time: seconds, or a number with ``s``, ``m`` or ``h``; `default` if it was not given.
+
+    Returns:
+      Seconds.
+
+    Raises:
+      ConfigError: `value` is none.
+    """
+    text = str(value).strip() if value is not None else ""
+    unit = _UNITS.get(text[-1:], 0.0)
+    try:
+        number = default if value is None else float(text[:-1]) * unit if unit else float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < math.inf:
+        raise ConfigError(f"{option} must be a time, not {value}.", hint=f"For example: {option} 30s, or {option} 2m.")
     return number
 
 

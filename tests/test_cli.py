@@ -15,7 +15,19 @@ import yaml
 
 from pathways_jupyter.cli import main
 
-COMMANDS = ["demo", "run", "local", "sessions", "slices", "logs", "usage", "doctor", "clean", "network-policy"]
+COMMANDS = [
+    "demo",
+    "run",
+    "local",
+    "elastic",
+    "sessions",
+    "slices",
+    "logs",
+    "usage",
+    "doctor",
+    "clean",
+    "network-policy",
+]
 
 
 def test_help_names_every_command(machine):

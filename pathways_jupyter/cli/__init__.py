@@ -28,6 +28,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "services": ("deploy:services", "Services that you may see: address, slices and users, image, age."),
     "service": ("deploy:service", "Deploy a service; follow its start, show it, delete it."),
     "job": ("job:job", "PathwaysJobs: new, apply, list, show, logs, suspend, resume, delete."),
+    "elastic": ("elastic:elastic", "Faults on purpose in the slices of a session or a job: inject, heal."),
     "logs": ("service:logs", "The log of the resource manager, a worker or a session's proxy."),
     "usage": ("usage:usage", "Who has held how many chip-hours, as far as the cluster still knows."),
     "doctor": ("service:doctor", "Check cluster, permissions, service, versions and leftovers."),

@@ -32,6 +32,7 @@ class Source(Enum):
     COMMANDS = "commands"
     FILES = "files"
     SLICES = "slices"
+    FAULTS = "faults"
     HOSTS = "hosts"
     HOST_COMMANDS = "host-commands"
     RUNS = "runs"

@@ -1,38 +1,33 @@
-"""Faults on purpose: take a slice of this session down, to see what a training run does.
+"""Faults on purpose, to see what a training run does: a slice goes down, its node is drained, or it becomes slow.
 
-The worker's process is killed, and Kubernetes starts another. To keep the slice down for a while, its nodes are
-cordoned first, so that the new pod has no place. A process of its own uncordons them when the time is over: it is
-started before they are cordoned and does not depend on this one, so they come back whatever happens to the notebook.
+Nothing stays broken: Kubernetes replaces killed workers, cordoned nodes are uncordoned by a process of its own
+(:mod:`.cordons`), and a slow worker is released by a process in its own container.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from pathways_jupyter import blocking
+from pathways_jupyter.elastic import cordons, fault_targets
+from pathways_jupyter.elastic.fault_targets import Target, workers
 from pathways_jupyter.errors import ConfigError, SessionError
 from pathways_jupyter.kube import objects, pods
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import Object, Resource
-from pathways_jupyter.service import discovery, names
-from pathways_jupyter.session import reach
+from pathways_jupyter.kube.objects import Object
+from pathways_jupyter.service import names
+from pathways_jupyter.service.discovery import ServiceInfo
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
-    from pathways_jupyter.session.registry import SessionRecord
 
-_NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-Answer = TypeVar("Answer")
-
-_UNCORDON = "pathways_jupyter.elastic.uncordon"
+DRAIN_SECONDS = SLOW_SECONDS = 30.0
+"""How long a drained node stays cordoned, and a slow slice slow, by default."""
 _SIGNAL = "ILL"
 """The signal that Pathways' own example of a hardware failure sends."""
+_STUTTER = ("python3", "-m", "pathways_jupyter.local.stutter")
 
 
 @dataclass(frozen=True)
@@ -40,24 +35,32 @@ class Fault:
     """A fault that was injected.
 
     Attributes:
+      what: ``slice-down``, ``drain-node`` or ``slow``.
       number: The service's number of the slice.
-      pods: The workers that were killed.
+      pods: The workers that were hit.
       nodes: The nodes that were cordoned.
-      seconds: How long they stay cordoned; 0 if they were not.
+      seconds: How long it lasts; 0 until the worker is back.
     """
 
+    what: str
     number: int
     pods: tuple[str, ...]
     nodes: tuple[str, ...] = ()
     seconds: float = 0.0
 
     def __str__(self) -> str:
+        hit = ", ".join(self.pods)
+        if self.what == "slow":
+            return f"Slice {self.number} is slow for {self.seconds:g} s ({hit} stands still most of the time)."
+        if self.what == "drain-node":
+            lasts = f"{self.seconds:g} s"
+            return f"The nodes of slice {self.number} were drained (evicted {hit}) and take no pods for {lasts}."
         held = f" and stays down for {self.seconds:g} s" if self.seconds else ""
-        return f"Slice {self.number} was taken down{held} (killed {', '.join(self.pods)})."
+        return f"Slice {self.number} was taken down{held} (killed {hit})."
 
 
-def slice_down(session: Session, number: int, *, seconds: float = 0.0, yes: bool = False) -> Fault:
-    """Kill the workers of a slice that `session` holds.
+def slice_down(target: Session | Target, number: int, *, seconds: float = 0.0, yes: bool = False) -> Fault:
+    """Kill the workers of a slice.
 
     Args:
       number: The service's number of the slice.
@@ -65,112 +68,131 @@ def slice_down(session: Session, number: int, *, seconds: float = 0.0, yes: bool
       yes: Do it on a real cluster too.
 
     Raises:
-      ConfigError: The session does not hold that slice, or the cluster is a real one and `yes` is false.
+      ConfigError: It is another user's slice, or the cluster is a real one and `yes` is false.
       PathwaysError: The cluster could not be reached, or refused.
     """
-    held = sorted(each.number for each in session.record.slices if each.number is not None)
-    if number not in held:
-        listed = ", ".join(map(str, held)) or "none"
-        raise ConfigError(f"Slice {number} is not one of this session's.", hint=f"This session holds: {listed}.")
-    where = session.record
+
+    async def kill(client: Client, service: ServiceInfo, found: list[Object], embedded: bool) -> tuple[str, ...]:
+        nodes = await cordons.cordon(client, aim.where, _nodes(found), service.name, number, seconds) if seconds else ()
+        await asyncio.gather(*(_kill(client, pod, embedded, held=bool(seconds)) for pod in found))
+        return nodes
+
+    aim = _aim(target)
+    return _inject(aim, "slice-down", number, seconds, yes, kill)
+
+
+def drain_node(target: Session | Target, number: int, *, seconds: float = DRAIN_SECONDS, yes: bool = False) -> Fault:
+    """Cordon the nodes of a slice and evict its workers, as ``kubectl drain`` does; other pods there stay.
+
+    Args:
+      seconds: How long the nodes stay cordoned.
+
+    Raises:
+      As for :func:`slice_down`.
+    """
+
+    async def drain(client: Client, service: ServiceInfo, found: list[Object], embedded: bool) -> tuple[str, ...]:
+        nodes = await cordons.cordon(client, aim.where, _nodes(found), service.name, number, seconds)
+        for pod in found:
+            name, namespace = str(pod["metadata"]["name"]), str(pod["metadata"]["namespace"])
+            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+            await client.post(objects.PODS.path(namespace, name, "eviction"), eviction)
+        return nodes
+
+    aim = _aim(target)
+    return _inject(aim, "drain-node", number, seconds, yes, drain)
+
+
+def slow(target: Session | Target, number: int, *, seconds: float = SLOW_SECONDS) -> Fault:
+    """Make a slice slow: its workers stand still four fifths of the time, for `seconds`.
+
+    On the embedded cluster only: in a container of a real one, Linux ignores a signal that stops the first process.
+
+    Raises:
+      ConfigError: It is another user's slice, or the cluster is a real one.
+      PathwaysError: The cluster could not be reached, or refused.
+    """
+
+    async def stutter(client: Client, service: ServiceInfo, found: list[Object], embedded: bool) -> tuple[str, ...]:
+        if not embedded:
+            raise ConfigError(
+                "A slice of a real cluster cannot be made slow.",
+                hint="Its worker is its container's first process, which cannot be stopped from inside. "
+                "inject slice-down and inject drain-node work there.",
+            )
+        await asyncio.gather(*(_stutter(client, pod, seconds) for pod in found))
+        return ()
+
+    return _inject(_aim(target), "slow", number, seconds, True, stutter)
+
+
+def heal(target: Session | Target, number: int | None = None) -> tuple[str, ...]:
+    """End the faults of a slice (default: of all) at once; return the nodes that take pods again.
+
+    Raises:
+      PathwaysError: The cluster could not be reached, or refused.
+    """
+    aim = _aim(target)
+
+    async def end(client: Client, namespace: str) -> tuple[str, ...]:
+        service = await aim.service(client, namespace, yes=True)
+        nodes = await cordons.uncordon(client, f"{service.name}/" + (f"{number}/" if number is not None else ""))
+        if service.embedded or aim.is_embedded:
+            for each in range(service.slices) if number is None else [number]:
+                try:
+                    found = await workers(client, service, each)
+                except SessionError:
+                    continue  # Down: nothing there is slow.
+                await asyncio.gather(*(_stutter(client, pod, 0) for pod in found))
+        return nodes
+
+    return aim.ask(end)
+
+
+_Act = Callable[[Client, ServiceInfo, list[Object], bool], Awaitable[tuple[str, ...]]]
+
+
+def _inject(target: Target, what: str, number: int, seconds: float, yes: bool, act: _Act) -> Fault:
+    target.check(number)
 
     async def inject(client: Client, namespace: str) -> Fault:
-        service = await discovery.find(client, namespace, where.service)
-        if not service.embedded and not yes:
-            raise ConfigError(
-                f"{client.cluster.name} is a real cluster: its worker would be killed.", hint="Add --yes to do it."
-            )
-        workers = await _workers(client, service, number)
-        if not workers:
-            raise SessionError(f"Slice {number} of {service.name} has no running worker.", hint="Wait until it is up.")
-        nodes = tuple(sorted({str(pod["spec"]["nodeName"]) for pod in workers})) if seconds else ()
-        if nodes:
-            _uncordon_after(where, seconds, nodes)
-            for node in nodes:
-                await cordon(client, node, number)
-        await asyncio.gather(*(_kill(client, pod, bool(service.embedded)) for pod in workers))
-        return Fault(number, tuple(str(pod["metadata"]["name"]) for pod in workers), nodes, seconds)
+        service = await target.service(client, namespace, yes=yes)
+        found = await workers(client, service, number)
+        nodes = await act(client, service, found, bool(service.embedded) or target.is_embedded)
+        return Fault(what, number, tuple(str(pod["metadata"]["name"]) for pod in found), nodes, seconds)
 
-    return ask(where, inject)
+    fault = target.ask(inject)
+    target.note(f"On purpose: {str(fault)[:1].lower()}{str(fault)[1:]}")
+    return fault
 
 
-def heal(session: Session, number: int) -> tuple[str, ...]:
-    """Uncordon the nodes of the service's slices at once; return those that were cordoned.
-
-    Raises:
-      PathwaysError: The cluster could not be reached, or refused.
-    """
-
-    async def uncordon(client: Client, namespace: str) -> tuple[str, ...]:
-        nodes = (await objects.list_(client, _NODES)).items
-        cordoned = [
-            str(node["metadata"]["name"])
-            for node in nodes
-            if (node["metadata"].get("annotations") or {}).get(names.CORDONED_ANNOTATION) == str(number)
-        ]
-        for name in cordoned:
-            await cordon(client, name, None)
-        return tuple(cordoned)
-
-    return ask(session.record, uncordon)
+def _aim(target: Session | Target) -> Target:
+    return target if isinstance(target, Target) else fault_targets.of_session(target)
 
 
-def ask(where: SessionRecord, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:
-    """Run `question` with a client of a session's cluster and the session's namespace; return its result.
-
-    Raises:
-      PathwaysError: The cluster cannot be reached, or `question` raised it.
-    """
-
-    async def answer() -> Answer:
-        async with Client(await reach.again(where)) as client:
-            return await question(client, where.namespace or client.namespace)
-
-    return blocking.run(answer())
+def _nodes(found: list[Object]) -> list[str]:
+    return sorted({str(pod["spec"]["nodeName"]) for pod in found})
 
 
-async def cordon(client: Client, node: str, number: int | None) -> None:
-    """Keep new pods from `node`, because slice `number` is down; None allows them again."""
-    annotation = None if number is None else str(number)
-    change = {
-        "metadata": {"annotations": {names.CORDONED_ANNOTATION: annotation}},
-        "spec": {"unschedulable": None if number is None else True},
-    }
-    await objects.patch(client, _NODES, node, change)
-
-
-async def _workers(client: Client, service: discovery.ServiceInfo, number: int) -> list[Object]:
-    labels = ",".join(
-        (
-            f"{names.JOBSET_NAME_LABEL}={service.name}",
-            f"{names.REPLICATED_JOB_LABEL}={service.worker_job}",
-            f"{names.JOB_INDEX_LABEL}={number}",
-        )
-    )
-    found = (await objects.list_(client, objects.PODS, namespace=service.namespace, labels=labels)).items
-    return [pod for pod in found if (pod.get("status") or {}).get("phase") == "Running"]
-
-
-async def _kill(client: Client, pod: Object, embedded: bool) -> None:
+async def _kill(client: Client, pod: Object, embedded: bool, *, held: bool) -> None:
     name, namespace = str(pod["metadata"]["name"]), str(pod["metadata"]["namespace"])
     if embedded:
-        # Its pods share this machine's process numbers, so that number 1 is not the worker.
         await objects.delete(client, objects.PODS, name, namespace=namespace, grace_seconds=0)
         return
     kill = ["/bin/sh", "-c", f"kill -s {_SIGNAL} 1"]
     await pods.run(client, name, kill, namespace=namespace, container=names.WORKER_CONTAINER)
+    if held:
+        # Otherwise the kubelet might start the container again in the same pod, on the cordoned node.
+        await objects.delete(client, objects.PODS, name, namespace=namespace)
 
 
-def _uncordon_after(where: SessionRecord, seconds: float, nodes: tuple[str, ...]) -> None:
-    """Start the process that uncordons `nodes`; detached, so that neither Interrupt nor the kernel's end stops it."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", _UNCORDON, str(seconds), *nodes],
-        start_new_session=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+async def _stutter(client: Client, pod: Object, seconds: float) -> None:
+    name, namespace = str(pod["metadata"]["name"]), str(pod["metadata"]["namespace"])
+    ran = await pods.run(
+        client, name, [*_STUTTER, f"{seconds:g}"], namespace=namespace, container=names.WORKER_CONTAINER
     )
-    # The record, not the session's id: its file may be gone by then.
-    assert process.stdin is not None
-    process.stdin.write(json.dumps(where.to_json()).encode())
-    process.stdin.close()
+    if ran.exit_code:
+        raise SessionError(
+            f"{name} could not be slowed down: {ran.stderr.decode(errors='replace').strip()[-200:]}",
+            hint="Wait until it is up.",
+        )

@@ -20,6 +20,8 @@ class Kind(StrEnum):
     WAITING = "waiting"
     """Fewer slices than allowed; training is paused."""
     RETRY = "retry"
+    INJECTED = "injected"
+    """A fault on purpose."""
 
 
 class Phase(StrEnum):

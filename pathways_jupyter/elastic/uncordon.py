@@ -1,39 +1,52 @@
 """The process that ends an injected fault: wait, then allow pods on the cordoned nodes again.
 
-It is started before the nodes are cordoned, reads the session's record from its standard input, and tries until it
-succeeds: the API server may be away when the time is over.
+It is started before the nodes are cordoned, reads from its standard input where the cluster is, and tries until it
+succeeds: the API server may be away when the time is over. It ends early when someone has healed the fault, or when an
+embedded cluster has ended.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 
-from pathways_jupyter.elastic import faults
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.elastic import cordons, fault_targets
+from pathways_jupyter.elastic.fault_targets import Where
 from pathways_jupyter.errors import PathwaysError
-from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session import protocol, reach
 
+_LOOK_SECONDS = 0.5
 _AGAIN_SECONDS = 2.0
 _LONGEST_SECONDS = 3600.0
 """After this the cluster is taken for gone."""
 
 
 def main(arguments: list[str]) -> int:
-    """Uncordon nodes: the arguments are the seconds to wait, and the nodes."""
-    seconds, *nodes = arguments
-    record = SessionRecord.from_json(json.load(sys.stdin))
-    time.sleep(float(seconds))
-    deadline = time.monotonic() + _LONGEST_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            for node in nodes:
-                faults.ask(record, lambda client, _, node=node: faults.cordon(client, node, None))  # type: ignore[misc]
-        except PathwaysError:
-            time.sleep(_AGAIN_SECONDS)
-        else:
-            return 0
-    return 1
+    """Uncordon nodes: the arguments are the seconds to wait, and the fault for which they were cordoned."""
+    seconds, fault = float(arguments[0]), arguments[1]
+    where, lasts = fault_targets.from_json(sys.stdin.read()), cordons.lasting(fault)
+    embedded = _embedded(where)
+    over, given_up = time.monotonic() + seconds, time.monotonic() + seconds + _LONGEST_SECONDS
+    try:
+        while time.monotonic() < given_up and not (embedded is not None and embedded.has_ended()):
+            if time.monotonic() < over and lasts.exists():
+                time.sleep(_LOOK_SECONDS)
+                continue
+            try:
+                # Also when the file is gone: it may have been removed by someone who did not heal.
+                fault_targets.ask(where, lambda client, _: cordons.uncordon(client, fault))
+            except PathwaysError:
+                time.sleep(_AGAIN_SECONDS)
+            else:
+                return 0
+        return 1
+    finally:
+        lasts.unlink(missing_ok=True)
+
+
+def _embedded(where: Where) -> reach.Embedded | None:
+    return reach.Embedded.of(where if isinstance(where, ConnectConfig) else protocol.config_from_json(where.config))
 
 
 if __name__ == "__main__":

@@ -139,10 +139,24 @@ def _slices(words: list[str]) -> list[str]:
     """Slices as the command numbers them: `logs` uses the service's numbers, `colocated` uses JAX's."""
     if _session() is None:
         return []
+    if words[0] == "elastic":
+        return _held()
     if words[0] != "logs":
         return [str(number) for number in sorted({host.slice for host in _all_hosts()})]
     if "worker" not in words:
         return []
+    return _held()
+
+
+def _faults(words: list[str]) -> list[str]:
+    """Faults to inject, or the slices to heal."""
+    from pathways_jupyter.commands.elastic import FAULTS
+
+    return list(FAULTS) if "inject" in words else _held() if "heal" in words and _session() is not None else []
+
+
+def _held() -> list[str]:
+    """The session's slices by the service's numbers."""
     known = {each.number for each in _session().record.slices}
     return [str(number) for number in sorted(known - {None})]
 
@@ -180,6 +194,7 @@ _SOURCES: Mapping[Source, Callable[[list[str]], list[str]]] = {
     Source.SESSIONS: lambda words: offers.sessions(),
     Source.COMMANDS: _commands,
     Source.SLICES: _slices,
+    Source.FAULTS: _faults,
     Source.HOSTS: _hosts,
     Source.HOST_COMMANDS: _host_commands,
     Source.RUNS: lambda words: offers.runs(),

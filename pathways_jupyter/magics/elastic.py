@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter import entry
-from pathways_jupyter.elastic import faults
+from pathways_jupyter import entry, fault_requests
+from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic import record as records
+from pathways_jupyter.elastic.faults import Fault
+from pathways_jupyter.elastic.random_faults import RandomFaults
 from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.magics.connection import Connection
 from pathways_jupyter.render import elastic as picture
 from pathways_jupyter.render.view import View
 
+if TYPE_CHECKING:
+    from pathways_jupyter.elastic.fault_targets import Target
+
 Values = Mapping[str, Any]
+
+_random: RandomFaults | None = None
 
 
 def run(connection: Connection, values: Values) -> Any:
@@ -30,9 +38,12 @@ def run(connection: Connection, values: Values) -> Any:
         return _panel(connection)
     if action == "export":
         return _export(str(values.get("what") or "elastic.json"))
+    target = fault_targets.of_session(connection.need())
     if action == "heal":
-        return _heal(connection, entry.whole_number("the slice", values.get("what") or "(nothing)"))
-    return _inject(connection, values)
+        return _heal(target, values)
+    if values.get("random"):
+        return _inject_random(connection, target, values)
+    return _inject(connection, target, values)
 
 
 def _panel(connection: Connection) -> Any:
@@ -44,37 +55,45 @@ def _panel(connection: Connection) -> Any:
     return picture.view(latest) if latest is not None else picture.none()
 
 
-def _inject(connection: Connection, values: Values) -> View:
-    session = connection.need()
-    if values.get("what") != "slice-down":
-        raise ConfigError(f"There is no fault {values.get('what')!r}.", hint="For example: inject slice-down 1.")
-    number = entry.whole_number("the slice", values.get("slice") or "(nothing)")
-    seconds = entry.whole_number("--for", values.get("seconds", 0))
-    delay = entry.whole_number("--after", values.get("after", 0))
-
-    def inject() -> faults.Fault:
-        return faults.slice_down(session, number, seconds=seconds, yes=bool(values.get("yes")))
+def _inject(connection: Connection, target: Target, values: Values) -> View:
+    delay = entry.time("--after", values.get("after"), 0.0)
+    if not delay:
+        return picture.said(str(fault_requests.inject(target, values)))
 
     def later() -> None:
         try:
-            connection.notify([str(inject())])
+            connection.notify([str(fault_requests.inject(target, values))])
         except PathwaysError as error:
             connection.notify([str(error), error.hint])
 
-    if not delay:
-        return picture.said(str(inject()))
     # A daemon, so that a kernel that ends does not wait for it.
     timer = threading.Timer(delay, later)
     timer.daemon = True
     timer.start()
-    return picture.said(f"Slice {number} will be taken down in {delay} s.")
+    return picture.said(f"{values.get('what')} will be injected in {delay:g} s.")
 
 
-def _heal(connection: Connection, number: int) -> View:
-    nodes = faults.heal(connection.need(), number)
-    if not nodes:
-        return picture.said(f"No node is kept from pods because of slice {number}.")
-    return picture.said(f"Slice {number} may come back: {', '.join(nodes)} take pods again.")
+def _inject_random(connection: Connection, target: Target, values: Values) -> View:
+    global _random
+    if _random is not None and _random.running:
+        raise SessionError("Faults are already being injected at random.", hint="%pathways elastic heal ends that.")
+    plan = fault_requests.plan(values, seed=secrets.randbelow(10**6))
+
+    def said(what: Fault | PathwaysError) -> None:
+        connection.notify([str(what)])
+
+    _random = RandomFaults(target, plan, said)
+    often = f"{plan.times} times" if plan.times is not None else "until %pathways elastic heal"
+    return picture.said(
+        f"Faults of {plan.seconds:g} s at random on slices {', '.join(map(str, sorted(target.slices or ())))}, "
+        f"every {plan.every:g} s, {often} (--seed {plan.seed})."
+    )
+
+
+def _heal(target: Target, values: Values) -> View:
+    if _random is not None and values.get("what") is None:
+        _random.stop()
+    return picture.said(fault_requests.healed(fault_requests.heal(target, values.get("what"))))
 
 
 def _export(file: str) -> View:

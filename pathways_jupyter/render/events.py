@@ -42,6 +42,7 @@ ELASTIC_TONES = {
     Kind.DETECTED: Tone.FAIL,
     Kind.WAITING: Tone.WAIT,
     Kind.RETRY: Tone.WAIT,
+    Kind.INJECTED: Tone.WAIT,
     Kind.RESTORED: Tone.WAIT,
     Kind.RESUMED: Tone.OK,
     Kind.GROWN: Tone.OK,

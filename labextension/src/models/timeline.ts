@@ -31,6 +31,7 @@ const ELASTIC_TONES: { readonly [what: string]: Tone } = {
   detected: 'fail',
   waiting: 'wait',
   retry: 'wait',
+  injected: 'wait',
   restored: 'wait',
   resumed: 'ok',
   grown: 'ok'

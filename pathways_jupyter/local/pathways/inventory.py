@@ -53,6 +53,8 @@ class Slice:
     index: int
     instance_type: InstanceType
     hosts: dict[int, Host] = field(default_factory=dict)
+    stopped: set[int] = field(default_factory=set)
+    """The hosts whose workers are stopped, and may go on."""
     holder: Request | None = None
 
     @property
@@ -117,6 +119,7 @@ class Slices:
         """Register a worker; return its slice, and the worker that it replaces if that one's loss was not noticed."""
         found = self.slices[host.slice_index]
         replaced = found.hosts.get(host.index)
+        found.stopped.discard(host.index)
         found.hosts[host.index] = host
         return found, replaced
 
@@ -126,6 +129,7 @@ class Slices:
         if found.hosts.get(host.index) is not host:
             return None
         del found.hosts[host.index]
+        found.stopped.discard(host.index)
         return found
 
     def impossible(self, request: Request) -> str:

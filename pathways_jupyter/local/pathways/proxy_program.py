@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.local.pathways import addresses, log_format
@@ -75,7 +75,8 @@ class Proxy:
         self._compilers = Compilers(self._devices)
         hosts = self._sidecars or ThisProcess(self._devices)
         shardings = Shardings(self._devices)
-        self._server = Server(Machine(self._devices, shardings, Lanes(), self._compilers, hosts, self._placed))
+        self._lanes = Lanes()
+        self._server = Server(Machine(self._devices, shardings, self._lanes, self._compilers, hosts, self._placed))
 
     def run(self, port: int, resource_manager: str) -> int:
         """Serve until the slices are refused; return the exit code."""
@@ -113,6 +114,10 @@ class Proxy:
             paths.update(enumerate(each.sidecars, start=first_host))
             first_host += instance.hosts
         return paths
+
+    def stopped(self, slices: Collection[int]) -> None:
+        """Hold computations on these slices back until their workers go on."""
+        self._lanes.hold(each.id for each in self._devices.all if each.slice_index in slices)
 
     def refused(self, reason: str) -> None:
         """Fail the waiting session, and end."""

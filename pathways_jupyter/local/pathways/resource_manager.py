@@ -85,8 +85,8 @@ class ResourceManager:
         if joined.ready:
             self._slice_ready(joined)
         try:
-            async for _ in link.messages():
-                pass
+            async for message in link.messages():
+                self._slice_stopped(joined, host, message["type"] == "stopped")
         except LinkError as error:
             reason = str(error)
         finally:
@@ -114,6 +114,17 @@ class ResourceManager:
         if lost.holder is not None:
             for virtual in self._places(lost):
                 self._proxies[lost.holder].send("down", virtual=virtual, job=host.job, pod=host.pod, reason=reason)
+
+    def _slice_stopped(self, where: Slice, host: Host, stopped: bool) -> None:
+        """Note that a worker was stopped or goes on, and notify the proxy if that changes its slice."""
+        before = bool(where.stopped)
+        (where.stopped.add if stopped else where.stopped.discard)(host.index)
+        if bool(where.stopped) == before:
+            return
+        _log.info("Slice %d (%s) %s", where.index, where.instance_type, "stands still" if stopped else "goes on")
+        if where.holder is not None:
+            for virtual in self._places(where):
+                self._proxies[where.holder].send("stopped" if stopped else "continues", virtual=virtual)
 
     def _places(self, each: Slice) -> list[int]:
         assert each.holder is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -30,6 +30,9 @@ class Listener(Protocol):
 
     def changed(self, slices: Sequence[PlacedSlice]) -> None:
         """A slice went down or healed."""
+
+    def stopped(self, slices: Collection[int]) -> None:
+        """On these of the proxy's slices nothing is computed for now, because a worker is stopped."""
 
     def refused(self, reason: str) -> None:
         """The request for slices was refused for good."""
@@ -64,6 +67,7 @@ class Placement:
     wanted: Sequence[InstanceType]
     listener: Listener
     _slices: list[PlacedSlice] = field(default_factory=list)
+    _stopped: set[int] = field(default_factory=set)
 
     def start(self, failed: Callable[[BaseException], None]) -> None:
         """Start on a thread of its own; `failed` is called with an unexpected error."""
@@ -106,6 +110,8 @@ class Placement:
                     self._down(message)
                 case "healed":
                     self._healed(message)
+                case "stopped" | "continues":
+                    self._stop(message["virtual"], message["type"] == "stopped")
                 case "waiting" if message["reason"] != reason:
                     reason = message["reason"]
                     _log.info("Waiting for slices: %s", reason)
@@ -122,7 +128,17 @@ class Placement:
                 self._log_placed(virtual, now)
             elif was_up and not now.up:
                 self._log_unplaced(virtual, now.job, "lost while the resource manager was away")
+        # What was stopped before the resource manager was lost may run by now; it says so again if it is stopped anew.
+        self._stopped.clear()
+        self.listener.stopped(())
         self.listener.placed(tuple(self._slices))
+
+    def _stop(self, virtual: int, stopped: bool) -> None:
+        if (virtual in self._stopped) == stopped:
+            return
+        (self._stopped.add if stopped else self._stopped.discard)(virtual)
+        _log.info("Slice %d (%s) %s", virtual, self.wanted[virtual], "stands still" if stopped else "goes on")
+        self.listener.stopped(frozenset(self._stopped))
 
     def _down(self, message: Message) -> None:
         virtual = message["virtual"]
@@ -130,7 +146,9 @@ class Placement:
         if gone.up:
             self._log_unplaced(virtual, message["job"], f"lost {message['pod']} ({message['reason']})")
         self._slices[virtual] = PlacedSlice(gone.index, message["job"], up=False)
+        # Before what waits for the worker goes on: it must find the slice down.
         self.listener.changed(tuple(self._slices))
+        self._stop(virtual, False)
 
     def _healed(self, message: Message) -> None:
         virtual = message["virtual"]

@@ -1,7 +1,8 @@
 """The worker: represents one host of a slice, and registers it with the resource manager.
 
 On real hardware it drives the host's chips. Here the proxy computes on CPU devices of its own, so a worker only has to
-stay alive: when it dies, the slice is down.
+stay alive: when it dies, the slice is down. While it is stopped (``kill -s TSTP 1``, until ``kill -s CONT 1``), nothing
+is computed on its slice.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -41,6 +43,20 @@ def main(argv: Sequence[str]) -> int:
 async def _run(port: int, resource_manager: str) -> int:
     server = await _listen(port)
     _log.info("Pathways Server serving on [::]:%d", port)
+    link: Link | None = None
+
+    def stop() -> None:
+        # SIGTSTP and not SIGSTOP, which would leave no time to say so.
+        if link is not None:
+            link.send("stopped")
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def continues() -> None:
+        if link is not None:
+            link.send("continues")
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTSTP, stop)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, continues)
     async with server:
         while True:
             link = await links.dial(resource_manager)

@@ -3,6 +3,8 @@
 XLA accepts a limited number of computations per device and blocks the caller beyond it, and waiting for a result blocks
 as well. Both happen on a lane's own threads, so that a full or slow device only delays work on the same devices. A
 launch on an idle lane runs on the caller's thread, which keeps small operations fast.
+
+Devices can be held: nothing is launched on them until they are released, as on a host that stands still.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 _log = logging.getLogger(__name__)
@@ -78,10 +80,33 @@ class Line:
                     self._pending -= 1
 
 
+class _Held:
+    """The devices on which nothing is launched for now."""
+
+    def __init__(self) -> None:
+        self._devices: frozenset[int] = frozenset()
+        self._changed = threading.Condition()
+
+    def set(self, devices: Iterable[int]) -> None:
+        with self._changed:
+            self._devices = frozenset(devices)
+            self._changed.notify_all()
+
+    def any(self, devices: frozenset[int]) -> bool:
+        return bool(self._devices) and not self._devices.isdisjoint(devices)
+
+    def wait(self, devices: frozenset[int]) -> None:
+        if self.any(devices):
+            with self._changed:
+                self._changed.wait_for(lambda: not self.any(devices))
+
+
 class Lane:
     """Launches and waits for one list of devices."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, devices: Sequence[int] = (), held: _Held | None = None) -> None:
+        self._devices = frozenset(devices)
+        self._held = held or _Held()
         self._launches = Line(f"launch {name}")
         self._waits = Line(f"wait {name}")
         self._room = threading.Semaphore(_IN_FLIGHT)
@@ -93,7 +118,7 @@ class Lane:
           job: Starts a computation, and returns an object to wait for unless it is complete.
         """
         # `busy` is checked first: a job that overtook a queued one would break the lane's order.
-        if not self._launches.busy and self._room.acquire(blocking=False):
+        if not self._launches.busy and not self._held.any(self._devices) and self._room.acquire(blocking=False):
             self._start(job)
         else:
             self._launches.submit(lambda: self._start_with_room(job))
@@ -111,6 +136,7 @@ class Lane:
         self._waits.submit(lambda: done(outcome(value)))
 
     def _start_with_room(self, job: Callable[[], Waitable | None]) -> None:
+        self._held.wait(self._devices)
         self._room.acquire()
         self._start(job)
 
@@ -131,13 +157,18 @@ class Lanes:
 
     def __init__(self) -> None:
         self._lanes: dict[tuple[int, ...], Lane] = {}
+        self._held = _Held()
+
+    def hold(self, device_ids: Iterable[int]) -> None:
+        """Launch nothing on these devices from now on, and on all others again."""
+        self._held.set(device_ids)
 
     def of(self, device_ids: Sequence[int]) -> Lane:
         """The lane of this list of devices."""
         key = tuple(device_ids)
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes.setdefault(key, Lane(",".join(map(str, key))))
+            lane = self._lanes.setdefault(key, Lane(",".join(map(str, key)), key, self._held))
         return lane
 
 

@@ -7,7 +7,7 @@ import threading
 
 from pathways_jupyter.local.pathways.ifrt import arrays, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.arrays import Array
-from pathways_jupyter.local.pathways.ifrt.lanes import Lane
+from pathways_jupyter.local.pathways.ifrt.lanes import Lane, Lanes
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.values import Strings
 
@@ -141,3 +141,24 @@ def test_a_computation_that_fails_is_reported_to_waiting_callbacks():
     Lane("test").wait(Failing(), lambda error: (errors.append(error), shown.set()))
     assert shown.wait(DEADLINE)
     assert "broken" in str(errors[0])
+
+
+def test_on_held_devices_nothing_starts_until_they_are_released():
+    lanes, ran, released = Lanes(), [], threading.Event()
+    lanes.hold([1, 5])
+
+    def job(name):
+        def run():
+            ran.append(name)
+            if name == "second":
+                released.set()
+
+        return run
+
+    lanes.of([0, 1]).launch(job("first"))
+    lanes.of([0, 1]).launch(job("second"))
+    lanes.of([0, 2]).launch(job("other devices"))
+    assert ran == ["other devices"]
+    lanes.hold([5])
+    assert released.wait(DEADLINE)
+    assert ran == ["other devices", "first", "second"]

@@ -1,0 +1,109 @@
+"""Keep nodes from new pods for a while, and allow them again whatever happens to the notebook.
+
+A node that is cordoned here has an annotation that names the service, the slice and the fault. Only such nodes are
+uncordoned: one that an administrator cordoned stays as it is. A process of its own uncordons them when the time is
+over; it is started before the first one is cordoned, and does not depend on this process.
+"""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from pathways_jupyter.config import runtime_dir
+from pathways_jupyter.elastic import fault_targets
+from pathways_jupyter.elastic.fault_targets import Where
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import Object, Resource
+from pathways_jupyter.service import names
+
+_NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+_UNCORDON = "pathways_jupyter.elastic.uncordon"
+
+
+async def cordon(
+    client: Client, where: Where, nodes: Collection[str], service: str, number: int, seconds: float
+) -> tuple[str, ...]:
+    """Keep new pods from `nodes` for `seconds`, because slice `number` of `service` is down.
+
+    Returns:
+      The nodes that were cordoned.
+
+    Raises:
+      ApiError: Changing nodes is forbidden.
+      ClusterError: The server could not be reached.
+    """
+    fault = f"{service}/{number}/{secrets.token_hex(4)}"
+    _uncordon_later(where, seconds, fault)
+    done = []
+    for name in nodes:
+        node = await objects.get(client, _NODES, name)
+        if (node.get("spec") or {}).get("unschedulable") and not mark(node):
+            # An administrator keeps pods from it, and perhaps for longer.
+            continue
+        await _set(client, name, fault)
+        done.append(name)
+    return tuple(done)
+
+
+async def uncordon(client: Client, fault: str) -> tuple[str, ...]:
+    """Allow pods on the nodes that were cordoned for `fault`; return their names.
+
+    Args:
+      fault: All of its name, or a beginning: ``SERVICE/`` or ``SERVICE/SLICE/``.
+
+    Raises:
+      ApiError: Changing nodes is forbidden.
+      ClusterError: The server could not be reached.
+    """
+    done = []
+    for node in (await objects.list_(client, _NODES)).items:
+        found, name = mark(node), str(node["metadata"]["name"])
+        if found and found.startswith(fault):
+            await _set(client, name, None)
+            done.append(name)
+            # The process that would have done it later need not wait, unless it runs on another machine.
+            lasting(found).unlink(missing_ok=True)
+    return tuple(done)
+
+
+def mark(node: Object) -> str:
+    """Return the fault for which `node` was cordoned; empty if it was not cordoned here."""
+    return str((node["metadata"].get("annotations") or {}).get(names.CORDONED_ANNOTATION) or "")
+
+
+def lasting(fault: str) -> Path:
+    """Return the file that is there as long as `fault` is to last."""
+    return runtime_dir() / f"fault-{fault.rpartition('/')[2]}"
+
+
+async def _set(client: Client, node: str, fault: str | None) -> None:
+    change = {
+        "metadata": {"annotations": {names.CORDONED_ANNOTATION: fault}},
+        "spec": {"unschedulable": None if fault is None else True},
+    }
+    await objects.patch(client, _NODES, node, change)
+
+
+def _uncordon_later(where: Where, seconds: float, fault: str) -> None:
+    """Start the process that uncordons; detached, so that neither Interrupt nor the kernel's end stops it."""
+    lasting(fault).touch()
+    process = subprocess.Popen(
+        _command(seconds, fault),
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    # The record, not the session's id: its file may be gone by then.
+    assert process.stdin is not None
+    process.stdin.write(fault_targets.to_json(where).encode())
+    process.stdin.close()
+
+
+def _command(seconds: float, fault: str) -> Sequence[str]:
+    return [sys.executable, "-m", _UNCORDON, str(seconds), fault]

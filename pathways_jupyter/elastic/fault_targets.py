@@ -1,0 +1,163 @@
+"""Which workers a fault may hit: those of one session's slices, or those of one job, and no others."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pathways_jupyter import blocking
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.elastic.kinds import Kind
+from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
+from pathways_jupyter.events import Event, EventKind
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import Object
+from pathways_jupyter.service import discovery, names
+from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.session import protocol, reach, recording
+from pathways_jupyter.session.registry import SessionRecord
+
+if TYPE_CHECKING:
+    from pathways_jupyter.session.kernel.session import Session
+
+Answer = TypeVar("Answer")
+Where = SessionRecord | ConnectConfig
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The workers that may be hit.
+
+    Attributes:
+      where: The session, or the cluster of a job.
+      jobset: The service's or the job's name.
+      slices: The numbers of the slices that may be hit; None for all of a job.
+    """
+
+    where: Where
+    jobset: str
+    slices: frozenset[int] | None = None
+
+    def ask(self, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:
+        """Run `question` with a client of the cluster and the namespace; return its result.
+
+        Raises:
+          PathwaysError: The cluster cannot be reached, or `question` raised it.
+        """
+        return ask(self.where, question)
+
+    def check(self, number: int) -> None:
+        """Refuse a slice that may not be hit.
+
+        Raises:
+          ConfigError: It is not one of the session's.
+        """
+        if self.slices is not None and number not in self.slices:
+            listed = ", ".join(map(str, sorted(self.slices))) or "none"
+            raise ConfigError(f"Slice {number} is not one of this session's.", hint=f"This session holds: {listed}.")
+
+    async def service(self, client: Client, namespace: str, *, yes: bool) -> ServiceInfo:
+        """Return what the workers belong to.
+
+        Raises:
+          ConfigError: The cluster is a real one, and `yes` is false.
+          PathwaysError: There is no such service or job.
+        """
+        service = await discovery.find(client, namespace, self.jobset)
+        if not (service.embedded or self.is_embedded or yes):
+            raise ConfigError(
+                f"{client.cluster.name} is a real cluster: its worker would be hit.", hint="Add --yes to do it."
+            )
+        return service
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the cluster is the embedded one."""
+        where = self.where
+        config = where if isinstance(where, ConnectConfig) else protocol.config_from_json(where.config)
+        return reach.Embedded.of(config) is not None
+
+    def note(self, message: str) -> None:
+        """Add a fault to the log of the session, if it is one; a failure of that is no failure of the fault."""
+        if not isinstance(self.where, SessionRecord):
+            return
+        try:
+            recording.record(self.where, [Event(EventKind.ELASTIC, message, data={"what": Kind.INJECTED})])
+        except PathwaysError as error:
+            logger.info("the fault is not in the session's log: %s", error)
+
+
+def of_session(session: Session) -> Target:
+    """Return the slices of this process's session."""
+    return of_record(session.record)
+
+
+def of_record(record: SessionRecord) -> Target:
+    """Return the slices of a session of this machine."""
+    held = frozenset(each.number for each in record.slices if each.number is not None)
+    return Target(record, record.service, held)
+
+
+def of_job(name: str, config: ConnectConfig) -> Target:
+    """Return the slices of the PathwaysJob (or JobSet) `name` on the cluster of `config`."""
+    return Target(config, name)
+
+
+async def workers(client: Client, service: ServiceInfo, number: int) -> list[Object]:
+    """Return the running workers of a slice.
+
+    Raises:
+      SessionError: It has none.
+    """
+    labels = ",".join(
+        (
+            f"{names.JOBSET_NAME_LABEL}={service.name}",
+            f"{names.REPLICATED_JOB_LABEL}={service.worker_job}",
+            f"{names.JOB_INDEX_LABEL}={number}",
+        )
+    )
+    found = (await objects.list_(client, objects.PODS, namespace=service.namespace, labels=labels)).items
+    running = [
+        pod
+        for pod in found
+        if (pod.get("status") or {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
+    ]
+    if not running:
+        raise SessionError(f"Slice {number} of {service.name} has no running worker.", hint="Wait until it is up.")
+    return running
+
+
+def ask(where: Where, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:
+    """Run `question` with a client of the cluster of `where` and the namespace; return its result.
+
+    Raises:
+      PathwaysError: The cluster cannot be reached, or `question` raised it.
+    """
+
+    async def answer() -> Answer:
+        cluster = await (reach.again(where) if isinstance(where, SessionRecord) else reach.cluster(where))
+        async with Client(cluster) as client:
+            return await question(client, where.namespace or client.namespace)
+
+    return blocking.run(answer())
+
+
+def to_json(where: Where) -> str:
+    """Return `where` as text for another process."""
+    if isinstance(where, SessionRecord):
+        return json.dumps({"session": where.to_json()})
+    return json.dumps({"config": protocol.config_to_json(where)})
+
+
+def from_json(text: str) -> Where:
+    """The inverse of :func:`to_json`."""
+    value: Mapping[str, Any] = json.loads(text)
+    if "session" in value:
+        return SessionRecord.from_json(value["session"])
+    return protocol.config_from_json(value["config"])

@@ -1,0 +1,177 @@
+"""Faults on purpose: what they do, to whom, and that they end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.elastic import cordons, fault_targets, faults
+from pathways_jupyter.elastic.random_faults import Plan, RandomFaults
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.events import EventKind
+from pathways_jupyter.kube import objects, pods
+from pathways_jupyter.kube.auth import load
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import Resource
+from pathways_jupyter.kube.watch import watch
+from pathways_jupyter.service import names
+from pathways_jupyter.session.kernel import session as sessions
+
+DEADLINE = 60.0
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+KILLED = """
+import os, signal, sys
+from pathways_jupyter.elastic import fault_targets, faults
+where = fault_targets.from_json(sys.stdin.read())
+faults.slice_down(fault_targets.of_record(where), 1, seconds=2)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture(scope="module")
+def session(cluster):
+    """One session for all tests: each heals what it breaks."""
+    config = ConnectConfig(instances={"tpuv6e:2x2": 3}, kubeconfig=str(cluster.kubeconfig), wait=DEADLINE)
+    with sessions.connect(config) as made:
+        yield made
+
+
+@pytest.fixture
+def ask(cluster):
+    """Run a question with a client of the cluster."""
+
+    def run(question: Callable[[Client], Awaitable]):
+        async def answer():
+            async with Client(load(str(cluster.kubeconfig))) as client, asyncio.timeout(DEADLINE):
+                return await question(client)
+
+        return asyncio.run(answer())
+
+    return run
+
+
+async def until_nodes(client, true):
+    """Wait until the nodes, by name, are such that `true` holds."""
+    nodes = {}
+    async with contextlib.aclosing(watch(client, NODES)) as changes:
+        async for change in changes:
+            if change.object:
+                nodes[change.object["metadata"]["name"]] = change.object
+            if nodes and true(nodes):
+                return nodes
+    raise AssertionError("the watch ended")
+
+
+def cordoned(nodes):
+    return sorted(name for name, node in nodes.items() if node["spec"].get("unschedulable"))
+
+
+async def all_free(client):
+    return await until_nodes(client, lambda nodes: not cordoned(nodes))
+
+
+def until(session, kind, since, number):
+    for event in session.follow(since):
+        if event.kind is kind and event.data["number"] == number:
+            return event
+    raise AssertionError("the session ended")
+
+
+def test_a_drained_node_takes_no_pods_until_it_is_healed_and_all_of_it_is_in_the_log(session, ask):
+    since = session.event_count
+    fault = faults.drain_node(session, 1, seconds=600)
+    until(session, EventKind.SLICE_DOWN, since, 1)
+    nodes = ask(lambda client: until_nodes(client, lambda nodes: cordoned(nodes) == list(fault.nodes)))
+    assert {cordons.mark(nodes[name]).split("/")[1] for name in fault.nodes} == {"1"}
+    assert faults.heal(session, 2) == ()
+    assert faults.heal(session, 1) == fault.nodes
+    ask(all_free)
+    until(session, EventKind.SLICE_HEALED, since, 1)
+    noted = [event for event in session.events(since) if event.data.get("what") == "injected"]
+    assert noted[0].message.startswith("On purpose: the nodes of slice 1 were drained")
+
+
+def test_a_fault_ends_also_when_the_process_that_injected_it_is_killed(session, ask):
+    since = session.event_count
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED],
+        input=fault_targets.to_json(session.record),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert killed.returncode == -9, killed.stderr
+    until(session, EventKind.SLICE_DOWN, since, 1)
+    ask(all_free)
+    until(session, EventKind.SLICE_HEALED, since, 1)
+
+
+def test_a_node_that_someone_else_cordoned_is_left_as_it_is(session, ask):
+    async def by_hand(client, unschedulable):
+        await objects.patch(client, NODES, node, {"spec": {"unschedulable": unschedulable}})
+
+    async def node_of_slice(client):
+        service = await fault_targets.of_session(session).service(client, "default", yes=False)
+        (pod,) = await fault_targets.workers(client, service, 2)
+        return pod["spec"]["nodeName"]
+
+    node, since = ask(node_of_slice), session.event_count
+    ask(lambda client: by_hand(client, True))
+    try:
+        assert faults.slice_down(session, 2, seconds=600).nodes == ()
+        assert faults.heal(session) == ()
+        assert ask(lambda client: objects.get(client, NODES, node))["spec"]["unschedulable"]
+    finally:
+        ask(lambda client: by_hand(client, None))
+    until(session, EventKind.SLICE_HEALED, since, 2)
+
+
+def test_a_slow_slice_stands_still_and_goes_on_again_and_again_until_it_is_healed(session, ask):
+    import jax
+    import numpy as np
+
+    (index,) = [each.index for each in session.record.slices if each.number == 1]
+
+    async def until_logged(client, text, count):
+        lines = pods.logs(client, session.record.pod, namespace="default", container=names.PROXY_CONTAINER, follow=True)
+        async with contextlib.aclosing(lines):
+            async for line in lines:
+                count -= text in line
+                if not count:
+                    return
+
+    faults.slow(session, 1, seconds=600)
+    ask(lambda client: until_logged(client, f"Slice {index} (tpuv6e:2x2) stands still", 2))
+    assert faults.heal(session, 1) == ()
+    ask(lambda client: until_logged(client, f"Slice {index} (tpuv6e:2x2) goes on", 2))
+    value = jax.device_put(np.float32(1), session.slices()[index][0])
+    assert float(value + 1) == 2
+    assert all(each.up for each in session.record.slices)
+
+
+def test_faults_at_random_are_chosen_by_the_seed_and_end(session, ask):
+    said: queue.Queue = queue.Queue()
+    since = session.event_count
+    chosen = RandomFaults(fault_targets.of_session(session), Plan(every=0.01, seconds=600, seed=10, times=2), said.put)
+    happened = [said.get(timeout=DEADLINE) for _ in range(2)]
+    chosen.stop()
+    # The same as with the same seed everywhere: a slice down, and another one slow.
+    assert [(each.what, each.number) for each in happened] == [("slice-down", 2), ("slow", 1)]
+    faults.heal(session)
+    ask(all_free)
+    until(session, EventKind.SLICE_HEALED, since, 2)
+
+
+def test_only_slices_of_the_session_can_be_hit(session):
+    for inject in (faults.slice_down, faults.drain_node, faults.slow):
+        with pytest.raises(ConfigError, match="Slice 7 is not one of this session's") as refused:
+            inject(session, 7)
+        assert refused.value.hint == "This session holds: 0, 1, 2."

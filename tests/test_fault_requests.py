@@ -1,0 +1,61 @@
+"""What the commands about faults make of their arguments."""
+
+from __future__ import annotations
+
+import pytest
+
+from pathways_jupyter import entry, fault_requests
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.elastic import fault_targets
+from pathways_jupyter.elastic.fault_targets import Target
+from pathways_jupyter.elastic.random_faults import Plan
+from pathways_jupyter.errors import ConfigError
+
+NO_SLICES = Target(ConnectConfig(kubeconfig="/nonexistent"), "train", frozenset())
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30", 30), ("30s", 30), ("2m", 120), ("1.5h", 5400), (7, 7), (None, 9), (" 4s", 4)]
+)
+def test_times(text, seconds):
+    assert entry.time("--for", text, 9) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "x", "-1", "1d", "inf", "nan", "1 2"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(ConfigError, match="--for must be a time"):
+        entry.time("--for", text, 9)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"what": "flood", "slice": "1"}, "There is no fault 'flood'"),
+        ({}, "Which fault?"),
+        ({"what": "slow"}, "the slice must be a whole number"),
+        ({"what": "slow", "slice": "1"}, "Slice 1 is not one of this session's"),
+        ({"what": "slice-down", "slice": "1", "seconds": "soon"}, "--for must be a time"),
+    ],
+)
+def test_a_fault_that_makes_no_sense_is_refused_before_anything_is_asked(values, said):
+    with pytest.raises(ConfigError, match=said):
+        fault_requests.inject(NO_SLICES, values)
+
+
+def test_faults_at_random():
+    assert fault_requests.plan({"every": "2m", "times": "3", "yes": True}, seed=4) == Plan(120, 10, 4, 3, True)
+    assert fault_requests.plan({"seed": "8", "seconds": "5s"}, seed=4) == Plan(60, 5, 8)
+    with pytest.raises(ConfigError, match="chooses the faults itself"):
+        fault_requests.plan({"what": "slow"}, seed=4)
+
+
+def test_either_a_session_or_a_job():
+    with pytest.raises(ConfigError, match="Either a session or a job"):
+        fault_requests.target({"job": "train", "session": "ab"})
+    aimed = fault_requests.target({"job": "train", "kubeconfig": "/k", "namespace": "team"})
+    assert (aimed.jobset, aimed.slices, aimed.where.namespace) == ("train", None, "team")
+
+
+def test_a_target_comes_back_as_it_was_in_another_process():
+    config = ConnectConfig(kubeconfig="/k", namespace="team", instances={"tpuv6e:2x2": 1})
+    assert fault_targets.from_json(fault_targets.to_json(config)) == config
