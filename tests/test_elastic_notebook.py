@@ -43,9 +43,11 @@ def test_04_elastic_is_true(larger):
     (picture,) = [
         html for each in cells["run"].outputs if "<svg" in (html := each.get("data", {}).get("text/html", ""))
     ]
-    assert re.search(r"slices: [23] at first, now [23]; between [23] and 3", picture)
+    # On a busy machine the loss may come before the first step.
+    assert re.search(r"slices: [23] at first, now [23]; between 2 and [23]", picture)
     kinds = [line.split(" - ")[0] for line in text("events").splitlines()]
-    assert [kind for kind in kinds if kind != "snapshot"][:3] == ["detected", "restored", "resumed"]
+    recovered = [kind for kind in kinds if kind in {"detected", "restored", "resumed"}]
+    assert recovered[:3] == ["detected", "restored", "resumed"]
     first, last = map(float, re.findall(r"(\d+\.\d+) (?:at first|after)", text("loss")))
     assert last < first / 2
     assert "[4.0, 4.0" in text("retry")

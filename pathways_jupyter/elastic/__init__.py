@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathways_jupyter.elastic.goodput import Goodput
     from pathways_jupyter.elastic.loop import Result, train_loop
     from pathways_jupyter.elastic.manager import Manager
+    from pathways_jupyter.elastic.record import Record
     from pathways_jupyter.elastic.snapshot import Snapshot, Snapshots
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "ElasticRuntimeError",
     "Goodput",
     "Manager",
+    "Record",
     "Result",
     "ScaleUpSignalError",
     "Snapshot",
@@ -39,6 +41,7 @@ _MODULES = {
     "ElasticRuntimeError": "errors",
     "Goodput": "goodput",
     "Manager": "manager",
+    "Record": "record",
     "Result": "loop",
     "ScaleUpSignalError": "errors",
     "Snapshot": "snapshot",

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from typing import Protocol
 
 
 class Spent(StrEnum):
@@ -31,10 +32,31 @@ class Spent(StrEnum):
     REINITIALIZATION = "ELASTIC_REINITIALIZATION"
 
 
-class Goodput:
-    """A running account, written by one thread; any thread may read it while the run goes on."""
+class Sink(Protocol):
+    """Follows an account; see :class:`~pathways_jupyter.elastic.goodput_sink.GoodputSink`."""
 
-    def __init__(self) -> None:
+    def entered(self, to: Spent) -> None:
+        """The time that follows counts as `to`."""
+
+    def step(self, number: int) -> None:
+        """Step `number` is complete."""
+
+    def wasted(self) -> None:
+        """What was begun after the last complete step is lost."""
+
+    def ended(self) -> None:
+        """The account is closed."""
+
+
+class Goodput:
+    """A running account, written by one thread; any thread may read it while the run goes on.
+
+    Args:
+      sink: Follows it.
+    """
+
+    def __init__(self, sink: Sink | None = None) -> None:
+        self._sink = sink
         self._lock = threading.Lock()
         self._since = time.monotonic()
         self._now_in = Spent.TRAINING_PREP
@@ -61,6 +83,8 @@ class Goodput:
         with self._lock:
             self._spent[Spent.WASTED_PROGRESS] += self._steps.get(number, 0.0)
             self._steps[number], self._spent[Spent.STEP] = self._spent[Spent.STEP], 0.0
+        if self._sink is not None:
+            self._sink.step(number)
 
     def waste(self) -> None:
         """The time since the last step was in vain."""
@@ -68,10 +92,14 @@ class Goodput:
         with self._lock:
             self._spent[Spent.WASTED_PROGRESS] += self._spent[Spent.STEP]
             self._spent[Spent.STEP] = 0.0
+        if self._sink is not None:
+            self._sink.wasted()
 
     def end(self) -> None:
         """Stop the clock; no-op the second time."""
         self._switch(self._now_in)
+        if self._sink is not None and not self._ended:
+            self._sink.ended()
         self._ended = True
 
     def seconds(self) -> Mapping[Spent, float]:
@@ -97,6 +125,8 @@ class Goodput:
             if not self._ended:
                 self._spent[before] += now - self._since
             self._since, self._now_in = now, to
+        if self._sink is not None and to is not before:
+            self._sink.entered(to)
         return before
 
     def __str__(self) -> str:

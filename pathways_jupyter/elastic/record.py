@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.elastic.goodput import Goodput, Spent
+from pathways_jupyter.elastic.goodput_sink import GoodputSink
 from pathways_jupyter.elastic.kinds import PHASES, Phase
 from pathways_jupyter.elastic.kinds import Kind as Kind
 from pathways_jupyter.elastic.publish import Publisher
@@ -76,6 +77,10 @@ class StepNote:
 class Record:
     """The events and metrics of one run, in order; may be used from any thread.
 
+    Args:
+      goodput_recorder: A ``GoodputRecorder`` of ml-goodput-measurement, best an ``ElasticGoodputRecorder``, which gets
+        the account of the run's time too.
+
     Attributes:
       id: Identifies the run in its session.
       goodput: Where the run's time went.
@@ -88,7 +93,9 @@ class Record:
       curves: The metrics over time, by name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, goodput_recorder: Any = None) -> None:
+        self._goodput_recorder = goodput_recorder
+        self._sink: GoodputSink | None = None
         self.id = secrets.token_hex(4)
         self.goodput = Goodput()
         self._events: list[ElasticEvent] = []
@@ -155,7 +162,9 @@ class Record:
         """
         global _latest
         _latest = self
-        self.goodput = Goodput()
+        if self._goodput_recorder is not None:
+            self._sink = GoodputSink(self._goodput_recorder)
+        self.goodput = Goodput(self._sink)
         self.phase, self.begun, self.ended = Phase.TRAINING, time.time(), None
         self.wanted, self.total = steps, slices
         if session is not None:
@@ -219,6 +228,8 @@ class Record:
     def _use(self, slices: int, at: float) -> None:
         if not self._slices or self._slices[-1][1] != slices:
             self._slices.append((at, slices))
+            if self._sink is not None:
+                self._sink.slices(slices, max(self.total, slices), slices)
 
     def _notify(self, event: ElasticEvent | None, *, important: bool = False) -> None:
         """Pass a change on: an event, or a complete step if there is none."""
