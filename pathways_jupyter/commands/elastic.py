@@ -28,6 +28,7 @@ ELASTIC = Command(
         Word("slice", "inject: the slice", source=Source.SLICES),
     ),
     options=(
+        Option("--metric", "metrics", "draw this metric; may be repeated", kind=Kind.LIST, metavar="NAME"),
         _FOR,
         Option("--after", "after", "do it after TIME, while another cell runs", metavar="TIME"),
         Option("--random", "random", "faults at random on slices of this session, until heal", kind=Kind.FLAG),
@@ -38,6 +39,7 @@ ELASTIC = Command(
     ),
     examples={
         "elastic": "in the cell of train_loop, above it",
+        "elastic --metric loss --metric accuracy": "with two curves",
         "elastic inject slice-down 1 --for 10s --after 5s": "in 5 seconds take slice 1 down, for 10 seconds",
         "elastic inject slow 2 --for 30s": "its hosts stand still most of the time",
         "elastic inject drain-node 1": "cordon its nodes and evict its workers",

@@ -9,7 +9,6 @@ a run of a million steps costs as much as one of a hundred.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import secrets
@@ -17,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.elastic.goodput import Goodput, Spent
@@ -266,38 +265,6 @@ class Record:
         """Every completed step, in the order of their numbers."""
         with self._lock:
             return [note for _, note in sorted(self._steps.items())]
-
-    def to_json(self) -> str:
-        """Return everything as JSON: ``events``, ``steps`` (time, slices, metrics) and ``goodput`` (seconds)."""
-        goodput = {name: round(seconds, 3) for name, seconds in self.goodput.seconds().items()}
-        events, steps = [asdict(each) for each in self.events], [asdict(each) for each in self.steps]
-        return json.dumps({"events": events, "steps": steps, "goodput": goodput})
-
-    def to_trace(self) -> str:
-        """Return the events in the Trace Event format, which Perfetto (ui.perfetto.dev) opens."""
-        events, steps = self.events, self.steps
-        begun = min([*(each.at for each in events), *(each.at for each in steps)], default=0.0)
-
-        def microseconds(at: float) -> int:
-            return round((at - begun) * 1e6)
-
-        marks: list[dict[str, Any]] = [
-            {
-                "name": each.kind,
-                "ph": "i",
-                "s": "g",
-                "pid": 1,
-                "tid": 1,
-                "ts": microseconds(each.at),
-                "args": {"message": each.message, **each.data},
-            }
-            for each in events
-        ]
-        counts: list[dict[str, Any]] = [
-            {"name": "slices", "ph": "C", "pid": 1, "ts": microseconds(each.at), "args": {"slices": each.slices}}
-            for each in steps
-        ]
-        return json.dumps({"traceEvents": marks + counts})
 
 
 Observer = Callable[[Record, bool], None]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter import entry, fault_requests
-from pathways_jupyter.elastic import fault_targets
+from pathways_jupyter.elastic import export, fault_targets
 from pathways_jupyter.elastic import record as records
 from pathways_jupyter.elastic.faults import Fault
 from pathways_jupyter.elastic.random_faults import RandomFaults
@@ -35,7 +35,7 @@ def run(connection: Connection, values: Values) -> Any:
     """
     action = values.get("action")
     if action is None:
-        return _panel(connection)
+        return _panel(connection, values.get("metrics") or ())
     if action == "export":
         return _export(str(values.get("what") or "elastic.json"))
     target = fault_targets.of_session(connection.need())
@@ -46,13 +46,13 @@ def run(connection: Connection, values: Values) -> Any:
     return _inject(connection, target, values)
 
 
-def _panel(connection: Connection) -> Any:
+def _panel(connection: Connection, metrics: Sequence[str]) -> Any:
     if connection.screen.in_place:
         from pathways_jupyter.widgets.elastic import ElasticPanel
 
-        return ElasticPanel(connection.shell)
+        return ElasticPanel(connection.shell, metrics)
     latest = records.latest()
-    return picture.view(latest) if latest is not None else picture.none()
+    return picture.view(latest, metrics) if latest is not None else picture.none()
 
 
 def _inject(connection: Connection, target: Target, values: Values) -> View:
@@ -102,7 +102,7 @@ def _export(file: str) -> View:
         raise SessionError("No elastic training has run in this notebook yet.", hint="See help(elastic.train_loop).")
     path = Path(file).expanduser()
     try:
-        path.write_text(latest.to_trace() if file.endswith(".trace.json") else latest.to_json(), encoding="utf-8")
+        path.write_text((export.to_trace if file.endswith(".trace.json") else export.to_json)(latest), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}.", hint="Choose another file.") from error
     return picture.said(f"{path} was written.")

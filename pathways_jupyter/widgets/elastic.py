@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from pathways_jupyter.elastic import record as records
@@ -15,12 +16,17 @@ _REDRAW_SECONDS = 0.5
 
 
 class ElasticPanel(Live):
-    """The latest run of this process; a run that begins while this is shown takes its place."""
+    """The latest run of this process; a run that begins while this is shown takes its place.
 
-    def __init__(self, shell: Any) -> None:
+    Args:
+      metrics: The metrics to draw; the first one when empty.
+    """
+
+    def __init__(self, shell: Any, metrics: Sequence[str] = ()) -> None:
         self._drawn_at = 0.0
+        self._metrics = tuple(metrics)
         latest = records.latest()
-        super().__init__(shell, still.view(latest) if latest is not None else still.none())
+        super().__init__(shell, still.view(latest, self._metrics) if latest is not None else still.none())
 
     def _begin(self) -> None:
         records.observe(self._changed)
@@ -29,4 +35,4 @@ class ElasticPanel(Live):
         now = time.monotonic()
         if important or now - self._drawn_at >= _REDRAW_SECONDS:
             self._drawn_at = now
-            self._redraw(still.view(record))
+            self._redraw(still.view(record, self._metrics))

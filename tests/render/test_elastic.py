@@ -1,0 +1,100 @@
+"""The picture of a training run, and what other programs get of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from pathways_jupyter.elastic import export
+from pathways_jupyter.elastic.kinds import Kind
+from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.elastic.series import Point, Series
+from pathways_jupyter.render import elastic as picture
+
+
+@pytest.fixture
+def record():
+    """Three slices, a loss before step 5, and two slices from then on."""
+    made = Record()
+    made.begin(steps=10, slices=3)
+    for number in range(5):
+        made.step(number, {"loss": 5.0 - number, "<acc>": 0.1 * number}, slices=3, losses=0)
+    made.slice_changed(1, False, "Slice 1 is down.")
+    made.add(Kind.DETECTED, "Slice 1 lost before step 5 was complete.", step=5, slices=(0, 2))
+    made.add(Kind.RESTORED, "The state before step 4 is on slices 0, 2.", step=4, slices=(0, 2), repeated=1)
+    made.step(4, {"loss": math.nan, "<acc>": 0.5}, slices=2, losses=1)
+    return made
+
+
+def test_the_run_is_drawn_with_its_slices_a_metric_its_time_and_its_events(record):
+    view = picture.view(record)
+    assert "Elastic training: 5 of 10 steps" in view.html
+    assert "slices: 3 at first, now 2; between 2 and 3" in view.html
+    assert "loss: 5 at first, now 1; between 1 and 5" in view.html, "what is not finite cannot be drawn"
+    assert "acc" not in view.html
+    assert view.html.count("<svg") == 2
+    assert view.html.count("<line") == 2 * 3
+    assert "Slice 1 lost before step 5 was complete." in view.html
+    head, *events = view.text.splitlines()
+    assert "recovering; 2 slices in use" in head
+    assert "1 loss survived" in head
+    assert [line[0] for line in events] == ["✗", "✗", "!"]
+
+
+def test_any_metric_can_be_drawn_and_names_do_no_harm(record):
+    html = picture.view(record, ["<acc>", "loss", "none"]).html
+    assert html.count("<svg") == 3
+    assert "&lt;acc&gt;: 0 at first, now 0.5" in html
+    # Well-formed, so that no name or message has become markup.
+    ElementTree.fromstring(html)
+
+
+def test_before_the_first_step_there_is_no_curve():
+    record = Record()
+    record.begin(steps=10, slices=3)
+    view = picture.view(record)
+    assert "<svg" not in view.html
+    assert "no step is complete yet" in view.text
+    record.end()
+    assert "stopped" in picture.view(record).text
+
+
+def test_the_export_is_json_that_every_reader_takes(record):
+    def never(constant):
+        raise AssertionError(constant)
+
+    value = json.loads(export.to_json(record), parse_constant=never)
+    assert [event["kind"] for event in value["events"]] == ["slice-down", "detected", "restored"]
+    assert [step["slices"] for step in value["steps"]] == [3, 3, 3, 3, 2]
+    assert value["steps"][-1]["metrics"] == {"loss": None, "<acc>": 0.5}
+    assert "STEP" in value["goodput"]
+
+
+def test_the_trace_has_what_perfetto_needs(record):
+    events = json.loads(export.to_trace(record))["traceEvents"]
+    assert {event["ph"] for event in events} == {"M", "i", "C"}
+    assert all({"name", "pid", "tid", "args"} <= set(event) for event in events)
+    timed = [event for event in events if event["ph"] != "M"]
+    assert all(isinstance(event["ts"], int) and event["ts"] >= 0 for event in timed)
+    assert [event["args"]["slices"] for event in timed if event["name"] == "slices"] == [3, 2]
+    assert all(
+        isinstance(value, (int, float)) for event in timed if event["ph"] == "C" for value in event["args"].values()
+    )
+    assert [event["name"] for event in timed if event["ph"] == "i"] == ["slice-down", "detected", "restored"]
+
+
+def test_a_curve_of_any_length_stays_small_and_keeps_its_ends():
+    curve = Series(most=50)
+    for number in range(10_001):
+        curve.add(Point(float(number), number, float(number)))
+    steps = [each.step for each in curve.points()]
+    assert len(steps) <= 51
+    assert (steps[0], steps[-1]) == (0, 10_000)
+    gaps = {after - before for before, after in itertools.pairwise(steps[:-1])}
+    assert len(gaps) == 1
+    assert len(curve.points(10)) <= 12
+    assert curve.points(1)[-1].step == 10_000
