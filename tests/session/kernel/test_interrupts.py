@@ -17,7 +17,7 @@ import jax
 
 jax.devices()
 random.seed({seed})
-for _ in range(25):
+for _ in range({rounds}):
     interrupt = threading.Timer(random.uniform(0.001, 0.4), os.kill, (os.getpid(), signal.SIGINT))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -43,9 +43,9 @@ sys.stdin.readline()
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_an_interrupt_at_any_moment_leaves_all_or_nothing(config, runtime, cluster, seed):
-    script = SCRIPT.format(config=config(1), seed=seed)
+@pytest.mark.parametrize("rounds", [10, pytest.param(50, marks=pytest.mark.soak)])
+def test_an_interrupt_at_any_moment_leaves_all_or_nothing(config, runtime, cluster, rounds):
+    script = SCRIPT.format(config=config(1), rounds=rounds, seed=rounds)
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
