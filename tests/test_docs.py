@@ -15,7 +15,7 @@ from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.server.settings import PathwaysJupyter
-from pathways_jupyter.service.doctor import NEEDS
+from pathways_jupyter.service.checks import NEEDS
 
 DEADLINE = 90.0
 DOCS = Path(__file__).parents[1] / "docs"

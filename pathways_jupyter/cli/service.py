@@ -62,11 +62,11 @@ def doctor(json: bool, lab: bool, **values: Any) -> None:
     Exit code 1 if a problem must be fixed before a notebook can connect.
     """
     from pathways_jupyter.render import doctor as picture
-    from pathways_jupyter.service import doctor as checks
+    from pathways_jupyter.service.checks import Level
 
     findings = [
         dataclasses.replace(each, hint=worded(each.hint, Face.TERMINAL))
         for each in entry.examine(entry.where(given(values)), lab=lab)
     ]
     show(picture.view(findings), as_json=json)
-    sys.exit(int(any(finding.level is checks.Level.FAIL for finding in findings)))
+    sys.exit(int(any(finding.level is Level.FAIL for finding in findings)))

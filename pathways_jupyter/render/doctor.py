@@ -9,7 +9,7 @@ from pathways_jupyter.render import html, words
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
-from pathways_jupyter.service.doctor import Finding, Level
+from pathways_jupyter.service.checks import Finding, Level
 
 _MARKS = {Level.OK: Mark.OK, Level.WARN: Mark.WARN, Level.FAIL: Mark.FAIL}
 _TONES = {Level.OK: Tone.OK, Level.WARN: Tone.WAIT, Level.FAIL: Tone.FAIL}

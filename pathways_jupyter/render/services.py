@@ -10,7 +10,7 @@ from pathways_jupyter.render import html, text, words
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
-from pathways_jupyter.service.doctor import Finding, Level
+from pathways_jupyter.service.checks import Finding, Level
 from pathways_jupyter.service.overview import Overview
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.service.rollout import Step, StepKind

@@ -11,9 +11,9 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import deploychecks, deployment, names, rollout, status
+from pathways_jupyter.service.checks import Finding, Level
 from pathways_jupyter.service.deployment import Deployment
 from pathways_jupyter.service.discovery import ServiceInfo
-from pathways_jupyter.service.doctor import Finding, Level
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.rollout import Step, StepKind
 from pathways_jupyter.wording import count

@@ -13,9 +13,9 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, NETWORK_POLICIES, NODES, PODS, Object
-from pathways_jupyter.service import bucket, deployment, doctor, names
+from pathways_jupyter.service import bucket, checks, deployment, names
+from pathways_jupyter.service.checks import Finding, Level, Need
 from pathways_jupyter.service.deployment import Deployment
-from pathways_jupyter.service.doctor import Finding, Level, Need
 from pathways_jupyter.service.jobset import ServiceSpec
 from pathways_jupyter.wording import count
 
@@ -52,11 +52,11 @@ class _Pool:
 async def findings(client: Client, wanted: Deployment) -> AsyncIterator[Finding]:
     """Yield the result of each check, in an order in which a later one needs the earlier ones."""
     spec = wanted.spec
-    jobsets = await doctor.jobsets(client)
+    jobsets = await checks.jobsets(client)
     yield jobsets
     if jobsets.level is Level.FAIL:
         return
-    allowed = await asyncio.gather(*(doctor.permission(client, spec.namespace, need, role=ROLE) for need in NEEDS))
+    allowed = await asyncio.gather(*(checks.permission(client, spec.namespace, need, role=ROLE) for need in NEEDS))
     for found in allowed:
         if found.level is not Level.OK:
             yield found
@@ -78,9 +78,9 @@ async def _name(client: Client, spec: ServiceSpec) -> Finding:
     try:
         taken = await objects.find(client, JOBSETS, spec.name, namespace=spec.namespace)
     except PathwaysError as error:
-        return doctor.failed("name", error)
+        return checks.failed("name", error)
     if taken is not None:
-        return doctor.failed("name", deployment.exists(spec))
+        return checks.failed("name", deployment.exists(spec))
     return Finding("name", Level.OK, f"{spec.name} is free in namespace {spec.namespace}")
 
 

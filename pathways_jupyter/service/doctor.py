@@ -8,84 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ApiError, PathwaysError
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS, PODS, Resource
+from pathways_jupyter.kube.objects import NETWORK_POLICIES, PODS
 from pathways_jupyter.service import discovery, leases, names, networkpolicy, proxy_job, status
+from pathways_jupyter.service.checks import NEEDS, Finding, Level, Need, failed, jobsets, permission
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import Versions, differences, of_image
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.wording import count
-
-
-class Level(StrEnum):
-    """Severity of a finding."""
-
-    OK = "ok"
-    WARN = "warn"
-    """Connecting works, but something else does not."""
-    FAIL = "fail"
-    """Connecting cannot work, or would leave something behind in the cluster."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The result of one check.
-
-    Attributes:
-      name: What was checked, in one or two words.
-      hint: What to do; empty when the check passed.
-    """
-
-    name: str
-    level: Level
-    message: str
-    hint: str = ""
-
-
-@dataclass(frozen=True)
-class Need:
-    """A permission that these credentials need.
-
-    Attributes:
-      level: How bad it is to lack it.
-      purpose: What it is needed for, as the end of a sentence.
-    """
-
-    resource: Resource
-    verbs: tuple[str, ...]
-    subresource: str = ""
-    level: Level = Level.FAIL
-    purpose: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
-
-    @property
-    def rule(self) -> str:
-        """The resource in the notation of `kubectl create role`."""
-        name = f"{self.resource.plural}.{self.resource.group}" if self.resource.group else self.resource.plural
-        return f"{name}/{self.subresource}" if self.subresource else name
-
-
-NEEDS: tuple[Need, ...] = (
-    Need(JOBS, ("create", "get", "list", "watch", "delete"), purpose="run a proxy"),
-    Need(LEASES, ("create", "get", "list", "patch", "delete"), purpose="keep a proxy from leaking"),
-    Need(PODS, ("get", "list", "watch"), purpose="follow proxy and workers"),
-    Need(PODS, ("get",), "log", purpose="know which slices a proxy has"),
-    # From Kubernetes 1.35 on the WebSocket needs both.
-    Need(PODS, ("create", "get"), "portforward", purpose="open the tunnel"),
-    Need(JOBSETS, ("get", "list", "watch"), purpose="find the service, and draw it as it changes"),
-    Need(PATHWAYS_JOBS, ("list", "watch"), level=Level.WARN, purpose="list PathwaysJobs in the sidebar"),
-    Need(NETWORK_POLICIES, ("list",), level=Level.WARN, purpose="see whether other pods can reach the proxies"),
-    Need(NETWORK_POLICIES, ("create",), level=Level.WARN, purpose="let a notebook in the cluster connect directly"),
-)
-
 
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
@@ -175,19 +109,6 @@ async def _credentials(client: Client) -> Finding:
     return Finding("credentials", Level.OK, f"accepted, as {name}" if name else "accepted")
 
 
-async def jobsets(client: Client) -> Finding:
-    """Check that the cluster has the JobSet kind."""
-    try:
-        await client.get(f"/apis/{JOBSETS.api_version}")
-    except ApiError as error:
-        if error.status == 404:
-            return failed("jobset", discovery.no_jobsets(client))
-        return Finding("jobset", Level.WARN, f"Cannot be checked: {error}", error.hint)
-    except PathwaysError as error:
-        return failed("jobset", error)
-    return Finding("jobset", Level.OK, f"{JOBSETS.api_version} is served")
-
-
 async def _about_service(
     client: Client, namespace: str, config: ConnectConfig, here: Versions
 ) -> AsyncIterator[Finding]:
@@ -198,34 +119,6 @@ async def _about_service(
         return
     for found in (*await _service(client, service), *_images(service, here, config)):
         yield found
-
-
-async def permission(client: Client, namespace: str, need: Need, *, role: str = "pathways-user") -> Finding:
-    """Check that these credentials have a permission.
-
-    Args:
-      role: The name of the role in the advice.
-    """
-    name = f"permission {need}"
-    try:
-        answers = await asyncio.gather(
-            *(
-                objects.allowed(client, verb, need.resource, namespace=namespace, subresource=need.subresource)
-                for verb in need.verbs
-            )
-        )
-    except PathwaysError as error:
-        return Finding(name, Level.WARN, f"Cannot be checked: {error}", error.hint)
-    missing = [verb for verb, answer in zip(need.verbs, answers, strict=True) if not answer]
-    if not missing:
-        return Finding(name, Level.OK, ", ".join(need.verbs))
-    verbs = ",".join(missing)
-    return Finding(
-        name,
-        need.level,
-        f"Not allowed to {', '.join(missing)} {need} in namespace {namespace}, which is needed to {need.purpose}.",
-        f"Ask for: kubectl create role {role} --verb={verbs} --resource={need.rule} --namespace={namespace}.",
-    )
 
 
 async def _service(client: Client, service: ServiceInfo) -> tuple[Finding, ...]:
@@ -330,8 +223,3 @@ async def _leftovers(client: Client, namespace: str, here: Sequence[str]) -> Fin
 
 def _left(found: Sequence[str]) -> Finding:
     return Finding("leftovers", Level.WARN, f"{len(found)} left: {'; '.join(found)}.", "Run pathways-jupyter clean.")
-
-
-def failed(name: str, error: PathwaysError) -> Finding:
-    """Return the finding of a check that `error` ended."""
-    return Finding(name, Level.FAIL, str(error), error.hint)

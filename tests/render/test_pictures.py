@@ -18,7 +18,7 @@ from pathways_jupyter.render import (
     slices,
     words,
 )
-from pathways_jupyter.service.doctor import Finding, Level
+from pathways_jupyter.service.checks import Finding, Level
 from pathways_jupyter.service.model import Holder, Host, Service, Slice
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.session.kernel.user_arrays import NamedArray

@@ -13,7 +13,7 @@ from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import EVENTS
 from pathways_jupyter.service import bucket, deploychecks, deployment
-from pathways_jupyter.service.doctor import Level
+from pathways_jupyter.service.checks import Level
 
 GCS = "gs://team/scratch"
 

@@ -6,8 +6,8 @@ from pathways_jupyter import tpu
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBSETS, NETWORK_POLICIES
-from pathways_jupyter.service import doctor, jobset, leases, names, networkpolicy
-from pathways_jupyter.service.doctor import Level
+from pathways_jupyter.service import checks, doctor, jobset, leases, names, networkpolicy
+from pathways_jupyter.service.checks import NEEDS, Level
 from pathways_jupyter.service.images import Versions
 
 HERE = Versions("3.12.4", "0.10.2", "0.10.2")
@@ -50,7 +50,7 @@ async def test_a_sound_cluster_has_nothing_to_fix(bench):
     assert found["slices"].message == "1 of 1 tpuv6e:2x2 slice ready, 1 free"
     assert found["jobset"].message == "jobset.x-k8s.io/v1alpha2 is served"
     assert found["credentials"].message.startswith("accepted, as ")
-    assert {f"permission {need}" for need in doctor.NEEDS} <= found.keys()
+    assert {f"permission {need}" for need in NEEDS} <= found.keys()
     assert not any(each.hint for each in found.values())
 
 
@@ -93,7 +93,7 @@ async def test_credentials_that_are_refused_are_reported_as_such_and_end_the_che
 
 async def test_a_cluster_without_jobsets_is_reported_with_what_to_install(bench, monkeypatch):
     # This server has built-in JobSets, but not in every version.
-    monkeypatch.setattr(doctor, "JOBSETS", dataclasses.replace(JOBSETS, version="v9"))
+    monkeypatch.setattr(checks, "JOBSETS", dataclasses.replace(JOBSETS, version="v9"))
     found = await examine(bench)
     assert found["jobset"].level is Level.FAIL
     assert "install JobSet" in found["jobset"].hint

@@ -20,8 +20,8 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import JOBS, PODS, Object, Resource
 from pathways_jupyter.kube.watch import ChangeType, until_gone, watch
-from pathways_jupyter.service import doctor
-from pathways_jupyter.service.doctor import Level, Need
+from pathways_jupyter.service import checks
+from pathways_jupyter.service.checks import Level, Need
 from pathways_jupyter.service.lab import manifests
 from pathways_jupyter.service.lab.manifests import CLAIMS, LabSpec
 from pathways_jupyter.service.podstate import FATAL_REASONS, State, pod_state, restarts
@@ -82,7 +82,7 @@ async def check(client: Client, namespace: str) -> None:
     Raises:
       ClusterError: One is missing; the message names all that are.
     """
-    found = await asyncio.gather(*(doctor.permission(client, namespace, need) for need in LAB_NEEDS))
+    found = await asyncio.gather(*(checks.permission(client, namespace, need) for need in LAB_NEEDS))
     if missing := [each for each in found if each.level is not Level.OK]:
         raise ClusterError(" ".join(each.message for each in missing), hint=" ".join(each.hint for each in missing))
 

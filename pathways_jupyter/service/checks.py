@@ -1,0 +1,123 @@
+"""What a check finds, and the checks that connecting, deploying a service and starting a lab share."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pathways_jupyter.errors import ApiError, PathwaysError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS, PODS, Resource
+from pathways_jupyter.service import discovery
+
+
+class Level(StrEnum):
+    """Severity of a finding."""
+
+    OK = "ok"
+    WARN = "warn"
+    """Connecting works, but something else does not."""
+    FAIL = "fail"
+    """Connecting cannot work, or would leave something behind in the cluster."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check.
+
+    Attributes:
+      name: What was checked, in one or two words.
+      hint: What to do; empty when the check passed.
+    """
+
+    name: str
+    level: Level
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Need:
+    """A permission that these credentials need.
+
+    Attributes:
+      level: How bad it is to lack it.
+      purpose: What it is needed for, as the end of a sentence.
+    """
+
+    resource: Resource
+    verbs: tuple[str, ...]
+    subresource: str = ""
+    level: Level = Level.FAIL
+    purpose: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
+
+    @property
+    def rule(self) -> str:
+        """The resource in the notation of `kubectl create role`."""
+        name = f"{self.resource.plural}.{self.resource.group}" if self.resource.group else self.resource.plural
+        return f"{name}/{self.subresource}" if self.subresource else name
+
+
+NEEDS: tuple[Need, ...] = (
+    Need(JOBS, ("create", "get", "list", "watch", "delete"), purpose="run a proxy"),
+    Need(LEASES, ("create", "get", "list", "patch", "delete"), purpose="keep a proxy from leaking"),
+    Need(PODS, ("get", "list", "watch"), purpose="follow proxy and workers"),
+    Need(PODS, ("get",), "log", purpose="know which slices a proxy has"),
+    # From Kubernetes 1.35 on the WebSocket needs both.
+    Need(PODS, ("create", "get"), "portforward", purpose="open the tunnel"),
+    Need(JOBSETS, ("get", "list", "watch"), purpose="find the service, and draw it as it changes"),
+    Need(PATHWAYS_JOBS, ("list", "watch"), level=Level.WARN, purpose="list PathwaysJobs in the sidebar"),
+    Need(NETWORK_POLICIES, ("list",), level=Level.WARN, purpose="see whether other pods can reach the proxies"),
+    Need(NETWORK_POLICIES, ("create",), level=Level.WARN, purpose="let a notebook in the cluster connect directly"),
+)
+
+
+async def jobsets(client: Client) -> Finding:
+    """Check that the cluster has the JobSet kind."""
+    try:
+        await client.get(f"/apis/{JOBSETS.api_version}")
+    except ApiError as error:
+        if error.status == 404:
+            return failed("jobset", discovery.no_jobsets(client))
+        return Finding("jobset", Level.WARN, f"Cannot be checked: {error}", error.hint)
+    except PathwaysError as error:
+        return failed("jobset", error)
+    return Finding("jobset", Level.OK, f"{JOBSETS.api_version} is served")
+
+
+async def permission(client: Client, namespace: str, need: Need, *, role: str = "pathways-user") -> Finding:
+    """Check that these credentials have a permission.
+
+    Args:
+      role: The name of the role in the advice.
+    """
+    name = f"permission {need}"
+    try:
+        answers = await asyncio.gather(
+            *(
+                objects.allowed(client, verb, need.resource, namespace=namespace, subresource=need.subresource)
+                for verb in need.verbs
+            )
+        )
+    except PathwaysError as error:
+        return Finding(name, Level.WARN, f"Cannot be checked: {error}", error.hint)
+    missing = [verb for verb, answer in zip(need.verbs, answers, strict=True) if not answer]
+    if not missing:
+        return Finding(name, Level.OK, ", ".join(need.verbs))
+    verbs = ",".join(missing)
+    return Finding(
+        name,
+        need.level,
+        f"Not allowed to {', '.join(missing)} {need} in namespace {namespace}, which is needed to {need.purpose}.",
+        f"Ask for: kubectl create role {role} --verb={verbs} --resource={need.rule} --namespace={namespace}.",
+    )
+
+
+def failed(name: str, error: PathwaysError) -> Finding:
+    """Return the finding of a check that `error` ended."""
+    return Finding(name, Level.FAIL, str(error), error.hint)
