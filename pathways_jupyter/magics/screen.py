@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
+import dis
 import shutil
 import sys
 from typing import Any
 
-from pathways_jupyter.magics.discarded import result_is_discarded
 from pathways_jupyter.render.view import View
 from pathways_jupyter.widgets.place import Place
 
 _ERASE = "\r\x1b[J"
 """Return to the start of the line and clear the screen from there on."""
 
+_RUNNERS = {"run_line_magic", "run_cell_magic"}
+_DEPTH = 8
+"""Frames between a magic's own method and the cell; decorators of other extensions may add some."""
+
 
 def shown(result: Any) -> Any:
     """Return `result` from a magic, or display it now and return None if the cell would discard it."""
-    if result is None or not result_is_discarded():
+    if result is None or not _is_discarded():
         return result
     from IPython.display import display
 
     display(result)
     return None
+
+
+def _is_discarded() -> bool:
+    """Whether the cell that called the running magic drops what it returns; False where that cannot be known.
+
+    IPython shows the value of a cell's last expression only. ``%pathways status`` followed by another line would show
+    nothing, so a magic displays its result itself there; and must not where the value is assigned, or where IPython is
+    about to display it. Only the caller's code knows which it is: the instruction after the call discards it or not.
+    """
+    frame = sys._getframe(1)
+    for _ in range(_DEPTH):
+        caller = frame.f_back
+        if caller is None:
+            return False
+        if frame.f_code.co_name in _RUNNERS:
+            after = (each for each in dis.get_instructions(caller.f_code) if each.offset > caller.f_lasti)
+            return next((each.opname == "POP_TOP" for each in after if each.opname != "CACHE"), False)
+        frame = caller
+    return False
 
 
 class Screen:
