@@ -1,5 +1,5 @@
 /** Rows and messages as the server sends them, with defaults for the fields that a test does not set. */
-import { IHost, IJob, IProxy, IScope, ISession, ISlice, Message, WatchState } from '../src/models/wire';
+import { IElasticRun, IHost, IJob, IProxy, IScope, ISession, ISlice, Message, WatchState } from '../src/models/wire';
 
 export const SCOPE: IScope = { context: 'c', namespace: 'n', session: '', local: false };
 export const IDENTITY = 'https://here default';
@@ -58,6 +58,30 @@ export function job(some: Partial<IJob> = {}): IJob {
     message: '',
     created: 0,
     runnable: true,
+    ...some
+  };
+}
+
+/** A run on three slices that lost one after 20 of its 40 seconds. */
+export function run(some: Partial<IElasticRun> = {}): IElasticRun {
+  return {
+    run: 'r',
+    phase: 'training',
+    begun: 100,
+    ended: null,
+    step: 120,
+    steps: 500,
+    slices: 2,
+    total: 3,
+    changes: [
+      [100, 3],
+      [120, 2]
+    ],
+    metrics: { loss: 0.125 },
+    curve: { metric: 'loss', points: [] },
+    goodput: 0.92,
+    seconds: {},
+    losses: 1,
     ...some
   };
 }

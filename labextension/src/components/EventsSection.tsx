@@ -6,11 +6,13 @@ import { ITrans } from '../models/trans';
 import { useModel } from './hooks';
 import { Notice } from './Notice';
 import { Timeline } from './Timeline';
+import { Training } from './Training';
 
 export function EventsSection({ model, trans }: { model: Model; trans: ITrans }): React.JSX.Element {
-  useModel(model, 'events', 'sessions', 'front');
+  useModel(model, 'events', 'sessions', 'front', 'runs');
   const ended = model.endedSession;
   const session = model.session ?? ended;
+  const run = session && model.run(session.id);
   const events = session ? model.events(session.id) : [];
   if (!session || !events.length) {
     return (
@@ -23,6 +25,7 @@ export function EventsSection({ model, trans }: { model: Model; trans: ITrans })
   return (
     <>
       {ended && <p className="pw-muted">{trans.__('Session %1 has ended. Its events:', ended.id)}</p>}
+      {run && <Training run={run} trans={trans} />}
       <Timeline events={events} trans={trans} />
     </>
   );

@@ -6,7 +6,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 
 import { Cluster, sameScope } from './cluster';
 import { Holdings } from './holdings';
-import { IEvent, IScope, ISession, Message } from './wire';
+import { IElasticRun, IEvent, IScope, ISession, Message } from './wire';
 
 /** The state of the connection between this page and the server. */
 export type Link =
@@ -30,7 +30,7 @@ export interface IFront {
 }
 
 /** The part of the model that changed, so that a view renders only for what it shows. */
-export type Facet = 'link' | 'sessions' | 'events' | 'cluster' | 'front';
+export type Facet = 'link' | 'sessions' | 'events' | 'runs' | 'cluster' | 'front';
 
 export class Model {
   constructor(readonly version: string) {}
@@ -94,6 +94,11 @@ export class Model {
     return this.linked && !this.sessions.length && !!this.cluster?.problem?.nothing_set_up;
   }
 
+  /** Whether there is anything to show in the sections of the panel. */
+  get usable(): boolean {
+    return this.link.state !== 'missing' && this.link.state !== 'refused' && !this.nothingSetUp;
+  }
+
   /** Whether the rows are up to date. Only then does an empty table mean that the cluster has none. */
   get live(): boolean {
     return this.linked && this.cluster?.watch === 'live';
@@ -106,6 +111,11 @@ export class Model {
 
   events(session: string): readonly IEvent[] {
     return this._events.get(session) ?? NO_EVENTS;
+  }
+
+  /** The newest training run of a session; null if it had none. */
+  run(session: string): IElasticRun | null {
+    return this._runs.get(session) ?? null;
   }
 
   /** Set the notebook paths by kernel id. A notebook may be renamed while it is connected. */
@@ -166,6 +176,10 @@ export class Model {
       case 'events':
         this._addEvents(message);
         break;
+      case 'elastic':
+        this._runs.set(message.session, message.run);
+        this._changed.emit('runs');
+        break;
       case 'watch':
         if (this.cluster && sameScope(message.scope, this.cluster.scope)) {
           this.cluster.setWatch(message);
@@ -215,6 +229,11 @@ export class Model {
         this._events.delete(id);
       }
     }
+    for (const id of this._runs.keys()) {
+      if (!known.has(id)) {
+        this._runs.delete(id);
+      }
+    }
     this._changed.emit('sessions');
   }
 
@@ -234,6 +253,7 @@ export class Model {
   private _emitted = 0;
   private _emitting: ReturnType<typeof setTimeout> | undefined;
   private readonly _events = new Map<string, readonly IEvent[]>();
+  private readonly _runs = new Map<string, IElasticRun>();
   private readonly _changed = new Signal<this, Facet>(this);
   private readonly _happened = new Signal<this, { session: ISession; event: IEvent }>(this);
 }

@@ -1,0 +1,56 @@
+/** An elastic training run: what it does, its slices and its first metric over time, and how well it uses its time. */
+import * as React from 'react';
+
+import {
+  curvePath,
+  goodputWords,
+  PHASE_TONES,
+  phaseWord,
+  progressWords,
+  slicesPath,
+  slicesWords
+} from '../models/training';
+import { ITrans } from '../models/trans';
+import { IElasticRun } from '../models/wire';
+import { useNow } from './hooks';
+import { Toned } from './Toned';
+
+const WIDTH = 200;
+const HEIGHT = 28;
+
+export function Training({ run, trans }: { run: IElasticRun; trans: ITrans }): React.JSX.Element {
+  const now = useNow();
+  const curve = curvePath(run, WIDTH, HEIGHT);
+  return (
+    <section className="pw-training" aria-label={trans.__('Training')} data-phase={run.phase}>
+      <div className="pw-head">
+        <h3>{trans.__('Training')}</h3>
+        <Toned tone={PHASE_TONES[run.phase]}>{phaseWord(trans, run.phase)}</Toned>
+      </div>
+      <p>{progressWords(trans, run)}</p>
+      <Chart name={trans.__('Slices')} label={slicesWords(trans, run)} path={slicesPath(run, now, WIDTH, HEIGHT)} />
+      {curve && <Chart name={run.curve.metric} label={trans.__('%1 over the steps', run.curve.metric)} path={curve} />}
+      <label className="pw-goodput">
+        <span>{goodputWords(trans, run)}</span>
+        <meter min={0} max={1} value={run.goodput} />
+      </label>
+    </section>
+  );
+}
+
+function Chart({ name, label, path }: { name: string; label: string; path: string }): React.JSX.Element {
+  return (
+    <div className="pw-chart">
+      <span className="pw-muted">{name}</span>
+      <svg
+        role="img"
+        aria-label={label}
+        viewBox={`-1 -2 ${WIDTH + 2} ${HEIGHT + 4}`}
+        preserveAspectRatio="none"
+        height={HEIGHT + 4}
+      >
+        <path d={path} vectorEffect="non-scaling-stroke" />
+      </svg>
+    </div>
+  );
+}

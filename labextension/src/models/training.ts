@@ -1,0 +1,94 @@
+/** An elastic training run in words and lines. */
+import { ITrans } from './trans';
+import { Tone } from './words';
+import { IElasticRun } from './wire';
+
+type Phase = IElasticRun['phase'];
+
+export const PHASE_TONES: { readonly [phase in Phase]: Tone } = {
+  training: 'ok',
+  recovering: 'fail',
+  waiting: 'wait',
+  done: 'ok',
+  stopped: 'none'
+};
+
+export function phaseWord(trans: ITrans, phase: Phase): string {
+  const words: { readonly [phase in Phase]: string } = {
+    training: trans.__('Training'),
+    recovering: trans.__('Recovering'),
+    waiting: trans.__('Waiting for slices'),
+    done: trans.__('Complete'),
+    stopped: trans.__('Stopped')
+  };
+  return words[phase];
+}
+
+/** "Step 120 of 500 · 2 of 3 slices · loss 0.125" */
+export function progressWords(trans: ITrans, run: IElasticRun): string {
+  const value = run.metrics[run.curve.metric];
+  return [
+    run.steps === null ? trans.__('Step %1', run.step) : trans.__('Step %1 of %2', run.step, run.steps),
+    trans.__('%1 of %2 slices', run.slices, run.total),
+    typeof value === 'number' && `${run.curve.metric} ${Number(value.toPrecision(4))}`
+  ]
+    .filter(Boolean)
+    .join(' · ');
+}
+
+/** "Goodput 92 %, 2 losses" */
+export function goodputWords(trans: ITrans, run: IElasticRun): string {
+  const share = trans.__('Goodput %1 %', Math.round(run.goodput * 100));
+  return run.losses ? trans.__('%1, %2', share, trans._n('%1 loss', '%1 losses', run.losses)) : share;
+}
+
+/** The slices over time in one sentence, for screen readers. */
+export function slicesWords(trans: ITrans, run: IElasticRun): string {
+  return trans.__('Slices over time: %1', run.changes.map(([, slices]) => slices).join(', '));
+}
+
+/**
+ * The number of slices over time as an SVG path of steps, from the left edge to the right one.
+ *
+ * @param now The right edge while the run goes on, in seconds since the epoch.
+ */
+export function slicesPath(run: IElasticRun, now: number, width: number, height: number): string {
+  const end = run.ended ?? Math.max(now, ...run.changes.map(([at]) => at));
+  const span = Math.max(end - run.begun, 0.001);
+  const most = Math.max(run.total, 1, ...run.changes.map(([, slices]) => slices));
+  const x = (at: number) => rounded((width * Math.min(Math.max(at - run.begun, 0), span)) / span);
+  const y = (slices: number) => rounded(height * (1 - slices / most));
+  let path = '';
+  for (const [at, slices] of run.changes) {
+    path += path ? `H${x(at)}V${y(slices)}` : `M0 ${y(slices)}`;
+  }
+  return path && `${path}H${width}`;
+}
+
+/** A metric over the steps as an SVG path; interrupted where a value is not finite. */
+export function curvePath(run: IElasticRun, width: number, height: number): string {
+  const known = run.curve.points.filter((point): point is readonly [number, number] => point[1] !== null);
+  if (known.length < 2) {
+    return '';
+  }
+  const first = run.curve.points[0][0];
+  const span = Math.max(run.curve.points[run.curve.points.length - 1][0] - first, 1);
+  const values = known.map(([, value]) => value);
+  const low = Math.min(...values);
+  const range = Math.max(...values) - low || 1;
+  let path = '';
+  let pen = 'M';
+  for (const [step, value] of run.curve.points) {
+    if (value === null) {
+      pen = 'M';
+      continue;
+    }
+    path += `${pen}${rounded((width * (step - first)) / span)} ${rounded(height * (1 - (value - low) / range))}`;
+    pen = 'L';
+  }
+  return path;
+}
+
+function rounded(value: number): number {
+  return Math.round(value * 10) / 10;
+}

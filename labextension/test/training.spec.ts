@@ -1,0 +1,32 @@
+import { english } from '../src/models/trans';
+import { curvePath, goodputWords, progressWords, slicesPath, slicesWords } from '../src/models/training';
+
+import { run } from './rows';
+
+describe('a training run', () => {
+  it('is told in one line', () => {
+    expect(progressWords(english, run())).toBe('Step 120 of 500 · 2 of 3 slices · loss 0.125');
+    expect(progressWords(english, run({ steps: null, metrics: { loss: null } }))).toBe('Step 120 · 2 of 3 slices');
+    expect(goodputWords(english, run())).toBe('Goodput 92 %, 1 loss');
+    expect(goodputWords(english, run({ losses: 0 }))).toBe('Goodput 92 %');
+    expect(slicesWords(english, run())).toBe('Slices over time: 3, 2');
+  });
+
+  it('shows its slices over time, up to now while it goes on', () => {
+    expect(slicesPath(run(), 140, 100, 30)).toBe('M0 0H50V10H100');
+    expect(slicesPath(run({ ended: 200 }), 140, 100, 30)).toBe('M0 0H20V10H100');
+    expect(slicesPath(run({ changes: [] }), 140, 100, 30)).toBe('');
+  });
+
+  it('shows a metric over the steps, with a gap where it is not finite', () => {
+    const points = [
+      [0, 4],
+      [10, 2],
+      [20, null],
+      [30, 0],
+      [40, 1]
+    ] as const;
+    expect(curvePath(run({ curve: { metric: 'loss', points } }), 80, 40)).toBe('M0 0L20 20M60 40L80 30');
+    expect(curvePath(run({ curve: { metric: 'loss', points: [[0, 4]] } }), 80, 40)).toBe('');
+  });
+});
