@@ -1,4 +1,4 @@
-import { chipsPath, hostPlaces, layout, sliceSize } from '../src/models/layout';
+import { chipsPath, hostPlaces, layout, moved, sliceSize } from '../src/models/layout';
 import { host, slice } from './rows';
 
 const many = (count: number, hosts: number) =>
@@ -47,5 +47,20 @@ describe('layout', () => {
     expect(new Set(looks).size).toBe(3);
     const [, hole] = /v(\d+)h-\d+z$/.exec(looks[1])!;
     expect(Number(hole)).toBeGreaterThan(0);
+  });
+});
+
+describe('moved', () => {
+  it.each([
+    ['ArrowRight', 0, 1],
+    ['ArrowLeft', 0, 0],
+    ['ArrowDown', 1, 4],
+    ['ArrowUp', 4, 1],
+    ['ArrowDown', 5, 5],
+    ['Home', 5, 0],
+    ['End', 0, 6],
+    ['a', 0, null]
+  ])('%s leads from slice %i of seven in rows of three to %s', (key, at, to) => {
+    expect(moved(key, at, 3, 7)).toBe(to);
   });
 });

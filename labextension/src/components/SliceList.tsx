@@ -1,4 +1,4 @@
-/** The slice map as a list with two lines for each slice, for narrow sidebars and screen readers. */
+/** The slice map as a list with two lines for each slice. */
 import * as React from 'react';
 
 import { Holdings, IHolding, sameHolding, sliceName } from '../models/holdings';

@@ -3,7 +3,7 @@ import * as React from 'react';
 
 import { looksLike } from '../models/cluster';
 import { Holdings, IHolding, Owner, sameHolding } from '../models/holdings';
-import { ChipLook, chipsPath, hostPlaces, hostSize, IPlace, IShape, layout, sliceSize } from '../models/layout';
+import { ChipLook, chipsPath, hostPlaces, hostSize, IPlace, IShape, layout, moved, sliceSize } from '../models/layout';
 import { ITrans } from '../models/trans';
 import { sliceSentence, slicesSentence } from '../models/words';
 import { Health, ISlice } from '../models/wire';
@@ -27,15 +27,51 @@ export interface ISliceMapProps {
   readonly trans: ITrans;
   /** Width to fill, in pixels. */
   readonly width: number;
+  /** Id of the slice whose details are shown; empty for none. */
+  readonly selected: string;
+  /** Show the details of a slice, or of none. */
+  readonly onSelect: (slice: string) => void;
 }
 
-export function SliceMap({ slices, holdings, trans, width }: ISliceMapProps): React.JSX.Element {
-  const drawing = layout(slices, width - 2 * EDGE);
+/** A list box: one stop for Tab, with arrow keys from slice to slice, Enter for details, and Escape to close them. */
+export function SliceMap({ slices, holdings, trans, width, selected, onSelect }: ISliceMapProps): React.JSX.Element {
+  const drawing = React.useMemo(() => layout(slices, width - 2 * EDGE), [slices, width]);
+  const [at, setAt] = React.useState(0);
+  const active = drawing.places.at(Math.min(at, drawing.places.length - 1));
+  const toggle = (slice: string) => onSelect(slice === selected ? '' : slice);
+  const press = (event: React.KeyboardEvent) => {
+    const next = moved(event.key, Math.min(at, slices.length - 1), drawing.columns, slices.length);
+    if (next !== null) {
+      setAt(next);
+      document.getElementById(elementId(slices[next]))?.scrollIntoView({ block: 'nearest' });
+    } else if ((event.key === 'Enter' || event.key === ' ') && active) {
+      toggle(active.slice.id);
+    } else if (event.key === 'Escape' && selected) {
+      onSelect('');
+    } else {
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const click = (event: React.MouseEvent) => {
+    const id = (event.target as Element).closest<SVGElement>('.pw-slice')?.dataset.slice;
+    const index = slices.findIndex(slice => slice.id === id);
+    if (id !== undefined && index >= 0) {
+      setAt(index);
+      toggle(id);
+    }
+  };
+  const chosen = drawing.places.find(place => place.slice.id === selected);
   return (
     <svg
       className="pw-map"
-      role="img"
+      role="listbox"
+      tabIndex={0}
       aria-label={slicesSentence(trans, slices, holdings)}
+      aria-activedescendant={active && elementId(active.slice)}
+      onKeyDown={press}
+      onClick={click}
       width={drawing.width + 2 * EDGE}
       height={drawing.height + 2 * EDGE}
       viewBox={`${-EDGE} ${-EDGE} ${drawing.width + 2 * EDGE} ${drawing.height + 2 * EDGE}`}
@@ -47,23 +83,38 @@ export function SliceMap({ slices, holdings, trans, width }: ISliceMapProps): Re
           holding={holdings.of(place.slice)}
           shape={drawing.shape}
           trans={trans}
+          chosen={place === chosen}
         />
       ))}
+      {active && <Outline place={active} shape={drawing.shape} name="pw-active" />}
+      {chosen && <Outline place={chosen} shape={drawing.shape} name="pw-chosen" />}
     </svg>
   );
 }
 
-type IPictureProps = IPlace & { holding: IHolding; shape: IShape; trans: ITrans };
+function Outline({ place, shape, name }: { place: IPlace; shape: IShape; name: string }): React.JSX.Element {
+  const size = sliceSize(place.slice, shape);
+  return <rect className={name} x={place.x} y={place.y} width={size.width} height={size.height} rx={3} />;
+}
+
+function elementId(slice: ISlice): string {
+  return `pathways-jupyter-slice-${slice.id}`;
+}
+
+type IPictureProps = IPlace & { holding: IHolding; shape: IShape; trans: ITrans; chosen: boolean };
 
 /** One slice. Memoized, because a map may have a thousand: renders only when its look or place changes. */
 const SlicePicture = React.memo(
-  function SlicePicture({ slice, holding, x, y, shape, trans }: IPictureProps): React.JSX.Element {
+  function SlicePicture({ slice, holding, x, y, shape, trans, chosen }: IPictureProps): React.JSX.Element {
     const size = sliceSize(slice, shape);
     const lost = holding.lost ? ' pw-lost' : '';
     return (
       <g
         className={`pw-slice pw-${slice.health} pw-of-${holding.owner}${lost}`}
         transform={`translate(${x} ${y})`}
+        id={elementId(slice)}
+        role="option"
+        aria-selected={chosen}
         data-slice={slice.id}
         data-health={slice.health}
         data-owner={holding.owner}
@@ -84,6 +135,7 @@ const SlicePicture = React.memo(
   (one, other) =>
     one.x === other.x &&
     one.y === other.y &&
+    one.chosen === other.chosen &&
     one.shape === other.shape &&
     one.trans === other.trans &&
     sameHolding(one.holding, other.holding) &&

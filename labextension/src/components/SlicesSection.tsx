@@ -9,11 +9,9 @@ import { ISlice } from '../models/wire';
 import { IActions } from './actions';
 import { ClusterState, Rows } from './ClusterState';
 import { useModel, useNow, useWidth } from './hooks';
+import { SliceDetails } from './SliceDetails';
 import { SliceLegend, SliceMap } from './SliceMap';
 import { SliceList } from './SliceList';
-
-/** Up to this number of slices, the list is also rendered for screen readers beside the map. */
-const LISTED_AT_MOST = 100;
 
 export function SlicesSection(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element {
   const { model, actions, trans } = props;
@@ -25,7 +23,19 @@ export function SlicesSection(props: { model: Model; actions: IActions; trans: I
   const { holdings } = model;
   return (
     <div ref={box}>
-      {model.cluster?.place && <p className="pw-muted">{trans.__('in %1', model.cluster.place)}</p>}
+      <div className="pw-row">
+        <span className="pw-muted">{model.cluster?.place && trans.__('in %1', model.cluster.place)}</span>
+        {slices.length > 0 && (
+          <button
+            type="button"
+            className="pw-link"
+            aria-label={list ? trans.__('Show as a map') : trans.__('Show as a list')}
+            onClick={() => setList(!list)}
+          >
+            {list ? trans.__('Map') : trans.__('List')}
+          </button>
+        )}
+      </div>
       <ClusterState model={model} trans={trans} />
       <Rows
         model={model}
@@ -40,12 +50,7 @@ export function SlicesSection(props: { model: Model; actions: IActions; trans: I
         // ClusterState shows the reason above.
         unknown=""
       >
-        <div className="pw-row">
-          <span className="pw-muted">{slicesSentence(trans, slices, holdings)}</span>
-          <button type="button" className="pw-link" aria-pressed={list} onClick={() => setList(!list)}>
-            {list ? trans.__('Show as a map') : trans.__('Show as a list')}
-          </button>
-        </div>
+        <p className="pw-muted">{slicesSentence(trans, slices, holdings)}</p>
         {byService(slices).map(([service, of]) => (
           <Service
             key={service}
@@ -77,6 +82,8 @@ interface IServiceProps {
 /** One service's slices under its name: slice numbers are only unique within a service. */
 function Service({ name, slices, holdings, list, width, actions, trans }: IServiceProps): React.JSX.Element {
   const now = useNow();
+  const [selected, select] = React.useState('');
+  const chosen = slices.find(slice => slice.id === selected);
   const types = [...new Set(slices.map(slice => slice.instance_type))].join(', ');
   return (
     <>
@@ -87,11 +94,23 @@ function Service({ name, slices, holdings, list, width, actions, trans }: IServi
         <SliceList slices={slices} holdings={holdings} trans={trans} now={now} openLog={actions.openLog} />
       ) : (
         <>
-          <SliceMap slices={slices} holdings={holdings} trans={trans} width={width} />
-          {slices.length <= LISTED_AT_MOST && (
-            <div className="pw-unseen">
-              <SliceList slices={slices} holdings={holdings} trans={trans} now={now} />
-            </div>
+          <SliceMap
+            slices={slices}
+            holdings={holdings}
+            trans={trans}
+            width={width}
+            selected={selected}
+            onSelect={select}
+          />
+          {chosen && (
+            <SliceDetails
+              slice={chosen}
+              holding={holdings.of(chosen)}
+              trans={trans}
+              now={now}
+              openLog={actions.openLog}
+              close={() => select('')}
+            />
           )}
         </>
       )}

@@ -11,6 +11,8 @@ export interface IPlace {
 }
 
 export interface ILayout {
+  /** Slices in a row. */
+  readonly columns: number;
   readonly width: number;
   readonly height: number;
   readonly shape: IShape;
@@ -52,11 +54,30 @@ export function layout(slices: readonly ISlice[], width: number): ILayout {
   }));
   const rows = Math.ceil(slices.length / columns);
   return {
+    columns,
     width: Math.max(wide, Math.min(slices.length, columns) * (wide + shape.margin) - shape.margin),
     height: Math.max(0, rows * (high + shape.margin) - shape.margin),
     shape,
     places
   };
+}
+
+/** Return the slice to which a key leads from the slice `at`; null for a key that does not move. */
+export function moved(key: string, at: number, columns: number, count: number): number | null {
+  const steps: { readonly [key: string]: number } = {
+    ArrowLeft: -1,
+    ArrowRight: 1,
+    ArrowUp: -columns,
+    ArrowDown: columns
+  };
+  if (key === 'Home' || key === 'End') {
+    return key === 'Home' ? 0 : count - 1;
+  }
+  if (!(key in steps)) {
+    return null;
+  }
+  const next = at + steps[key];
+  return next >= 0 && next < count ? next : at;
 }
 
 /** Return the columns and rows of chips on one host. */

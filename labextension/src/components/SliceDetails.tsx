@@ -1,0 +1,81 @@
+/** One slice of the map: who holds it since when, and its hosts with their logs. */
+import { closeIcon } from '@jupyterlab/ui-components';
+import * as React from 'react';
+
+import { IHolding, sliceName } from '../models/holdings';
+import { ITrans } from '../models/trans';
+import { age, HEALTH_TONES, healthWord, holdingWord, sentence } from '../models/words';
+import { IHost, ISlice } from '../models/wire';
+import { Toned } from './Toned';
+
+export interface ISliceDetailsProps {
+  readonly slice: ISlice;
+  readonly holding: IHolding;
+  readonly trans: ITrans;
+  readonly now: number;
+  readonly openLog: (pod: string, title: string) => void;
+  readonly close: () => void;
+}
+
+export function SliceDetails(props: ISliceDetailsProps): React.JSX.Element {
+  const { slice, holding, trans, now, openLog, close } = props;
+  const name = sentence(sliceName(trans, slice.number, holding.index));
+  const chips = slice.hosts.reduce((sum, host) => sum + host.chips, 0);
+  return (
+    <section className="pw-details-of" aria-label={trans.__('Details of %1', name)} data-details={slice.id}>
+      <div className="pw-head">
+        <h4>{name}</h4>
+        <Toned tone={HEALTH_TONES[slice.health]}>{healthWord(trans, slice.health)}</Toned>
+        <button type="button" className="pw-close" aria-label={trans.__('Close details')} onClick={close}>
+          <closeIcon.react tag="span" width="14px" height="14px" />
+        </button>
+      </div>
+      <dl className="pw-facts">
+        <dt>{trans.__('Type')}</dt>
+        <dd>{trans.__('%1, %2', slice.instance_type, trans._n('%1 chip', '%1 chips', chips))}</dd>
+        <dt>{trans.__('Held by')}</dt>
+        <dd>
+          {holding.since
+            ? trans.__('%1, for %2', holdingWord(trans, holding), age(trans, holding.since, now))
+            : holdingWord(trans, holding)}
+        </dd>
+      </dl>
+      <ul className="pw-list" aria-label={trans.__('Hosts of %1', name)}>
+        {slice.hosts.map((host, index) => (
+          <Host key={index} slice={slice} host={host} index={index} trans={trans} openLog={openLog} />
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+interface IHostProps extends Pick<ISliceDetailsProps, 'slice' | 'trans' | 'openLog'> {
+  readonly host: IHost;
+  readonly index: number;
+}
+
+function Host({ slice, host, index, trans, openLog }: IHostProps): React.JSX.Element {
+  return (
+    <li>
+      <div className="pw-head">
+        <b>{trans.__('Host %1', index)}</b>
+        <Toned tone={HEALTH_TONES[host.health]}>{healthWord(trans, host.health)}</Toned>
+      </div>
+      <div className="pw-details">
+        <span className="pw-muted">
+          {[host.reason, host.pod || trans.__('no pod'), host.node].filter(Boolean).join(' · ')}
+        </span>
+        {host.pod && (
+          <button
+            type="button"
+            className="pw-link"
+            aria-label={trans.__('Log of slice %1, host %2', slice.number, index)}
+            onClick={() => openLog(host.pod, `${slice.number}-${index}`)}
+          >
+            {trans.__('Log')}
+          </button>
+        )}
+      </div>
+    </li>
+  );
+}
