@@ -4,7 +4,7 @@ import { curvePath, goodputWords, progressWords, slicesPath, slicesWords } from 
 import { run } from './rows';
 
 describe('a training run', () => {
-  it('is told in one line', () => {
+  it('is described in one line', () => {
     expect(progressWords(english, run())).toBe('Step 120 of 500 · 2 of 3 slices · loss 0.125');
     expect(progressWords(english, run({ steps: null, metrics: { loss: null } }))).toBe('Step 120 · 2 of 3 slices');
     expect(goodputWords(english, run())).toBe('Goodput 92 %, 1 loss');

@@ -42,7 +42,7 @@ function Picture(props: { picture: IJobPicture } & Pick<IJobViewProps, 'trans' |
         <Toned tone={JOB_TONES[job.state] ?? 'none'}>{jobStateWord(trans, job.state)}</Toned>
         {job.reason && <span className="pw-muted"> {job.reason}</span>}
       </p>
-      <dl>
+      <dl className="pw-facts">
         <dt>{trans.__('Slices')}</dt>
         <dd>{`${job.slices} × ${job.instance_type}`}</dd>
         <dt>{trans.__('Restarts')}</dt>

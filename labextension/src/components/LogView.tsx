@@ -3,6 +3,7 @@ import * as React from 'react';
 
 import { Log, matching } from '../models/log';
 import { ITrans } from '../models/trans';
+import { Button } from './Button';
 import { Notice } from './Notice';
 
 export function LogView({ log, trans }: { log: Log; trans: ITrans }): React.JSX.Element {
@@ -56,9 +57,7 @@ export function LogView({ log, trans }: { log: Log; trans: ITrans }): React.JSX.
           {log.state === 'ended' ? trans.__(' · ended') : ''}
           {log.dropped > 0 ? trans.__(' · %1 older lines are not shown', log.dropped) : ''}
         </span>
-        <button type="button" className="pw-button" onClick={() => download(log)}>
-          {trans.__('Download')}
-        </button>
+        <Button label={trans.__('Download')} run={() => download(log)} />
       </div>
       {log.problem && <Notice tone="fail" title={log.problem.message} hint={log.problem.hint} />}
       <pre ref={box} tabIndex={0} aria-label={trans.__('Log of %1', log.name)}>

@@ -2,12 +2,13 @@
 import * as React from 'react';
 
 import { Tone } from '../models/words';
+import { Button } from './Button';
 
 export interface INoticeProps {
   readonly tone?: Tone;
   readonly title: string;
   readonly hint?: string;
-  readonly action?: { readonly label: string; run(): void };
+  readonly action?: { readonly label: string; readonly primary?: boolean; run(): void };
 }
 
 export function Notice({ tone = 'none', title, hint, action }: INoticeProps): React.JSX.Element {
@@ -15,11 +16,7 @@ export function Notice({ tone = 'none', title, hint, action }: INoticeProps): Re
     <div className={`pw-notice pw-tone-${tone}`} role={tone === 'fail' ? 'alert' : 'status'}>
       <p>{title}</p>
       {hint && <p className="pw-muted">{hint}</p>}
-      {action && (
-        <button type="button" className="pw-button" onClick={() => action.run()}>
-          {action.label}
-        </button>
-      )}
+      {action && <Button label={action.label} kind={action.primary ? 'primary' : undefined} run={() => action.run()} />}
     </div>
   );
 }

@@ -7,6 +7,7 @@ import { ITrans } from '../models/trans';
 import { age, HEALTH_TONES, healthWord } from '../models/words';
 import { IProxy, IService } from '../models/wire';
 import { IActions } from './actions';
+import { Button } from './Button';
 import { Rows } from './ClusterState';
 import { useModel, useNow } from './hooks';
 import { Toned } from './Toned';
@@ -39,9 +40,7 @@ export function ServicesSection(props: { model: Model; actions: IActions; trans:
       </Rows>
       {model.live && (
         <div className="pw-buttons">
-          <button type="button" className="pw-button" onClick={() => actions.sweep()}>
-            {trans.__('Clean up stale proxies')}
-          </button>
+          <Button label={trans.__('Clean up stale proxies')} run={() => actions.sweep()} />
         </div>
       )}
     </>

@@ -8,6 +8,7 @@ import { ITrans } from '../models/trans';
 import { age, clock, devicesWord, instancesWord, lostSlices, sentence, sessionTone, stateWord } from '../models/words';
 import { ISession } from '../models/wire';
 import { IActions } from './actions';
+import { Button } from './Button';
 import { DragLine } from './DragLine';
 import { useModel, useNow } from './hooks';
 import { Notice } from './Notice';
@@ -38,7 +39,7 @@ export function SessionSection(props: { model: Model; actions: IActions; trans: 
       <Notice
         title={trans.__('%1 is not connected.', baseName(model.front.path))}
         hint={trans.__('Connect it to a Pathways service to compute on TPUs.')}
-        action={{ label: trans.__('Connect…'), run: () => actions.connect() }}
+        action={{ label: trans.__('Connect…'), primary: true, run: () => actions.connect() }}
       />
       {choice && <DragLine choice={choice} label={trans.__('Or drag this line into a cell and run it:')} />}
     </>
@@ -66,6 +67,7 @@ function Session({ session, staleSince, actions, trans }: ISessionProps): React.
           {stale ? trans.__('at %1', clock(staleSince)) : trans.__('for %1', age(trans, session.state_since, now))}
         </span>
       </p>
+      <Buttons session={session} actions={actions} trans={trans} />
       {lost.length > 0 && (
         <Notice
           tone="wait"
@@ -75,7 +77,7 @@ function Session({ session, staleSince, actions, trans }: ISessionProps): React.
           )}
         />
       )}
-      <dl>
+      <dl className="pw-facts">
         <dt>{trans.__('Service')}</dt>
         <dd>{session.service || '–'}</dd>
         <dt>{trans.__('Slices')}</dt>
@@ -92,7 +94,6 @@ function Session({ session, staleSince, actions, trans }: ISessionProps): React.
           {trans.__('Its supervisor has died. “Clean up stale proxies” in Services & proxies removes its proxy.')}
         </p>
       )}
-      <Buttons session={session} actions={actions} trans={trans} />
     </div>
   );
 }
@@ -101,30 +102,22 @@ function Buttons({ session, actions, trans }: Pick<ISessionProps, 'session' | 'a
   const renewable = ['lost', 'connected', 'degraded', 'interrupted'].includes(session.state);
   return (
     <div className="pw-buttons" role="group" aria-label={trans.__('Session actions')}>
-      <button
-        type="button"
-        className="pw-button"
+      <Button
+        label={trans.__('Disconnect')}
+        kind="danger"
         disabled={!session.alive || session.state === 'closing'}
-        onClick={() => actions.disconnect(session)}
-      >
-        {trans.__('Disconnect')}
-      </button>
-      <button
-        type="button"
-        className="pw-button"
+        run={() => actions.disconnect(session)}
+      />
+      <Button
+        label={trans.__('Reconnect')}
         disabled={!session.alive || !renewable}
-        onClick={() => actions.reconnect(session)}
-      >
-        {trans.__('Reconnect')}
-      </button>
-      <button
-        type="button"
-        className="pw-button"
+        run={() => actions.reconnect(session)}
+      />
+      <Button
+        label={trans.__('Logs')}
         disabled={!session.pod}
-        onClick={() => actions.openLog(session.pod, trans.__('Proxy'))}
-      >
-        {trans.__('Logs')}
-      </button>
+        run={() => actions.openLog(session.pod, trans.__('Proxy'))}
+      />
     </div>
   );
 }

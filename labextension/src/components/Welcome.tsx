@@ -4,6 +4,7 @@ import * as React from 'react';
 import { IFront } from '../models/model';
 import { ITrans } from '../models/trans';
 import { IActions } from './actions';
+import { Button } from './Button';
 
 export function Welcome({
   front,
@@ -23,14 +24,8 @@ export function Welcome({
         )}
       </p>
       <div className="pw-buttons">
-        <button type="button" className="pw-button pw-primary" onClick={() => actions.quickstart()}>
-          {trans.__('Open the quickstart')}
-        </button>
-        {front && (
-          <button type="button" className="pw-button" onClick={() => actions.connect()}>
-            {trans.__('Connect…')}
-          </button>
-        )}
+        <Button label={trans.__('Open the quickstart')} kind="primary" run={() => actions.quickstart()} />
+        {front && <Button label={trans.__('Connect…')} run={() => actions.connect()} />}
       </div>
       <p className="pw-muted">
         {trans.__(

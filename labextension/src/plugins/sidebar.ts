@@ -2,17 +2,34 @@
 import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { ReactWidget } from '@jupyterlab/ui-components';
-import { Message } from '@lumino/messaging';
+import {
+  addIcon,
+  CommandToolbarButton,
+  LabIcon,
+  ReactWidget,
+  refreshIcon,
+  settingsIcon
+} from '@jupyterlab/ui-components';
+import { Widget } from '@lumino/widgets';
 import * as React from 'react';
 
 import { IActions } from '../components/actions';
-import { Panel } from '../components/Panel';
+import { EventsSection } from '../components/EventsSection';
+import { JobsSection } from '../components/JobsSection';
+import { Notices } from '../components/Notices';
+import { ServicesSection } from '../components/ServicesSection';
+import { SessionSection } from '../components/SessionSection';
+import { SlicesSection } from '../components/SlicesSection';
+import { IArrangement } from '../models/arrangement';
+import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways, PANEL_ID } from '../tokens';
+import { PathwaysPanel } from '../widgets/panel';
+import { SectionWidget } from '../widgets/section';
 
-const FOLDED = 'pathways-jupyter:folded';
+/** What a researcher reads most is open; the others have their share as soon as they are unfolded. */
+const FIRST: IArrangement = { folded: ['services', 'jobs'], sizes: [0.26, 0.24, 0.2, 0.15, 0.15] };
 
 export const sidebar: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:sidebar',
@@ -41,12 +58,22 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
       quickstart: () => run(CommandIDs.quickstart),
       retry: () => run(CommandIDs.retry)
     };
-    const panel = new PanelWidget(pathways, actions, trans, state);
+    const { model } = pathways;
+    const panel = new PathwaysPanel({
+      label: trans.__('Pathways'),
+      tools: toolbar(app, trans),
+      notices: notices(model, actions, trans),
+      sections: sections(model, actions, trans),
+      first: FIRST,
+      state,
+      onLooking: looking => pathways.setLooking(looking)
+    });
     panel.id = PANEL_ID;
     panel.title.icon = pathwaysIcon;
     panel.title.caption = trans.__('Pathways: slices, sessions and events');
-    panel.node.setAttribute('role', 'region');
-    panel.node.setAttribute('aria-label', trans.__('Pathways'));
+    const update = () => panel.setUsable(model.usable);
+    model.changed.connect(update);
+    update();
     app.shell.add(panel, 'left', { rank: 350, type: 'Pathways' });
     restorer?.add(panel, PANEL_ID);
     app.commands.addCommand(CommandIDs.showPanel, {
@@ -64,63 +91,31 @@ const JOB_COMMANDS = {
   delete: CommandIDs.deleteJob
 } as const;
 
-/** The panel. It has the server watch the cluster only while it is visible. */
-class PanelWidget extends ReactWidget {
-  constructor(
-    private readonly _pathways: IPathways,
-    private readonly _actions: IActions,
-    private readonly _trans: ITrans,
-    private readonly _state: IStateDB | null
-  ) {
-    super();
-    this.addClass('jp-Pathways');
-    document.addEventListener('visibilitychange', this._look);
-    void this._state?.fetch(FOLDED).then(value => {
-      if (Array.isArray(value) && value.length) {
-        this._folded = value.map(String);
-        this._generation++;
-        this.update();
-      }
-    });
-  }
+function notices(model: Model, actions: IActions, trans: ITrans): ReactWidget {
+  const widget = ReactWidget.create(React.createElement(Notices, { model, actions, trans }));
+  widget.addClass('jp-Pathways');
+  widget.addClass('pw-notices');
+  return widget;
+}
 
-  override dispose(): void {
-    document.removeEventListener('visibilitychange', this._look);
-    super.dispose();
-  }
+function sections(model: Model, actions: IActions, trans: ITrans): readonly SectionWidget[] {
+  const common = { model, actions, trans };
+  return [
+    new SectionWidget('session', trans.__('Session'), () => React.createElement(SessionSection, common)),
+    new SectionWidget('slices', trans.__('Slices'), () => React.createElement(SlicesSection, common)),
+    new SectionWidget('events', trans.__('Events'), () => React.createElement(EventsSection, { model, trans })),
+    new SectionWidget('services', trans.__('Services & proxies'), () => React.createElement(ServicesSection, common)),
+    new SectionWidget('jobs', trans.__('Jobs'), () => React.createElement(JobsSection, common))
+  ];
+}
 
-  protected override onAfterShow(message: Message): void {
-    super.onAfterShow(message);
-    this._look();
-  }
-
-  protected override onAfterHide(message: Message): void {
-    super.onAfterHide(message);
-    this._look();
-  }
-
-  protected override onAfterAttach(message: Message): void {
-    super.onAfterAttach(message);
-    this._look();
-  }
-
-  protected override onActivateRequest(message: Message): void {
-    super.onActivateRequest(message);
-    this.node.querySelector<HTMLElement>('button')?.focus();
-  }
-
-  protected override render(): React.JSX.Element {
-    return React.createElement(Panel, {
-      key: this._generation,
-      model: this._pathways.model,
-      actions: this._actions,
-      trans: this._trans,
-      folded: this._folded,
-      onFolded: folded => void this._state?.save(FOLDED, [...folded])
-    });
-  }
-
-  private readonly _look = () => this._pathways.setLooking(this.isVisible && !document.hidden);
-  private _folded: readonly string[] = ['jobs'];
-  private _generation = 0;
+function toolbar(app: JupyterFrontEnd, trans: ITrans): readonly (readonly [string, Widget])[] {
+  const { commands } = app;
+  const tool = (id: string, icon: LabIcon, caption: string, args = {}) =>
+    new CommandToolbarButton({ commands, id, args, icon, label: '', caption });
+  return [
+    ['connect', tool(CommandIDs.connect, addIcon, trans.__('Connect this notebook to TPUs'))],
+    ['refresh', tool(CommandIDs.retry, refreshIcon, trans.__('Refresh'))],
+    ['settings', tool('settingeditor:open', settingsIcon, trans.__('Settings of Pathways'), { query: 'Pathways' })]
+  ];
 }

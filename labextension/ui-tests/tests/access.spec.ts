@@ -1,7 +1,7 @@
 /** Accessibility: keyboard only, screen readers, and all themes. */
 import { IJupyterLabPageFixture } from '@jupyterlab/galata';
 
-import { expect, newNotebook, openPanel, picture, section, slice, test, THEMES } from './helpers';
+import { expect, newNotebook, openPanel, picture, section, slice, test, THEMES, unfold } from './helpers';
 
 const AXE = require.resolve('axe-core/axe.min.js');
 
@@ -19,7 +19,8 @@ for (const [theme, name] of THEMES) {
     await newNotebook(page);
     const panel = await openPanel(page);
     await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
-    await panel.getByRole('button', { name: 'Jobs' }).click();
+    await unfold(panel, 'Jobs');
+    await unfold(panel, 'Services & proxies');
     await expect(section(panel, 'jobs')).toContainText('JobSet');
     expect(await faults(page, '#pathways-jupyter-panel')).toEqual([]);
     await panel.getByRole('button', { name: 'Connect…' }).click();
@@ -63,10 +64,11 @@ test('everything in the panel can be reached by keyboard alone', async ({ page }
   await walk(page, 'Tab', () => page.evaluate(() => !!document.activeElement!.closest('#pathways-jupyter-panel')));
 
   const reached = new Set<string>();
-  for (let step = 0; step < 25; step++) {
+  for (let step = 0; step < 40; step++) {
     const name = await page.evaluate(() => {
       const active = document.activeElement as HTMLElement;
-      return active.closest('#pathways-jupyter-panel') ? active.getAttribute('aria-label') || active.textContent : '';
+      const name = active.closest('.jp-Toolbar') ? 'toolbar' : active.getAttribute('aria-label') || active.textContent;
+      return active.closest('#pathways-jupyter-panel') ? name : '';
     });
     if (name) {
       reached.add(name);
@@ -74,15 +76,40 @@ test('everything in the panel can be reached by keyboard alone', async ({ page }
     await page.keyboard.press('Tab');
   }
   // Read only now, because rows arrive while the focus moves.
-  const wanted = await panel
-    .getByRole('button')
-    .evaluateAll(all =>
-      all
-        .filter(each => !(each as HTMLButtonElement).disabled)
-        .map(each => each.getAttribute('aria-label') || each.textContent)
-    );
+  const wanted = await panel.getByRole('button').evaluateAll(all =>
+    all
+      // A toolbar is one stop, and its buttons lie in shadow trees.
+      .filter(each => !(each as HTMLButtonElement).disabled && each.getRootNode() === document)
+      .map(each => each.getAttribute('aria-label') || each.textContent)
+  );
   expect(wanted.length).toBeGreaterThan(5);
-  expect([...reached]).toEqual(expect.arrayContaining(wanted));
+  expect([...reached]).toEqual(expect.arrayContaining([...wanted, 'toolbar']));
+});
+
+test('arrow keys walk the slice map, and Enter shows who holds a slice and its hosts', async ({ page }) => {
+  const panel = await openPanel(page);
+  const map = section(panel, 'slices').getByRole('listbox');
+  await expect(map.getByRole('option')).toHaveCount(2);
+  await expect(map).toHaveAccessibleName(/2 slices, 2 ready, 2 free/);
+  await map.focus();
+  const active = () =>
+    map.evaluate(node => document.getElementById(node.getAttribute('aria-activedescendant')!)!.dataset.slice);
+  expect(await active()).toMatch(/\/0$/);
+  await page.keyboard.press('ArrowRight');
+  expect(await active()).toMatch(/\/1$/);
+  await page.keyboard.press('Enter');
+  const details = panel.getByRole('region', { name: 'Details of Slice 1' });
+  await expect(details).toContainText('tpuv6e:2x2, 4 chips');
+  await expect(details).toContainText('free');
+  await expect(details.getByRole('listitem')).toHaveCount(1);
+  expect(await faults(page, '#pathways-jupyter-panel')).toEqual([]);
+  await details.getByRole('button', { name: 'Log of slice 1, host 0' }).click();
+  await expect(page.locator('.pw-log pre')).toContainText('worker');
+  await map.focus();
+  await page.keyboard.press('Escape');
+  await expect(details).toHaveCount(0);
+  await slice(panel, 0).click();
+  await expect(panel.getByRole('region', { name: 'Details of Slice 0' })).toBeVisible();
 });
 
 test('Tab visits the fields of the dialog in order, from the first', async ({ page }) => {

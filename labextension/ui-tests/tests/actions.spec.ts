@@ -12,6 +12,7 @@ import {
   section,
   slice,
   test,
+  unfold,
   withoutWorker
 } from './helpers';
 
@@ -128,6 +129,7 @@ test('a notebook that is renamed while connected is shown by its new name', asyn
   await newNotebook(page, 'before.ipynb');
   const panel = await openPanel(page);
   await connect(page, panel);
+  await unfold(panel, 'Services & proxies');
   await expect(section(panel, 'services')).toContainText('before.ipynb');
   await page.evaluate(async () => {
     const { serviceManager, shell } = window.jupyterapp;
@@ -161,6 +163,7 @@ test('the launcher’s card opens the quickstart, which runs to its end', async 
 
 test('a log can be downloaded as a file, complete', async ({ page }) => {
   const panel = await openPanel(page);
+  await unfold(panel, 'Services & proxies');
   await panel.getByRole('button', { name: /Log of the resource manager/ }).click();
   const log = page.locator('.pw-log');
   await expect(log.locator('pre')).toContainText('Pathways Slices Now Ready');

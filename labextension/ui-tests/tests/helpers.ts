@@ -98,6 +98,13 @@ export async function openPanel(page: IJupyterLabPageFixture): Promise<Locator> 
   return panel;
 }
 
+/** Unfold a section of the panel. */
+export async function unfold(panel: Locator, title: string): Promise<void> {
+  const button = panel.getByRole('button', { name: `${title} Section` });
+  await button.click();
+  await expect(button).toHaveAttribute('aria-expanded', 'true');
+}
+
 /** A TCP proxy in front of the server, whose connections a test can cut. */
 export class Wire {
   constructor(private readonly _port: number) {}

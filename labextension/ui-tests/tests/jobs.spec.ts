@@ -1,4 +1,4 @@
-import { expect, kubectlApply, openPanel, section, test } from './helpers';
+import { expect, kubectlApply, openPanel, section, test, unfold } from './helpers';
 
 const JOB = {
   apiVersion: 'pathways-job.pathways.domain/v1',
@@ -26,7 +26,7 @@ const JOB = {
 
 test('a job is shown, read, suspended, resumed and deleted from its row', async ({ page }) => {
   const panel = await openPanel(page);
-  await panel.getByRole('button', { name: 'Jobs' }).click();
+  await unfold(panel, 'Jobs');
   await expect(section(panel, 'jobs')).toContainText('JobSet');
   kubectlApply(JOB);
   const row = section(panel, 'jobs').locator('[data-job="train"]');

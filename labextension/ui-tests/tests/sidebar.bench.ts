@@ -111,11 +111,11 @@ test('bench', async ({ page }) => {
   const cold = await firstPaint(page);
   // The map alone: the cost for a page that has the rows already.
   const warm: number[] = [];
-  const fold = page.locator('#pathways-jupyter-panel [data-section="slices"] h2 button');
+  const fold = page.locator('#pathways-jupyter-panel [data-title="slices"]');
   for (let round = 0; round < 3; round++) {
     await fold.click();
     await expect(page.locator('#pathways-jupyter-panel .pw-slice')).toHaveCount(0);
-    warm.push(await firstPaint(page, '#pathways-jupyter-panel [data-section="slices"] h2 button'));
+    warm.push(await firstPaint(page, '#pathways-jupyter-panel [data-title="slices"]'));
   }
   // Jobs arrive before pods; now every pod has arrived.
   await expect(page.locator('#pathways-jupyter-panel [data-section="slices"]')).not.toContainText(

@@ -1,10 +1,11 @@
-import { openPanel, section, slice, test, expect, newNotebook, reload } from './helpers';
+import { openPanel, section, slice, test, expect, newNotebook, reload, unfold } from './helpers';
 
 test('the panel shows two slices ready and free, and the service they belong to', async ({ page }) => {
   const panel = await openPanel(page);
   await expect(slice(panel, 0)).toHaveAttribute('data-health', 'ready');
   await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
   await expect(section(panel, 'slices')).toContainText('2 slices, 2 ready');
+  await unfold(panel, 'Services & proxies');
   await expect(section(panel, 'services')).toContainText('tpuv6e:2x2: 2 of 2 free');
 });
 
@@ -16,7 +17,7 @@ test('the list shows the same as the map, and fits into the panel', async ({ pag
   await expect(rows.nth(1)).toContainText('Slice 1');
   await expect(rows.nth(1)).toContainText('ready');
   await expect(rows.nth(1)).toContainText('free');
-  await panel.getByRole('button', { name: 'Jobs' }).click();
+  await unfold(panel, 'Jobs');
   await expect(section(panel, 'jobs')).toContainText('JobSet');
   // At JupyterLab's default width nothing is cut off or scrolled sideways.
   const width = await panel.evaluate(node => ({ shown: node.clientWidth, needed: node.scrollWidth }));
@@ -32,6 +33,7 @@ test('a log opens in a tab, can be searched, and is there again after a reload',
       /workspaces/.test(request.url()) &&
       /pathways-jupyter-log/.test(request.postData() ?? '')
   );
+  await unfold(panel, 'Services & proxies');
   await panel.getByRole('button', { name: /Log of the resource manager/ }).click();
   const log = page.locator('.pw-log');
   await expect(log.locator('pre')).toContainText('Pathways Slices Now Ready');
@@ -42,6 +44,35 @@ test('a log opens in a tab, can be searched, and is there again after a reload',
   await reload(page);
   await expect(panel).toBeVisible();
   await expect(log.locator('pre')).toContainText('Pathways Slices Now Ready');
+});
+
+test('sections fold, resize, and are as before after a reload', async ({ page }) => {
+  const panel = await openPanel(page);
+  const slices = section(panel, 'slices');
+  await expect(slices).toContainText('2 slices, 2 ready');
+  const before = (await slices.boundingBox())!;
+  const handle = (await panel.locator('.lm-SplitPanel-handle:visible').first().boundingBox())!;
+  const saved = () =>
+    page.waitForRequest(
+      request => request.method() === 'PUT' && /pathways-jupyter:sections/.test(request.postData() ?? ''),
+      { timeout: 60_000 }
+    );
+  let stored = saved();
+  await page.mouse.move(handle.x + handle.width / 2, handle.y + handle.height / 2);
+  await page.mouse.down();
+  await page.mouse.move(handle.x + handle.width / 2, handle.y - 50);
+  await page.mouse.up();
+  const grown = (await slices.boundingBox())!;
+  expect(grown.height).toBeGreaterThan(before.height + 20);
+  await stored;
+  stored = saved();
+  await panel.getByRole('button', { name: 'Events Section' }).click();
+  await expect(section(panel, 'events')).toBeHidden();
+  await stored;
+  await reload(page);
+  await expect(slices).toContainText('2 slices, 2 ready');
+  await expect(section(panel, 'events')).toBeHidden();
+  await expect(panel.getByRole('button', { name: 'Events Section' })).toHaveAttribute('aria-expanded', 'false');
 });
 
 test('an empty panel says what to do', async ({ page }) => {

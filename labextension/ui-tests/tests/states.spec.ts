@@ -12,6 +12,7 @@ import {
   section,
   slice,
   test,
+  unfold,
   VISITED,
   withEmbeddedContext,
   withoutWorker
@@ -52,8 +53,9 @@ for (const [theme, look] of VISITED) {
     await disconnect(page, panel);
     await expect(section(panel, 'events')).toContainText(/Session \w+ has ended/);
     await expect(section(panel, 'events')).toContainText('Slice 1 is down.');
-    await expect(section(panel, 'services')).toContainText('There are no proxies.');
     await picture(page, `state-ended-${look}`);
+    await unfold(panel, 'Services & proxies');
+    await expect(section(panel, 'services')).toContainText('There are no proxies.');
   });
 
   test(`two notebooks with one slice each are distinguished (${look})`, async ({ page }) => {
@@ -98,6 +100,7 @@ for (const [theme, look] of VISITED) {
       await page.theme.setTheme(theme);
       await newNotebook(page);
       const panel = await openPanel(page);
+      await unfold(panel, 'Services & proxies');
       const slices = section(panel, 'slices');
       await expect(slices.getByRole('alert')).toContainText('127.0.0.1:1');
       await withEmbeddedContext(async () => {

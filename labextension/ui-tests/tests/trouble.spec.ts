@@ -11,6 +11,7 @@ import {
   PORT,
   section,
   slice,
+  unfold,
   Wire
 } from './helpers';
 
@@ -22,6 +23,7 @@ base.describe('A cluster that does not answer', () => {
     // Shown once, not in each section that is empty because of it.
     await expect(panel.getByRole('alert')).toHaveCount(1);
     await expect(section(panel, 'slices').getByRole('alert')).toContainText('127.0.0.1:1');
+    await unfold(panel, 'Services & proxies');
     await expect(section(panel, 'services')).toContainText('Unknown.');
     await expect(section(panel, 'services')).not.toContainText('There are no proxies.');
     await expect(section(panel, 'session')).toContainText('No notebook is in front.');
