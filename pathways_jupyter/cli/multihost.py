@@ -12,7 +12,6 @@ import click
 from pathways_jupyter import blocking, entry
 from pathways_jupyter.cli.options import epilog, given, show, show_json, takes
 from pathways_jupyter.commands import multihost as commands
-from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.multihost import asked
 
 _SEEDS = {
@@ -146,15 +145,8 @@ def create(json: bool, name: str, **values: Any) -> None:
     """Ask for TPU VMs with the queued resource NAME. It may take long; see the command wait."""
     from pathways_jupyter.multihost import queued
 
-    options = given(values)
-    tiers = [tier for tier in queued.TIERS if options.pop(tier.replace("-", "_"), None)]
-    if len(tiers) > 1:
-        raise ConfigError(f"A queued resource has one tier, not {' and '.join(tiers)}.", hint="Leave one of them out.")
-    if "accelerator" not in options:
-        raise ConfigError("Which TPU?", hint="Add --accelerator-type, for example v4-8.")
-    place = {each: options.pop(each, "") for each in ("project", "zone")}
-    options["nodes"] = entry.whole_number("--node-count", options.get("nodes", 1))
-    wish = queued.Wish(name, **{"runtime": "tpu-ubuntu2204-base", **options}, tier=(tiers or ["on-demand"])[0])
+    wish = asked.wish({"name": name, **values}, entry.whole_number("--node-count", values["nodes"] or 1))
+    place = {each: values[each] or "" for each in ("project", "zone")}
     queued.create(**place, wish=wish)
     _show_queued(queued.list_(**place, only=name), as_json=json)
 
@@ -189,14 +181,25 @@ def wait(json: bool, name: str, timeout: str | None, project: str | None, zone: 
 @multihost.command(epilog=epilog(commands.DELETE))
 @takes(commands.DELETE)
 def delete(
-    json: bool, name: str, force: bool, asynchronous: bool, yes: bool, project: str | None, zone: str | None
+    json: bool,
+    name: str,
+    force: bool,
+    asynchronous: bool,
+    yes: bool,
+    dry_run: bool,
+    project: str | None,
+    zone: str | None,
 ) -> None:
     """Delete the queued resource NAME; with --force its TPU VMs too."""
     from pathways_jupyter.multihost import queued
 
-    # Without a terminal there is no answer, and the flag says what is meant.
+    if dry_run:
+        _show_queued([queued.get(project or "", zone or "", name)], as_json=json)
+        return
+    # Without a terminal there is no answer, and the flag says what is meant, as to gcloud.
     if force and not yes and sys.stdin.isatty():
-        click.confirm(f"Delete {name} and all of its TPU VMs?", abort=True)
+        found = queued.get(project or "", zone or "", name)
+        click.confirm(queued.question(found, force=force), abort=True, err=True)
     queued.delete(project or "", zone or "", name, force=force, asynchronous=asynchronous)
     if json:
         show_json({"name": name, "deleted": not asynchronous})

@@ -142,14 +142,20 @@ DELETE = Command(
         Option("--force", "force", "delete its TPU VMs too", kind=_FLAG),
         Option("--async", "asynchronous", "do not wait for the end", kind=_FLAG),
         Option("--yes", "yes", "do not ask", kind=_FLAG, short="-y"),
+        Option("--dry-run", "dry_run", "only show what would be deleted", kind=_FLAG),
         *_WHERE,
     ),
-    examples={"multihost delete my-tpu --force --async": "asks first when TPU VMs would be deleted, unless --yes"},
+    examples={
+        "multihost delete my-tpu --force --async": "asks first when TPU VMs would be deleted, unless --yes",
+        "multihost delete my-tpu --force --dry-run": "look first",
+    },
 )
 
 HELP = Command("help", "These commands.", words=(Word("command", "which", source=Source.RUN_COMMANDS),))
 
-LINE: Mapping[str, Command] = {each.name: each for each in (RUN, STATUS, LIST, ATTACH, LOGS, STOP, HOSTS, HELP)}
+LINE: Mapping[str, Command] = {
+    each.name: each for each in (RUN, STATUS, LIST, ATTACH, LOGS, STOP, HOSTS, CREATE, QUEUED, WAIT, DELETE, HELP)
+}
 """What ``%pathways multihost`` knows."""
 
 CELL = Command(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pathways_jupyter import blocking, entry, interruptible
 from pathways_jupyter.commands.multihost import LINE
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.magics import parser
+from pathways_jupyter.magics import parser, queued
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.multihost import asked
 
@@ -218,4 +218,8 @@ _ACTIONS: Mapping[str, Callable[[Screen, Mapping[str, Any]], Any]] = {
     "logs": _logs,
     "stop": _stop,
     "hosts": _hosts,
+    "create": queued.create,
+    "list": queued.list_,
+    "wait": queued.wait,
+    "delete": queued.delete,
 }

@@ -11,6 +11,7 @@ from pathways_jupyter.commands.shared import CLUSTER
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.multihost.actions import LOG_FOLDER, Request
+from pathways_jupyter.multihost.queued import DEFAULT_RUNTIME, TIERS, Wish
 from pathways_jupyter.multihost.wanted import Wanted
 
 CLUSTER_NAMES = tuple(each.name for each in CLUSTER)
@@ -56,6 +57,28 @@ def request(values: Mapping[str, Any], command: str) -> Request:
         keep_tpu=bool(values.get("keep_tpu")),
         detach=bool(values.get("detach")),
         grace=seconds("--grace", values.get("grace", 10)),
+    )
+
+
+def wish(values: Mapping[str, Any], nodes: int) -> Wish:
+    """Return the queued resource that `values` describe.
+
+    Raises:
+      ConfigError: A value is missing, or values contradict each other.
+    """
+    tiers = [tier for tier in TIERS if values.get(tier.replace("-", "_"))]
+    if len(tiers) > 1:
+        raise ConfigError(f"A queued resource has one tier, not {' and '.join(tiers)}.", hint="Leave one of them out.")
+    if not values.get("accelerator"):
+        raise ConfigError("Which TPU?", hint="Add --accelerator-type, for example v4-8.")
+    given = {name: values[name] for name in ("prefix", "network", "internal_only") if values.get(name)}
+    return Wish(
+        values["name"],
+        values["accelerator"],
+        values.get("runtime") or DEFAULT_RUNTIME,
+        nodes=nodes,
+        tier=tiers[0] if tiers else "on-demand",
+        **given,
     )
 
 

@@ -13,6 +13,7 @@ from pathways_jupyter.multihost.errors import MultihostError
 from pathways_jupyter.wording import count
 
 TIERS = ("on-demand", "spot", "reserved", "best-effort")
+DEFAULT_RUNTIME = "tpu-ubuntu2204-base"
 _HOPELESS = ("FAILED", "SUSPENDING", "SUSPENDED", "DELETING")
 _POLL_SECONDS = 5.0
 _REQUEST_SECONDS = 60.0
@@ -128,6 +129,21 @@ def list_(project: str, zone: str, only: str = "") -> list[Queued]:
     return sorted((_described(each, nodes) for each in found), key=lambda each: each.name)
 
 
+def get(project: str, zone: str, name: str) -> Queued:
+    """Return a queued resource.
+
+    Raises:
+      ApiError: There is none of this name.
+    """
+    return _read(cloud.client(), cloud.location(project, zone), name)
+
+
+def question(found: Queued, *, force: bool) -> str:
+    """Return what to ask before `found` is deleted."""
+    with_nodes = f" and {count(len(found.nodes), 'TPU VM')}: {', '.join(each.name for each in found.nodes)}"
+    return f"Delete queued resource {found.name} ({found.state}){with_nodes if force and found.nodes else ''}?"
+
+
 def wait(
     project: str,
     zone: str,
@@ -150,10 +166,7 @@ def wait(
     client = cloud.client()
     give_up_at, last = time.monotonic() + timeout, None
     while True:
-        with cloud.explained(f"Reading {name} in {place}"):
-            resource = client.get_queued_resource(name=f"{place}/queuedResources/{name}")
-            nodes = {each.name.rpartition("/")[2]: each for each in client.list_nodes(parent=place)}
-        now = _described(resource, nodes)
+        now = _read(client, place, name)
         if now != last:
             changed(now)
             last = now
@@ -188,6 +201,13 @@ def delete(project: str, zone: str, name: str, *, force: bool, asynchronous: boo
         operation = client.delete_queued_resource(request=request, timeout=_REQUEST_SECONDS)
         if not asynchronous:
             operation.result(timeout=1800)
+
+
+def _read(client: Any, place: str, name: str) -> Queued:
+    with cloud.explained(f"Reading {name} in {place}"):
+        resource = client.get_queued_resource(name=f"{place}/queuedResources/{name}")
+        nodes = {each.name.rpartition("/")[2]: each for each in client.list_nodes(parent=place)}
+    return _described(resource, nodes)
 
 
 def _described(resource: Any, nodes: dict[str, Any]) -> Queued:

@@ -234,6 +234,34 @@ def test_the_guides_queued_resources_are_made_listed_and_deleted(seed):
     assert "reserved" in made.stdout
     listed = shell("gcloud alpha compute tpus queued-resources list --filter=$QR_ID")
     assert "2 nodes: 2 not created yet" in listed.stdout
+    looked = shell("gcloud alpha compute tpus queued-resources delete $QR_ID --force --dry-run")
+    assert "2 nodes" in looked.stdout
+    assert list(api.queued) == ["my-tpu"]
     deleted = shell("gcloud alpha compute tpus queued-resources delete $QR_ID --force --async")
     assert deleted.returncode == 0, deleted.stderr
     assert api.queued == {}
+
+
+def test_a_notebook_makes_waits_for_and_deletes_tpu_vms(machine, notebook, account, tmp_path):
+    with tpu_api.serving(tmp_path, account) as (api, environ):
+        notebook.run(f"import os; os.environ.update({environ!r})\n%load_ext pathways_jupyter")
+        made = notebook.run("%pathways multihost create my-tpu --accelerator-type v4-8 --node-count 2 --spot")
+        assert "ACCEPTED" in made.text, made.shown
+        assert "spot" in made.text
+        # Each look finds it one step further: the first one of the wait finds it ready.
+        api.queued["my-tpu"]["reads"] = 3
+        waited = notebook.run("%pathways multihost wait my-tpu --timeout 60")
+        assert "2 nodes: 2 READY" in waited.text, waited.shown
+        assert "my-tpu" in notebook.run("%pathways multihost list").text
+        looked = notebook.run("%pathways multihost delete my-tpu --force --dry-run")
+        assert "Delete queued resource my-tpu (ACTIVE) and 2 TPU VMs: my-tpu-0, my-tpu-1?" in looked.text
+        unasked = notebook.finish(
+            notebook.client.execute("%pathways multihost delete my-tpu --force", allow_stdin=False)
+        )
+        assert unasked.error == "MultihostError"
+        assert "add --yes" in unasked.shown
+        assert list(api.queued) == ["my-tpu"]
+        assert "is deleted" in notebook.run("%pathways multihost delete my-tpu --force --yes").text
+        assert api.queued == {}
+        both = notebook.run("%pathways multihost create x --accelerator-type v4-8 --spot --reserved")
+        assert "one tier" in both.shown

@@ -83,6 +83,37 @@ async def test_a_flood_of_output_arrives_whole_and_is_bounded_in_memory(lab):
         assert log.open("rb").read(16) == b"0123456789abcde\n"
 
 
+async def test_all_hosts_start_only_when_the_slowest_is_ready(lab):
+    (lab.code / "large").write_bytes(os.urandom(4 << 20))
+    slow = lab.farm.hosts[1]
+    # Its Python starts only when the others have been ready for a while.
+    gate = lab.directory / "gate"
+    (slow.home / "python3").write_text(
+        f'#!/bin/sh\nwhile [ ! -e {gate} ]; do sleep 0.05; done\nexec {sys.executable} "$@"\n'
+    )
+    (slow.home / "python3").chmod(0o755)
+    slow.environ["PATH"] = f"{slow.home}:{os.environ['PATH']}"
+    slow.stop()
+    slow.start()
+    early = []
+
+    def release_it(seen):
+        if not gate.exists() and all(seen.phases.get(each, [0])[-1] is Phase.READY for each in ("0-0", "0-2")):
+            early.extend(lab.commands())
+            gate.touch()
+
+    try:
+        done = await lab.run("wc -c < large", 3, until=release_it)
+    finally:
+        slow.environ.clear()
+        slow.stop()
+        slow.start()
+    assert done.code == 0
+    assert gate.exists()
+    assert not early, "a command ran before all hosts were ready"
+    assert {tuple(lines) for lines in done.lines.values()} == {(str(4 << 20),)}
+
+
 async def test_a_dropped_connection_neither_ends_the_command_nor_starts_it_twice(lab):
     release, cut = lab.directory / "release", []
 

@@ -26,7 +26,7 @@ KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 MaxStartups 100
 Subsystem sftp internal-sftp
-SetEnv HOME={home}
+SetEnv HOME={home}{environ}
 ForceCommand cd {home} && eval "$SSH_ORIGINAL_COMMAND"
 """
 
@@ -44,6 +44,8 @@ class Host:
     port: int
     key: Path
     process: subprocess.Popen | None = None
+    environ: dict[str, str] = field(default_factory=dict)
+    """Variables of its users beside HOME, from its next start on."""
 
     @property
     def home(self) -> Path:
@@ -57,7 +59,8 @@ class Host:
 
     def start(self) -> None:
         config = self.directory / "sshd_config"
-        config.write_text(_CONFIG.format(port=self.port, directory=self.directory, home=self.home))
+        more = "".join(f" {name}={value}" for name, value in self.environ.items())
+        config.write_text(_CONFIG.format(port=self.port, directory=self.directory, home=self.home, environ=more))
         # As root it insists on this directory.
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
