@@ -16,18 +16,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pathways_jupyter.elastic.errors import ElasticRetryLimit, ElasticRuntimeError, ScaleUpSignalError
+    from pathways_jupyter.elastic.errors import (
+        ElasticRetryLimit,
+        ElasticRuntimeError,
+        ProxyLostError,
+        ScaleUpSignalError,
+    )
     from pathways_jupyter.elastic.goodput import Goodput
     from pathways_jupyter.elastic.loop import Result, train_loop
     from pathways_jupyter.elastic.manager import Manager
     from pathways_jupyter.elastic.record import Record
-    from pathways_jupyter.elastic.snapshot import Snapshot, Snapshots
+    from pathways_jupyter.elastic.snapshot import Snapshot
+    from pathways_jupyter.elastic.snapshots import Snapshots
 
 __all__ = [
     "ElasticRetryLimit",
     "ElasticRuntimeError",
     "Goodput",
     "Manager",
+    "ProxyLostError",
     "Record",
     "Result",
     "ScaleUpSignalError",
@@ -41,11 +48,12 @@ _MODULES = {
     "ElasticRuntimeError": "errors",
     "Goodput": "goodput",
     "Manager": "manager",
+    "ProxyLostError": "errors",
     "Record": "record",
     "Result": "loop",
     "ScaleUpSignalError": "errors",
     "Snapshot": "snapshot",
-    "Snapshots": "snapshot",
+    "Snapshots": "snapshots",
     "train_loop": "loop",
 }
 

@@ -14,6 +14,10 @@ class ElasticRuntimeError(PathwaysError, RuntimeError):
     """Training cannot continue: too few slices, no usable snapshot, or no more attempts."""
 
 
+class ProxyLostError(ElasticRuntimeError):
+    """The proxy is gone, and all arrays on TPUs with it."""
+
+
 class ScaleUpSignalError(Exception):
     """Raised by user code at a step boundary, to be called again with the slices that have become available."""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pathways_jupyter import interruptible
-from pathways_jupyter.elastic.errors import is_slice_down
+from pathways_jupyter.elastic.errors import ProxyLostError, is_slice_down
 from pathways_jupyter.events import SLICE_EVENTS, EventKind
 
 if TYPE_CHECKING:
@@ -125,10 +125,13 @@ class Health:
         """Wait until at least `count` slices are trusted; return them.
 
         Raises:
+          ProxyLostError: The proxy is gone, and no slice can come back to it.
           TimeoutError: They are not after `timeout` seconds.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
+            if self._session is not None and not self._session.state.is_connected:
+                raise ProxyLostError("The proxy is gone.", hint="%pathways reconnect gets a new one.")
             if len(trusted := self.trusted) >= count:
                 return trusted
             left = None if deadline is None else deadline - time.monotonic()

@@ -8,33 +8,27 @@ can be used, the state moves to the larger mesh directly.
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pathways_jupyter.elastic import reshard
 from pathways_jupyter.elastic.batches import Batches
-from pathways_jupyter.elastic.errors import ElasticRuntimeError, is_proxy_gone, is_slice_down
+from pathways_jupyter.elastic.compiled import CompiledSteps, Step
+from pathways_jupyter.elastic.errors import ElasticRuntimeError, ProxyLostError
 from pathways_jupyter.elastic.goodput import Goodput, Spent
 from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Kind, Record
-from pathways_jupyter.elastic.snapshot import Snapshots
+from pathways_jupyter.elastic.recovery import Recovery, Restored, listed
+from pathways_jupyter.elastic.snapshots import Snapshots
+from pathways_jupyter.events import SessionState
 
 if TYPE_CHECKING:
     import jax
 
-Step = Callable[[Any, Any], tuple[Any, Mapping[str, Any]]]
 MakeMesh = Callable[[Sequence[Sequence["jax.Device"]]], "jax.sharding.Mesh"]
 BatchRule = Literal["keep", "scale"]
-
-logger = logging.getLogger(__name__)
-
-_ATTEMPTS = 5
-"""Attempts to place one state while slices are being lost."""
-_MOMENT_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -73,7 +67,7 @@ def train_loop(
     record: Record | None = None,
     timeout: float | None = None,
 ) -> Result:
-    """Train for `steps` steps, through losses and recoveries of slices.
+    """Train for `steps` steps, or until the data end, through losses and recoveries of slices and of the proxy.
 
     Args:
       step: A pure function ``(state, batch) -> (state, metrics)``; it is compiled, and its state is donated.
@@ -85,33 +79,37 @@ def train_loop(
       batch: On fewer slices ``keep`` the global batch, or ``scale`` it with the number of slices.
       snapshot_every: Steps between snapshots.
       minimum_slices: With fewer, training pauses until they are back.
-      snapshots: Where snapshots are kept; if it has one already, training resumes from it.
+      snapshots: Where snapshots are kept; if it has one already, training resumes from it. The same data go on where
+        they were; other data without a state are taken to begin with the first batch.
       manager: The manager of the slices.
       precompile: Compile the step for every mesh with one slice less, on another thread.
       record: Where events and metrics go.
-      timeout: Longest pause for slices, in seconds; default: without end.
+      timeout: Longest pause for slices or for a new proxy, in seconds; default: without end, and ten minutes.
 
     Raises:
       ElasticRuntimeError: The state is too large for its snapshots (before anything has started), no snapshot
-        survived a loss, or the proxy is gone.
+        survived a loss, or there is no new proxy for one that was lost.
       TimeoutError: A pause took longer than `timeout`.
       Exception: An error of `step`, `data` or `mesh_for`.
     """
+    snapshots = snapshots or Snapshots()
+    if snapshots.batches is None or snapshots.batches.source is not data:
+        snapshots.batches = Batches(data)
     run = _Run(
-        step=step,
-        batches=Batches(data),
+        batches=snapshots.batches,
         mesh_for=mesh_for or default_mesh,
-        batch_spec=batch_spec,
         rule=batch,
         snapshot_every=snapshot_every,
         minimum=minimum_slices,
-        snapshots=snapshots or Snapshots(),
+        snapshots=snapshots,
         manager=manager or Manager(),
         precompile=precompile,
         record=record or Record(),
         timeout=timeout,
+        compiled=CompiledSteps(step, batch_spec),
+        steps=steps,
     )
-    return run.train(state, steps)
+    return run.train(state)
 
 
 def default_mesh(slices: Sequence[Sequence[jax.Device]]) -> jax.sharding.Mesh:
@@ -127,16 +125,16 @@ class _Run:
     """One call of :func:`train_loop`.
 
     Attributes:
+      steps: How many steps to do; lowered when the data end.
       next_step: The number of the step to dispatch next.
       confirmed: The number of steps that are known to be complete.
-      in_flight: A step that was dispatched and is not known to be complete: its number, metrics and time.
-      compiled: Compiled steps by the slices they run on and the share of the batch.
+      in_flight: A step that was dispatched and is not known to be complete: its number, metrics and slices.
+      snapshot: The snapshot that was taken last.
+      resuming: Whether a step after a restore is awaited.
     """
 
-    step: Step
     batches: Batches
     mesh_for: MakeMesh
-    batch_spec: Any
     rule: BatchRule
     snapshot_every: int
     minimum: int
@@ -145,202 +143,189 @@ class _Run:
     precompile: bool
     record: Record
     timeout: float | None
+    compiled: CompiledSteps
+    steps: int
     state: Any = None
     mesh: Any = None
     next_step: int = 0
     confirmed: int = 0
     in_flight: tuple[int, Any, int] | None = None
+    snapshot: Any = None
     resuming: bool = False
-    compiled: dict[tuple[frozenset[int], float], Any] = field(default_factory=dict)
-    compiling: threading.Lock = field(default_factory=threading.Lock)
 
-    def train(self, state: Any, steps: int) -> Result:
-        import jax
+    def __post_init__(self) -> None:
+        self.recovery = Recovery(
+            self.manager,
+            self.snapshots,
+            self.record,
+            mesh_on=self._mesh,
+            minimum=self.minimum,
+            timeout=self.timeout,
+            reconnected=self.compiled.clear,
+        )
 
-        self.record.begin(steps=steps, slices=self.manager.total_slice_count, session=self.manager.session)
+    def train(self, state: Any) -> Result:
+        self.record.begin(steps=self.steps, slices=self.manager.total_slice_count, session=self.manager.session)
         self.manager.health.listeners.append(self.record.slice_changed)
         try:
             self.manager.start_monitoring()
-            if (earlier := self.snapshots.latest()) is not None:
-                self._restore_from_any(earlier.step)
-            else:
-                self._place(state)
+            self._begin(state)
             self.goodput.begin_steps()
-            while self.confirmed < steps:
+            while self.confirmed < self.steps:
                 try:
-                    self._advance(steps)
-                except jax.errors.JaxRuntimeError as error:
-                    self._recover(error)
+                    self._advance()
+                except Exception as error:
+                    if not self.recovery.handles(error):
+                        raise
+                    self.in_flight = None
+                    self.goodput.waste()
+                    self._resume(self.recovery.after(error, done=self.confirmed))
+            self._finish()
         finally:
             self.manager.close()
             self.manager.health.listeners.remove(self.record.slice_changed)
             self.record.end()
         return Result(self.state, self.confirmed, self.record.metrics, self.goodput, self.record)
 
-    def _place(self, state: Any) -> None:
-        """Put the first state on the active slices, and take a snapshot, so that there is always one to go back to."""
+    def _begin(self, state: Any) -> None:
+        """Put the first state, or the newest snapshot, on the active slices."""
         import jax
 
-        for attempt in range(_ATTEMPTS):
-            active = self.manager.active_slice_indices
-            self.mesh = self._mesh(active)
-            shardings = reshard.shardings_on(state, self.mesh)
+        if self.snapshots.resume(state) is not None:
+            session = self.manager.session
             try:
+                if session is not None and session.state is SessionState.LOST:
+                    # An Interrupt may have come before there was a new one.
+                    raise ProxyLostError("The proxy is gone.")
+                restored = self.recovery.restore(done=0)
+            except (jax.errors.JaxRuntimeError, ProxyLostError) as error:
+                restored = self.recovery.after(error, done=0)
+            self._resume(restored)
+            return
+        while True:
+            active = self.manager.active_slice_indices
+            try:
+                if len(active) < max(1, self.minimum):
+                    self.recovery.pause(done=0)
+                    continue
+                self.mesh = self._mesh(active)
+                shardings = reshard.shardings_on(state, self.mesh)
                 # Without aliases: the steps donate their state, and the caller keeps this one.
                 self.state = jax.device_put(reshard.moved(state, shardings, usable=active), shardings, may_alias=False)
                 self.snapshots.check(self.state)
-                taken = self._snapshot()
-                taken.finished.wait()
-                if taken.error is None:
-                    return
-                raise taken.error
-            except jax.errors.JaxRuntimeError as error:
-                if not is_slice_down(error) or attempt == _ATTEMPTS - 1:
-                    raise
-                self._note_loss()
+                self.snapshots.settled = 0
+                # So that there is always one to go back to.
+                self._snapshot(everywhere=True).finished.wait()
+                if self.snapshot.error is not None:
+                    raise self.snapshot.error
+                if self.snapshot.problem:
+                    raise ElasticRuntimeError(self.snapshot.problem)
+                return
+            except (jax.errors.JaxRuntimeError, ProxyLostError) as error:
+                self.recovery.regain(error, done=0)
 
     @property
     def goodput(self) -> Goodput:
         return self.record.goodput
 
-    def _advance(self, steps: int) -> None:
+    def _advance(self) -> None:
         """Dispatch one step, and wait for the one before."""
         import jax
 
         active = self.manager.active_slice_indices
         if lost := active - self.manager.health.up:
             # The event came before any array failed: do not start a step that cannot succeed.
-            raise jax.errors.JaxRuntimeError(f"DATA_LOSS: slices {sorted(lost)} are down")
+            raise jax.errors.JaxRuntimeError(f"DATA_LOSS: {listed(sorted(lost))} down")
         if self.manager.available_inactive_slices:
             self._grow()
-        if self.next_step < steps:
-            with self.goodput.during(Spent.DATA_LOADING):
-                batch = self._placed_batch(self.batches.next(self._share))
-            compiled = self._compiled_for(self.manager.active_slice_indices, batch)
-            before, number = self.in_flight, self.next_step
-            self.state, metrics = compiled(self.state, batch)
-            self.in_flight = (number, metrics, self.manager.active_slice_count)
-            self.next_step += 1
-        else:
-            before, self.in_flight = self.in_flight, None
+        before, self.in_flight = self.in_flight, None
+        if self.next_step < self.steps:
+            self._dispatch()
         if before is not None:
             self._confirm(*before)
         if self.next_step % self.snapshot_every == 0 and self.in_flight is not None:
             with self.goodput.during(Spent.CHECKPOINT_SAVE):
                 self._snapshot()
 
+    def _dispatch(self) -> None:
+        """Start the next step; without a batch there is none."""
+        import jax
+
+        with self.goodput.during(Spent.DATA_LOADING):
+            try:
+                batch = self.batches.next(self._share)
+            except StopIteration:
+                self.steps = self.record.wanted = self.next_step
+                return
+            placed = jax.device_put(batch, self.compiled.batch_sharding(self.mesh))
+        if not self.compiled.has(self.mesh, placed):
+            with self.goodput.during(Spent.PROGRAM_STARTUP):
+                self.compiled.on(self.mesh, self.state, placed)
+            if self.precompile:
+                self._compile_ahead(placed)
+        self.state, metrics = self.compiled.on(self.mesh, self.state, placed)(self.state, placed)
+        self.in_flight = (self.next_step, metrics, self.manager.active_slice_count)
+        self.next_step += 1
+
+    def _compile_ahead(self, batch: Any) -> None:
+        """Compile the step for each mesh with one slice less."""
+        import jax
+
+        active = self.manager.active_slice_indices
+
+        def rows(leaf: Any, slices: int) -> jax.ShapeDtypeStruct:
+            count = leaf.shape[0] * slices // len(active) if self.rule == "scale" else leaf.shape[0]
+            return jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
+
+        def failed(error: Exception) -> None:
+            # It will be compiled when it is needed, and an error that stays is raised there.
+            self.record.add(Kind.RETRY, f"Compiling ahead failed: {error}")
+
+        try:
+            meshes = [
+                (self._mesh(fewer), jax.tree.map(functools.partial(rows, slices=len(fewer)), batch))
+                for fewer in (active - {index} for index in sorted(active))
+                if len(fewer) >= max(1, self.minimum)
+            ]
+        except Exception as error:
+            failed(error)
+        else:
+            self.compiled.ahead(meshes, self.state, failed)
+
     def _confirm(self, number: int, metrics: Any, slices: int) -> None:
         """Wait for a step's metrics; an error of the step is raised here."""
         import jax
 
         values = {name: float(value) for name, value in jax.device_get(metrics).items()}
+        if self.snapshot.step <= number and self.snapshot.place == "hosts" and not self.snapshot.ready.is_set():
+            # Enqueued before this step, it is about to be whole. So no more steps are lost than between two snapshots.
+            with self.goodput.during(Spent.CHECKPOINT_SAVE):
+                self.snapshot.ready.wait()
         self.goodput.step(number)
         self.confirmed = number + 1
+        self.snapshots.settled = max(self.snapshots.settled, self.confirmed)
         self.record.step(number, values, slices=slices, losses=self.manager.elastic_down_event_count)
         if self.resuming:
             self.resuming = False
             active = tuple(sorted(self.manager.active_slice_indices))
-            self.record.add(
-                Kind.RESUMED, f"Step {number} is complete on {_listed(active)}.", step=number + 1, slices=active
-            )
+            said = f"Step {number} is complete on {listed(active)}."
+            self.record.add(Kind.RESUMED, said, step=number + 1, slices=active)
 
-    def _snapshot(self) -> Any:
-        taken = self.snapshots.take(self.next_step, self.state, self.batches.position())
+    def _snapshot(self, *, everywhere: bool = False) -> Any:
+        if self.snapshot is not None and self.snapshot.problem:
+            self.record.add(Kind.RETRY, self.snapshot.problem, step=self.confirmed)
+        self.snapshot = self.snapshots.take(self.next_step, self.state, self.batches.position(), everywhere=everywhere)
         if (oldest := self.snapshots.oldest()) is not None:
             self.batches.forget(oldest.extra)
-        return taken
+        return self.snapshot
 
-    def _recover(self, error: Exception) -> None:
-        """Continue on the slices that are left, from the newest snapshot that can be read."""
-        if is_proxy_gone(error):
-            raise ElasticRuntimeError(
-                "The proxy is gone, and all arrays on TPUs with it.",
-                hint="%pathways reconnect, then call train_loop again with snapshots that were kept in the notebook.",
-            ) from error
-        if not is_slice_down(error):
-            raise error
-        self.in_flight = None
-        self.goodput.waste()
-        before = self.manager.active_slice_indices
-        remaining = self.manager.note_loss()
-        lost = tuple(sorted(before - remaining))
-        self.record.add(
-            Kind.DETECTED,
-            f"{_listed(lost)} lost before step {self.next_step} was complete." if lost else f"A step failed: {error}",
-            step=self.confirmed,
-            slices=tuple(sorted(remaining)),
-        )
-        with self.goodput.during(Spent.REINITIALIZATION):
-            if len(remaining) < self.minimum:
-                self._pause()
-            self._restore_from_any(self.confirmed)
-
-    def _note_loss(self) -> None:
-        """Update the active slices after an error; pause if there are too few, and wait a moment if none is gone."""
-        before = self.manager.active_slice_indices
-        remaining = self.manager.note_loss()
-        if len(remaining) < self.minimum:
-            self._pause()
-        elif remaining == before:
-            # The devices may answer a moment longer than the arrays on them last.
-            time.sleep(_MOMENT_SECONDS)
-
-    def _pause(self) -> None:
-        self.record.add(
-            Kind.WAITING,
-            f"Training pauses: {self.manager.active_slice_count} of at least {self.minimum} slices are up.",
-            step=self.confirmed,
-        )
-        with self.goodput.during(Spent.SLICE_DOWN):
-            self.manager.active_slice_indices = self.manager.health.wait_for(self.minimum, timeout=self.timeout)
-
-    def _restore_from_any(self, done: int) -> None:
-        """Put the newest readable snapshot on the active slices.
-
-        Args:
-          done: The number of steps that were complete.
-        """
-        import jax
-
-        attempt = 0
-        while (snapshot := self.snapshots.latest()) is not None:
-            attempt += 1
-            active = self.manager.active_slice_indices
-            try:
-                with self.goodput.during(Spent.CHECKPOINT_RESTORE):
-                    self.mesh = self._mesh(active)
-                    self.state = snapshot.on(self.mesh, usable=active)
-            except ElasticRuntimeError as error:
-                logger.info("snapshot before step %d: %s", snapshot.step, error)
-                # Pieces of it were on lost slices only; an older one has them no more than this one does, unless its
-                # mesh was another.
-                self.snapshots.drop(snapshot)
-                continue
-            except jax.errors.JaxRuntimeError as error:
-                if not is_slice_down(error):
-                    raise
-                # Another slice was lost during the restore.
-                self._note_loss()
-                if attempt % _ATTEMPTS == 0:
-                    self.snapshots.drop(snapshot)
-                continue
-            self.batches.restore(snapshot.extra)
-            self.next_step = self.confirmed = snapshot.step
-            self.resuming = True
-            repeated = done - snapshot.step
-            self.record.add(
-                Kind.RESTORED,
-                f"The state before step {snapshot.step} is on {_listed(tuple(sorted(active)))}; "
-                f"{repeated} steps are repeated.",
-                step=snapshot.step,
-                slices=tuple(sorted(active)),
-                repeated=repeated,
-            )
-            return
-        raise ElasticRuntimeError(
-            "No snapshot of the state has survived.",
-            hint='Keep them in the notebook: Snapshots(where="notebook"), or replicate the state over slices.',
-        )
+    def _resume(self, restored: Restored) -> None:
+        """Go on from a snapshot."""
+        self.state, self.mesh = restored.state, restored.mesh
+        self.batches.restore(restored.snapshot.extra)
+        self.snapshot = restored.snapshot
+        self.next_step = self.confirmed = restored.snapshot.step
+        self.resuming = True
 
     def _grow(self) -> None:
         """Move the state to a mesh with the slices that have become available."""
@@ -355,9 +340,19 @@ class _Run:
             self.mesh = self._mesh(self.manager.active_slice_indices)
             self.state = reshard.moved(self.state, reshard.shardings_on(self.state, self.mesh), usable=before)
         active = tuple(sorted(self.manager.active_slice_indices))
-        self.record.add(Kind.GROWN, f"Training continues on {_listed(active)}.", step=self.next_step, slices=active)
+        self.record.add(Kind.GROWN, f"Training continues on {listed(active)}.", step=self.next_step, slices=active)
         # Protects the larger mesh: the earlier snapshots have no pieces on the new slices.
         self._snapshot()
+
+    def _finish(self) -> None:
+        """Write the last state, if snapshots are written, and wait for those that are being made."""
+        with self.goodput.during(Spent.CHECKPOINT_SAVE):
+            if self.snapshots.path is not None:
+                self._snapshot(everywhere=True)
+            # So that none is cut short by the end of the process.
+            self.snapshots.wait()
+            if self.snapshot.problem:
+                self.record.add(Kind.RETRY, self.snapshot.problem, step=self.confirmed)
 
     @property
     def _share(self) -> float:
@@ -367,65 +362,3 @@ class _Run:
 
     def _mesh(self, slices: frozenset[int]) -> jax.sharding.Mesh:
         return self.mesh_for([self.manager.slice_to_devices[index] for index in sorted(slices)])
-
-    def _placed_batch(self, batch: Any) -> Any:
-        import jax
-
-        return jax.device_put(batch, self._batch_sharding(self.mesh))
-
-    def _batch_sharding(self, mesh: jax.sharding.Mesh) -> jax.sharding.NamedSharding:
-        import jax
-
-        spec = self.batch_spec
-        if spec is None:
-            spec = jax.sharding.PartitionSpec(tuple(mesh.axis_names))
-        return jax.sharding.NamedSharding(mesh, spec)
-
-    def _compiled_for(self, slices: frozenset[int], batch: Any) -> Any:
-        key = (slices, self._share)
-        if key not in self.compiled:
-            with self.goodput.during(Spent.PROGRAM_STARTUP):
-                self._compile(key, self.mesh, self.state, batch)
-            if self.precompile:
-                threading.Thread(
-                    target=self._compile_ahead, args=(slices, batch), name="elastic-precompile", daemon=True
-                ).start()
-        return self.compiled[key]
-
-    def _compile(self, key: tuple[frozenset[int], float], mesh: Any, state: Any, batch: Any) -> None:
-        """Compile the step for arrays like `state` and `batch` on `mesh`; no-op if that has been done."""
-        import jax
-
-        with self.compiling:
-            if key in self.compiled:
-                return
-            shapes = jax.tree.map(
-                lambda leaf: jax.ShapeDtypeStruct(
-                    leaf.shape, leaf.dtype, sharding=jax.sharding.NamedSharding(mesh, reshard.spec_of(leaf))
-                ),
-                state,
-            )
-            sharding = self._batch_sharding(mesh)
-            rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), batch)
-            # The new state keeps the old one's shardings, so that every step can be followed by the next.
-            kept = jax.tree.map(lambda shape: shape.sharding, shapes)
-            jitted = jax.jit(self.step, donate_argnums=0, out_shardings=(kept, None))
-            self.compiled[key] = jitted.lower(shapes, rows).compile()
-
-    def _compile_ahead(self, slices: frozenset[int], batch: Any) -> None:
-        """Compile the step for each mesh with one slice less."""
-        for index in sorted(slices):
-            fewer = slices - {index}
-            if len(fewer) < max(1, self.minimum) or self.rule == "scale":
-                continue
-            try:
-                self._compile((fewer, self._share), self._mesh(fewer), self.state, batch)
-            except Exception as error:
-                # It will be compiled when it is needed, and an error that stays is raised there.
-                self.record.add(Kind.RETRY, f"Compiling ahead for {_listed(tuple(sorted(fewer)))} failed: {error}")
-                return
-
-
-def _listed(slices: Sequence[int]) -> str:
-    numbers = ", ".join(map(str, slices))
-    return f"slice {numbers}" if len(slices) == 1 else f"slices {numbers}"

@@ -22,7 +22,9 @@ from pathways_jupyter.elastic.errors import (
     is_slice_down,
 )
 from pathways_jupyter.elastic.health import SETTLE_SECONDS, Health, by_slice
-from pathways_jupyter.elastic.snapshot import Snapshots
+from pathways_jupyter.elastic.snapshots import Snapshots
+from pathways_jupyter.errors import SessionError
+from pathways_jupyter.events import SessionState
 
 if TYPE_CHECKING:
     import jax
@@ -63,17 +65,53 @@ class Manager:
         import jax
 
         self.session = session if session is not None else _session_of_this_process()
-        self.slice_to_devices: Mapping[int, Sequence[jax.Device]] = by_slice(devices or jax.devices())
-        self.all_slice_indices = frozenset(self.slice_to_devices)
-        self.health = Health(self.slice_to_devices, self.session, settle_seconds=settle_seconds)
         self.elastic_down_event_count = 0
         self.snapshots = Snapshots()
         self.snapshot_period = snapshot_period
         self.reshard_check_period = reshard_check_period
+        self._settle_seconds = settle_seconds
         self._lock = threading.Lock()
+        self._manage(devices or jax.devices())
+
+    def _manage(
+        self, devices: Sequence[jax.Device], listeners: Sequence[Callable[[int, bool, str], None]] = ()
+    ) -> None:
+        """Make `devices` the ones that are managed; `listeners` are those of their health."""
+        self.slice_to_devices: Mapping[int, Sequence[jax.Device]] = by_slice(devices)
+        self.all_slice_indices = frozenset(self.slice_to_devices)
+        self.health = Health(self.slice_to_devices, self.session, settle_seconds=self._settle_seconds)
+        self.health.listeners.extend(listeners)
         self._active: frozenset[int] = frozenset()
         self.inactive_slice_indices = self.all_slice_indices
-        self.active_slice_indices = self.health.check()
+        # A proxy that is lost cannot be asked.
+        is_lost = self.session is not None and self.session.state is SessionState.LOST
+        self.active_slice_indices = frozenset() if is_lost else self.health.check()
+
+    def reconnect(self) -> tuple[str, ...]:
+        """Get a new proxy for the session, and manage the same devices of it; all arrays are lost.
+
+        Call it on the thread that runs the user's code. Compiled functions and meshes have to be made again.
+
+        Returns:
+          The user's variables that have become unusable.
+
+        Raises:
+          SessionError: There is no session, it is over, or the new proxy did not come up; then it can be tried again.
+        """
+        import jax
+
+        if self.session is None:
+            raise SessionError("This process has no session whose proxy could be replaced.")
+        managed = [device for devices in self.slice_to_devices.values() for device in devices]
+        listeners = self.health.listeners
+        self.health.close()
+        # With other devices than JAX's, these are of a proxy that has been replaced already.
+        is_replaced = self.session.state.is_connected and not set(managed) & set(jax.devices())
+        unusable = () if is_replaced else self.session.reconnect().unusable
+        ids = {device.id for device in managed}
+        self._manage([device for device in jax.devices() if device.id in ids], listeners)
+        self.start_monitoring()
+        return tuple(each.name for each in unusable)
 
     def start_monitoring(self, poll_interval: float = 10) -> None:
         """Start to watch the slices; `poll_interval` is in seconds, and counts only where there is no session."""
@@ -282,9 +320,11 @@ class Manager:
         """
         import jax
 
-        while (snapshot := self.snapshots.latest()) is not None:
+        for snapshot in self.snapshots.candidates():
             try:
                 return snapshot.step, snapshot.on(mesh, usable=self.health.up), snapshot.extra
+            except ElasticRuntimeError:
+                self.snapshots.drop(snapshot)
             except jax.errors.JaxRuntimeError as error:
                 if not is_slice_down(error):
                     raise

@@ -44,6 +44,14 @@ def session(cluster) -> Iterator[Session]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def steady(cluster) -> Iterator[Session]:
+    """A session for all tests of a file that lose nothing."""
+    config = ConnectConfig(instances={TYPE: 3}, kubeconfig=str(cluster.kubeconfig), wait=DEADLINE)
+    with sessions.connect(config) as made:
+        yield made
+
+
 @pytest.fixture
 def take_down(session) -> Callable[..., faults.Fault]:
     """Take a slice down by JAX's index of it."""

@@ -1,0 +1,245 @@
+"""What a training run does after an error: find out what was lost, wait if it must, and go back to a snapshot.
+
+A slice may be lost at any moment, also while this is under way, and so may the proxy. So each part may fail with the
+same errors as a step, and then all of it begins again with the new error. Errors that are about neither, or that come
+again and again though nothing was lost, are raised.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pathways_jupyter.elastic.errors import (
+    ElasticRuntimeError,
+    ProxyLostError,
+    is_proxy_gone,
+    is_slice_down,
+)
+from pathways_jupyter.elastic.goodput import Spent
+from pathways_jupyter.elastic.manager import Manager
+from pathways_jupyter.elastic.record import Kind, Record
+from pathways_jupyter.elastic.snapshot import Snapshot
+from pathways_jupyter.elastic.snapshots import Snapshots
+from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.events import SessionState
+
+if TYPE_CHECKING:
+    import jax
+
+_PATIENCE = 10
+"""Failures in a row, without a step or a loss between them, after which the error is taken to be the program's own."""
+_IMPATIENCE = 5
+"""Failures in a row after which a snapshot on the hosts is not tried again."""
+_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
+_RECONNECT_SECONDS = 600.0
+"""How long a new proxy is tried for, if the run has no time limit of its own."""
+_OVER = frozenset({SessionState.CLOSING, SessionState.CLOSED})
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A snapshot whose state is on the active slices."""
+
+    snapshot: Snapshot
+    state: Any
+    mesh: jax.sharding.Mesh
+
+
+class Recovery:
+    """Brings a training run back to a snapshot on the slices that are left.
+
+    Args:
+      mesh_on: Returns the mesh for active slices.
+      minimum: With fewer slices, wait until they are back.
+      timeout: Longest wait, in seconds; None: without end.
+      reconnected: Called when a new proxy has replaced the one that was lost.
+    """
+
+    def __init__(
+        self,
+        manager: Manager,
+        snapshots: Snapshots,
+        record: Record,
+        *,
+        mesh_on: Callable[[frozenset[int]], jax.sharding.Mesh],
+        minimum: int,
+        timeout: float | None,
+        reconnected: Callable[[], None],
+    ) -> None:
+        self._manager = manager
+        self._snapshots = snapshots
+        self._record = record
+        self._mesh_on = mesh_on
+        self._minimum = max(1, minimum)
+        self._timeout = timeout
+        self._reconnected = reconnected
+        self._furthest = -1
+        self._failures = 0
+
+    def handles(self, error: BaseException) -> bool:
+        """Return whether `error` is about a lost slice or proxy."""
+        return is_slice_down(error) or self._proxy_is_gone(error)
+
+    def after(self, error: Exception, *, done: int) -> Restored:
+        """Return the newest snapshot that can be read, on the slices that are left.
+
+        Args:
+          done: The number of steps that were complete.
+
+        Raises:
+          ElasticRuntimeError: No snapshot has survived, or there is no new proxy.
+          TimeoutError: A wait took longer than the limit.
+          Exception: `error`, if it is about neither slices nor the proxy, or comes again though nothing was lost.
+        """
+        with self._record.goodput.during(Spent.REINITIALIZATION):
+            while True:
+                try:
+                    self.regain(error, done=done)
+                    return self.restore(done=done)
+                except Exception as another:
+                    if not self.handles(another) or another is error:
+                        raise
+                    error = another
+
+    def regain(self, error: Exception, *, done: int) -> None:
+        """Update the active slices after `error`, or get a new proxy; there may be too few slices then.
+
+        Raises:
+          Exception: See :meth:`after`.
+        """
+        if not self.handles(error):
+            raise error
+        if done > self._furthest:
+            self._furthest, self._failures = done, 0
+        if self._proxy_is_gone(error):
+            self._reconnect(error, done)
+            self._failures = 0
+            return
+        before = self._manager.active_slice_indices
+        remaining = self._manager.note_loss()
+        lost = tuple(sorted(before - remaining))
+        said = f"{listed(lost).capitalize()} lost." if lost else f"A step or a transfer failed: {_first_line(error)}"
+        self._record.add(Kind.DETECTED, said, step=done, slices=tuple(sorted(remaining)))
+        self._failures = 0 if lost else self._failures + 1
+        if self._failures >= _PATIENCE:
+            raise error
+        if not lost and len(remaining) >= self._minimum:
+            # The devices may answer a moment longer than the arrays on them last, or be back already.
+            time.sleep(min(_LONGEST_PAUSE_SECONDS, _SHORTEST_PAUSE_SECONDS * 2 ** (self._failures - 1)))
+
+    def restore(self, *, done: int) -> Restored:
+        """Put the newest readable snapshot on the active slices.
+
+        Raises:
+          ElasticRuntimeError: None can be read.
+          JaxRuntimeError: Another slice was lost meanwhile.
+          ProxyLostError, TimeoutError: There were too few slices; see :meth:`pause`.
+        """
+        if self._manager.active_slice_count < self._minimum:
+            self.pause(done=done)
+        for snapshot in self._snapshots.candidates():
+            if self._failures >= _IMPATIENCE and snapshot.pieces is not None:
+                # All slices answer, but these copies cannot be read.
+                snapshot.pieces = None
+            active = self._manager.active_slice_indices
+            try:
+                with self._record.goodput.during(Spent.CHECKPOINT_RESTORE):
+                    mesh = self._mesh_on(active)
+                    state = snapshot.on(mesh, usable=active)
+            except ElasticRuntimeError as error:
+                # Its pieces were on lost slices only. An older one may have been taken on another mesh.
+                logger.info("snapshot before step %d: %s", snapshot.step, error)
+                self._snapshots.drop(snapshot)
+                continue
+            repeated = max(0, done - snapshot.step)
+            self._record.add(
+                Kind.RESTORED,
+                f"The state before step {snapshot.step} is on {listed(sorted(active))}; {repeated} steps are repeated.",
+                step=snapshot.step,
+                slices=tuple(sorted(active)),
+                repeated=repeated,
+            )
+            return Restored(snapshot, state, mesh)
+        raise ElasticRuntimeError(
+            "No snapshot of the state has survived.",
+            hint='Keep them in the notebook: Snapshots(where="notebook"), or replicate the state over slices.',
+        )
+
+    def _proxy_is_gone(self, error: BaseException) -> bool:
+        session = self._manager.session
+        if isinstance(error, PathwaysError) or is_proxy_gone(error):
+            return isinstance(error, ProxyLostError) or is_proxy_gone(error)
+        # Arrays of a proxy that was lost may be deleted by now, which raises other errors than a lost connection.
+        return isinstance(error, RuntimeError) and session is not None and session.state is SessionState.LOST
+
+    def pause(self, *, done: int) -> None:
+        """Wait until there are enough slices.
+
+        Raises:
+          ProxyLostError: The proxy is gone, and no slice can come back to it.
+          TimeoutError: There are still too few when the time is over.
+        """
+        up = self._manager.active_slice_count
+        said = f"Training pauses: {up} of at least {self._minimum} slices are up."
+        self._record.add(Kind.WAITING, said, step=done)
+        with self._record.goodput.during(Spent.SLICE_DOWN):
+            self._manager.active_slice_indices = self._manager.health.wait_for(self._minimum, timeout=self._timeout)
+
+    def _reconnect(self, error: Exception, done: int) -> None:
+        """Replace the proxy; try again until the time is over."""
+        import jax
+
+        session = self._manager.session
+        self._manager.elastic_down_event_count += 1
+        self._snapshots.forget_hosts()
+        self._record.add(Kind.DETECTED, "The proxy is gone, and all arrays on TPUs with it.", step=done)
+        if session is None:
+            raise ElasticRuntimeError(
+                "The proxy is gone, and all arrays on TPUs with it.",
+                hint="Start the program again; with Snapshots(path=...) it resumes.",
+            ) from error
+        if self._snapshots.latest() is None:
+            raise ElasticRuntimeError(
+                "The proxy is gone, and there is no snapshot outside of its hosts.",
+                hint='Snapshots(where="notebook") or Snapshots(path=...) outlive a proxy. %pathways reconnect gets a '
+                "new one.",
+            ) from error
+        began = time.monotonic()
+        limit = _RECONNECT_SECONDS if self._timeout is None else self._timeout
+        pause = _SHORTEST_PAUSE_SECONDS
+        while True:
+            try:
+                unusable = self._manager.reconnect()
+                break
+            except (PathwaysError, jax.errors.JaxRuntimeError) as problem:
+                # The latter: it was lost again at once.
+                if session.state in _OVER or time.monotonic() - began > limit:
+                    raise ElasticRuntimeError(
+                        f"The proxy is gone, and there is no new one: {problem}",
+                        hint="%pathways connect, then call train_loop again with the same snapshots=.",
+                    ) from problem
+                self._record.add(Kind.RETRY, f"No new proxy yet: {_first_line(problem)}", step=done)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        self._reconnected()
+        gone = f" Unusable from now on: {', '.join(unusable)}." if unusable else ""
+        active = tuple(sorted(self._manager.active_slice_indices))
+        self._record.add(
+            Kind.RETRY, f"A new proxy is connected, with {listed(active)}.{gone}", step=done, slices=active
+        )
+
+
+def listed(slices: Sequence[int]) -> str:
+    """Return slices for people."""
+    numbers = ", ".join(map(str, slices)) or "none"
+    return f"slice {numbers}" if len(slices) == 1 else f"slices {numbers}"
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,282 @@
+"""Copies of the training state that survive the loss of a slice, of the proxy, or of this process.
+
+Three places can hold them. *On the hosts*: each array is copied into its devices' host memory, with its sharding; a
+copy costs no transfer, and if the state is replicated over slices, each slice's copy protects the others. *In the
+notebook*: each array is read into this process's memory; that also survives the loss of the proxy, and serves states
+that are sharded over slices, at the cost of a transfer. *In a directory*: written by Orbax, for another process. In
+all cases training continues while the copy is made, and a snapshot counts only when all of it has arrived.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import threading
+import time
+from typing import Any, Literal
+
+from pathways_jupyter.elastic import memory, reshard
+from pathways_jupyter.elastic.batches import Batches
+from pathways_jupyter.elastic.checkpoints import Checkpoints
+from pathways_jupyter.elastic.errors import ElasticRuntimeError
+from pathways_jupyter.elastic.form import Form
+from pathways_jupyter.elastic.snapshot import Snapshot
+
+Place = Literal["auto", "hosts", "notebook"]
+
+logger = logging.getLogger(__name__)
+
+
+class Snapshots:
+    """The last snapshots of one training run.
+
+    At most one is being copied at a time, and one more into the notebook or the directory: a run that takes them
+    faster waits.
+
+    Args:
+      keep: How many whole snapshots to keep; an older one is dropped when a newer one is whole.
+      where: ``hosts``, ``notebook``, or ``auto``: on the hosts if another slice has a copy of every piece, and every
+        now and then in the notebook too.
+      limit_bytes: Most bytes that all snapshots may take in the notebook; default: half of the available memory.
+      notebook_every: With ``auto`` and the hosts: of how many snapshots one is copied into the notebook too, so that
+        the run survives the loss of its proxy; 0 for none.
+      path: A local directory or ``gs://BUCKET/DIRECTORY``, where snapshots are written too; a run that begins with a
+        directory that has some resumes from the newest.
+      path_every: Of how many snapshots one is written there.
+
+    Attributes:
+      path: Where snapshots are written; None if they are not.
+      settled: The number of steps that are known to be complete. A snapshot may be whole before the last step before it
+        has been reported; going back to that one would leave the step's metrics out.
+      batches: The data of the run that these are the snapshots of; a run that resumes goes on with them.
+
+    Raises:
+      ConfigError: Orbax is not installed, which `path` needs.
+      ValueError: A number is too small.
+    """
+
+    def __init__(
+        self,
+        *,
+        keep: int = 2,
+        where: Place = "auto",
+        limit_bytes: int | None = None,
+        notebook_every: int = 10,
+        path: str | None = None,
+        path_every: int = 10,
+    ) -> None:
+        if keep < 1 or path_every < 1 or notebook_every < 0:
+            raise ValueError("keep and path_every must be at least 1, and notebook_every at least 0.")
+        self.keep = keep
+        self.where = where
+        self.limit_bytes = limit_bytes
+        self.notebook_every = notebook_every
+        self.path_every = path_every
+        self.settled: float = math.inf
+        self.batches: Batches | None = None
+        self.path = path
+        self._checkpoints = Checkpoints(path, keep=keep) if path is not None else None
+        self._kept: list[Snapshot] = []
+        self._places: dict[Any, Place] = {}
+        self._taken = 0
+        self._last: Snapshot | None = None
+        self._last_far: Snapshot | None = None
+        self._spare_in_notebook = True
+        self._proxies = 0
+        self._lock = threading.Lock()
+
+    def place(self, state: Any) -> Place:
+        """Return where snapshots of `state` are held: ``hosts`` or ``notebook``."""
+        if self.where != "auto":
+            return self.where
+        return "hosts" if reshard.spare_copies(state) > 0 and memory.on_hosts(state) else "notebook"
+
+    def _place_of(self, leaves: list[Any]) -> Place:
+        """Return :meth:`place`, which takes long for many arrays, for leaves with shardings like earlier ones."""
+        key = tuple(getattr(leaf, "sharding", None) for leaf in leaves)
+        if key not in self._places:
+            self._places = {key: self.place(leaves)}
+        return self._places[key]
+
+    def check(self, state: Any) -> int:
+        """Return the bytes that snapshots of `state` will take in the notebook.
+
+        Raises:
+          ElasticRuntimeError: There is not enough memory for them.
+        """
+        size = Form.of(state)[0].nbytes
+        limit = self.limit_bytes if self.limit_bytes is not None else memory.limit()
+        if self.place(state) == "hosts":
+            # A copy in the making, and the one before.
+            self._spare_in_notebook = 2 * size <= limit
+            if self._copies_spare and not self._spare_in_notebook:
+                logger.warning(
+                    "Snapshots are on the hosts only: two in the notebook would need %s, and may take %s. "
+                    "The run will not survive the loss of its proxy.",
+                    *(memory.gigabytes(2 * size), memory.gigabytes(limit)),
+                )
+            return 2 * size if self._copies_spare and self._spare_in_notebook else 0
+        # One more than is kept, because a new one is complete before the oldest is dropped.
+        memory.require((self.keep + 1) * size, limit, each=size, keep=self.keep)
+        return (self.keep + 1) * size
+
+    def resume(self, state: Any) -> Snapshot | None:
+        """Return the snapshot to begin with, here or in the directory; None if there is none.
+
+        Args:
+          state: A state of the same form: its tree, shapes and partitions.
+
+        Raises:
+          ElasticRuntimeError: What is in the directory is of another state.
+        """
+        if self._checkpoints is not None and not self._kept and (steps := self._checkpoints.steps()):
+            form, newest = Form.of(state)[0], steps[-1]
+            self._checkpoints.require(newest, form)
+            found = Snapshot(newest, form, self._checkpoints.extra(newest), "directory", saved=self._checkpoints)
+            found.ready.set()
+            found.finished.set()
+            with self._lock:
+                self._kept, self.settled = [found], newest
+        return self.latest()
+
+    def take(self, step: int, state: Any, extra: Any = None, *, everywhere: bool = False) -> Snapshot:
+        """Start to copy `state`, as it is before step number `step`, and return at once.
+
+        The arrays may be donated to the next step: the copy is enqueued before it.
+
+        Args:
+          everywhere: Into the notebook and the directory too, if they get copies at all.
+        """
+        form, plain = Form.of(state)
+        place = self._place_of(plain)
+        on_hosts = place == "hosts"
+        number, self._taken = self._taken, self._taken + 1
+        spare = self._copies_spare and self._spare_in_notebook and (everywhere or number % self.notebook_every == 0)
+        save = self._checkpoints is not None and (everywhere or number % self.path_every == 0)
+        far = spare or save or not on_hosts
+        # Bounds the memory, and the number of threads.
+        for earlier in (self._last and self._last.ready, far and self._last_far and self._last_far.finished):
+            if earlier:
+                earlier.wait()
+        snapshot = Snapshot(step, form, copy.deepcopy(extra), place)
+        threading.Thread(
+            target=self._finish,
+            # Copied also for the notebook, because the arrays are gone when the next step has donated them.
+            args=(snapshot, memory.copied(plain), self._proxies),
+            kwargs={"on_hosts": on_hosts, "notebook": spare or not on_hosts, "save": save},
+            name=f"elastic-snapshot-{step}",
+            daemon=True,
+        ).start()
+        # Not before: an Interrupt may come in between, and then nothing would ever be ready.
+        self._last, self._last_far = snapshot, snapshot if far else self._last_far
+        return snapshot
+
+    def wait(self) -> None:
+        """Wait until all copies that are being made are complete."""
+        for each in (self._last, self._last_far):
+            if each is not None:
+                each.finished.wait()
+
+    def candidates(self) -> list[Snapshot]:
+        """Return the whole snapshots: newest first, but last those whose steps are not known to be complete."""
+        with self._lock:
+            return sorted(self._kept, key=lambda each: (each.step > self.settled, -each.step))
+
+    def latest(self) -> Snapshot | None:
+        """Return the newest whole snapshot; None if there is none."""
+        return next(iter(self.candidates()), None)
+
+    def oldest(self) -> Snapshot | None:
+        """Return the oldest snapshot that is still kept; None if there is none."""
+        with self._lock:
+            return self._kept[0] if self._kept else None
+
+    def drop(self, snapshot: Snapshot) -> None:
+        """Forget a snapshot that cannot be read any more; no-op if it is forgotten already."""
+        with self._lock:
+            self._kept = [each for each in self._kept if each is not snapshot]
+
+    def forget_hosts(self) -> None:
+        """Forget all copies on the hosts, because the proxy that they were made through is gone."""
+        with self._lock:
+            self._proxies += 1
+            self._places = {}
+            for each in self._kept:
+                each.pieces = None
+            self._kept = [each for each in self._kept if each.arrays is not None or each.saved is not None]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all whole snapshots, without replicas."""
+        with self._lock:
+            held = [each for each in self._kept for copies in (each.pieces, each.arrays) if copies is not None]
+        return sum(each.form.nbytes for each in held)
+
+    @property
+    def _copies_spare(self) -> bool:
+        return self.where == "auto" and self.notebook_every > 0
+
+    def _finish(
+        self, snapshot: Snapshot, copies: list[Any], proxy: int, *, on_hosts: bool, notebook: bool, save: bool
+    ) -> None:
+        """Wait until the copies are complete, and keep them; on a thread of its own."""
+        import jax
+        import numpy as np
+
+        began = time.monotonic()
+        try:
+            # Taken apart while all of it is there.
+            pieces = [reshard.Pieces.of(leaf) if isinstance(leaf, jax.Array) else leaf for leaf in copies]
+            jax.block_until_ready(copies)
+            if on_hosts:
+                self._keep(snapshot, proxy, began, pieces=pieces)
+            arrays = [np.asarray(leaf) for leaf in copies] if notebook or save else []
+            if notebook:
+                self._keep(snapshot, proxy, began, arrays=arrays)
+            if save and self._is_saved(snapshot, arrays):
+                self._keep(snapshot, proxy, began, saved=self._checkpoints)
+        except Exception as error:
+            # A slice was lost while it was copied. The earlier snapshots stay.
+            logger.info("the snapshot before step %d was not completed: %s", snapshot.step, error)
+            if not snapshot.ready.is_set():
+                snapshot.error = error
+        finally:
+            snapshot.ready.set()
+            snapshot.finished.set()
+
+    def _is_saved(self, snapshot: Snapshot, arrays: list[Any]) -> bool:
+        """Write `snapshot` to the directory; return whether that succeeded."""
+        assert self._checkpoints is not None
+        try:
+            self._checkpoints.write(snapshot.step, arrays, snapshot.extra)
+        except Exception as error:
+            snapshot.problem = f"The snapshot before step {snapshot.step} was not written: {error}"
+            logger.warning(snapshot.problem)
+            return False
+        return True
+
+    def _keep(self, snapshot: Snapshot, proxy: int, began: float, **copies: Any) -> None:
+        """Add a complete copy of `snapshot`, one of its attributes, and drop what is older than is kept."""
+        with self._lock:
+            if proxy != self._proxies and "pieces" in copies:
+                raise ElasticRuntimeError("The proxy was lost just now, and the copies on the hosts with it.")
+            for place, copied in copies.items():
+                setattr(snapshot, place, copied)
+            # Sorted, because snapshots may finish out of order; without an earlier one of the same step.
+            others = [each for each in self._kept if each.step != snapshot.step]
+            self._kept = _chosen(sorted([*others, snapshot], key=lambda each: each.step), self.keep)
+            snapshot.seconds = snapshot.seconds or time.monotonic() - began
+        snapshot.ready.set()
+
+
+def _chosen(snapshots: list[Snapshot], keep: int) -> list[Snapshot]:
+    """Return the snapshots to keep: the last ones, and the last one that does not depend on the proxy."""
+    recent = snapshots[-keep:]
+    lasting = next((each for each in reversed(snapshots) if each.arrays is not None or each.saved is not None), None)
+    on_hosts = any(each.pieces is not None for each in recent)
+    for each in snapshots:
+        if on_hosts and each is not lasting and each.pieces is not None:
+            # One copy in the notebook is enough where the hosts have the others.
+            each.arrays = None
+    return recent if lasting is None or lasting in recent else [lasting, *recent]

@@ -1,0 +1,70 @@
+"""Snapshots in a directory: whole, the last ones, and on whatever slices there are."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from small_training import Data, Positioned, check, first_state, step
+
+from pathways_jupyter import elastic
+from pathways_jupyter.elastic.batches import Position
+from pathways_jupyter.elastic.checkpoints import Checkpoints
+
+
+def train(path, data, *, steps, **more):
+    snapshots = elastic.Snapshots(path=str(path), path_every=1)
+    return elastic.train_loop(step, first_state(), data, steps=steps, snapshots=snapshots, **more)
+
+
+@pytest.mark.parametrize("source", [Data, Positioned])
+def test_another_process_goes_on_from_the_directory(steady, tmp_path, source):
+    check(train(tmp_path, source(), steps=25), 25)
+    # Nothing of the first run is left but its directory: new snapshots, new data.
+    result = train(tmp_path, source(), steps=40)
+    check(result, 40, since=25)
+    assert min(result.metrics) == 25
+    assert sorted(int(each.name) for each in tmp_path.iterdir() if each.name.isdecimal()) == [30, 40]
+
+
+def test_fewer_slices_than_wrote_it_can_read_it(steady, tmp_path):
+    check(train(tmp_path, Data(), steps=20), 20)
+    two = elastic.Manager([device for index in (0, 2) for device in steady.slices()[index]])
+    result = train(tmp_path, Data(), steps=30, manager=two)
+    check(result, 30, since=20)
+    assert {device.slice_index for device in result.state["w"].devices()} == {0, 2}
+
+
+def test_one_that_is_not_whole_is_not_used(steady, tmp_path):
+    check(train(tmp_path, Data(), steps=20), 20)
+    # What a process leaves behind that is killed while it writes.
+    shutil.copytree(tmp_path / "20", tmp_path / "30.orbax-checkpoint-tmp")
+    (tmp_path / "30.orbax-checkpoint-tmp" / "commit_success.txt").unlink(missing_ok=True)
+    result = train(tmp_path, Data(), steps=21)
+    assert min(result.metrics) == 20
+
+
+def test_a_directory_with_another_state_is_refused(steady, tmp_path):
+    train(tmp_path, Data(), steps=5)
+    other = {**first_state(), "w": np.zeros((3, 3), np.float32)}
+    with pytest.raises(elastic.ElasticRuntimeError, match="not of this state"):
+        elastic.train_loop(step, other, Data(), steps=9, snapshots=elastic.Snapshots(path=str(tmp_path)))
+
+
+def test_a_directory_that_cannot_be_written_is_an_error_before_training(steady, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(elastic.ElasticRuntimeError, match="before step 0 was not written"):
+        train(tmp_path / "file", Data(), steps=5)
+
+
+def test_what_an_iterator_says_is_written_as_it_is(tmp_path):
+    checkpoints = Checkpoints(str(tmp_path), keep=2)
+    position = Position(3, 1, {"a": [1, None, "x"], "b": b"\x00\xff"})
+    for number in (1, 2, 3):
+        checkpoints.write(number, [np.arange(number)], position)
+    assert checkpoints.steps() == [2, 3]
+    assert checkpoints.extra(3) == position
+    with pytest.raises(elastic.ElasticRuntimeError, match="A set cannot be written"):
+        checkpoints.write(4, [np.arange(4)], Position(1, 0, {1, 2}))
+    assert checkpoints.steps() == [2, 3]

@@ -1,0 +1,81 @@
+"""What a training run does to which no slice is lost: its end, its errors, its log, and going on after an Interrupt."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from small_training import Data, Positioned, check, first_state, step
+
+from pathways_jupyter import elastic
+from pathways_jupyter.elastic import recovery
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_an_interrupted_run_resumes_from_its_snapshots(steady, fresh):
+    """With the iterator that it had, which is past the snapshot, or with one that begins anew."""
+    snapshots, data = elastic.Snapshots(), Data()
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    data.at[33] = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        elastic.train_loop(step, first_state(), data, steps=60, snapshots=snapshots)
+    latest = snapshots.latest()
+    assert latest is not None
+    assert latest.step >= 20
+    again = Data() if fresh else data
+    result = elastic.train_loop(step, first_state(), again, steps=60, snapshots=snapshots)
+    check(result, 60, since=latest.step)
+
+
+def test_a_run_ends_when_its_data_end(steady):
+    result = elastic.train_loop(step, first_state(), itertools.islice(Data(), 7), steps=100)
+    check(result, 7)
+    assert result.record.phase == "done"
+
+
+def test_an_error_that_comes_again_and_again_is_raised(steady, monkeypatch):
+    """Though it looks like the loss of a slice, nothing is lost."""
+    import jax
+
+    monkeypatch.setattr(recovery, "_LONGEST_PAUSE_SECONDS", 0.01)
+
+    class Broken(Positioned):
+        def __next__(self):
+            if self.number == 3:
+                raise jax.errors.JaxRuntimeError("INTERNAL: mine")
+            return super().__next__()
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL: mine"):
+        elastic.train_loop(step, first_state(), Broken(), steps=10)
+
+
+def test_a_state_without_room_for_its_snapshots_is_refused_before_anything_starts(steady):
+    with pytest.raises(elastic.ElasticRuntimeError, match=r"need 0\.0\d GB .* may take 0\.00 GB"):
+        elastic.train_loop(
+            step,
+            {**first_state(), "large": np.zeros(1_000_000, np.float32)},
+            Data(),
+            steps=1,
+            snapshots=elastic.Snapshots(where="notebook", limit_bytes=1000),
+        )
+
+
+def test_the_log_has_the_lines_that_scripts_read(steady, caplog):
+    with caplog.at_level("INFO", logger="pathways_jupyter.elastic"):
+        elastic.train_loop(step, first_state(), Data(), steps=3)
+    lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("step=")]
+    assert lines[0].startswith(
+        "step=0 elastic_manager.elastic_down_event_count=0 elastic_manager.good_slice_count=3 loss="
+    )
+
+
+def test_an_error_of_the_step_is_not_taken_for_a_loss(steady):
+    def wrong(state, batch):
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        elastic.train_loop(wrong, first_state(), Data(), steps=3)

@@ -1,0 +1,69 @@
+"""The proxy is lost in the middle of a run: it gets a new one, and goes on from what the notebook remembers."""
+
+from __future__ import annotations
+
+import pytest
+from small_training import Data, check, first_state, step
+
+from pathways_jupyter import elastic
+from pathways_jupyter.elastic import fault_targets
+from pathways_jupyter.elastic.record import Kind, Record
+from pathways_jupyter.kube import objects
+
+
+@pytest.fixture
+def lose(session):
+    """Delete pods whose name has `part`, without grace."""
+
+    def lose(part: str) -> None:
+        async def delete(client, namespace):
+            for pod in (await objects.list_(client, objects.PODS, namespace=namespace)).items:
+                name = pod["metadata"]["name"]
+                if part in name:
+                    await objects.delete(client, objects.PODS, name, namespace=namespace, grace_seconds=0)
+
+        fault_targets.ask(session.record, delete)
+
+    return lose
+
+
+def test_a_run_that_loses_its_proxy_goes_on_with_a_new_one(session, lose):
+    data, record, pod = Data(), Record(), session.record.pod
+    data.at[27] = lambda: lose(pod)
+    # A manager of the user's own; its devices are replaced.
+    manager = elastic.Manager(settle_seconds=0.05)
+    snapshots = elastic.Snapshots(notebook_every=2)
+    result = elastic.train_loop(
+        *(step, first_state(), data), steps=50, snapshots=snapshots, manager=manager, record=record, precompile=True
+    )
+    check(result, 50)
+    assert session.record.pod != pod
+    restored = next(event for event in record.events if event.kind is Kind.RESTORED)
+    assert restored.step == 20, "the newest that was in the notebook too"
+    assert any("A new proxy is connected" in event.message for event in record.events)
+    assert set(manager.slice_to_devices[0]) == set(session.slices()[0])
+
+
+def test_a_run_with_snapshots_on_the_hosts_only_says_that_none_is_left(session, lose):
+    data = Data()
+    data.at[7] = lambda: lose(session.record.pod)
+    with pytest.raises(elastic.ElasticRuntimeError, match="no snapshot outside of its hosts") as caught:
+        elastic.train_loop(step, first_state(), data, steps=20, snapshots=elastic.Snapshots(where="hosts"))
+    assert "reconnect" in caught.value.hint
+
+
+def test_interrupted_without_a_proxy_it_gets_one_when_it_is_called_again(session, lose):
+    """The cell was interrupted at the moment of the loss; the user runs it again."""
+    data, snapshots = Data(), elastic.Snapshots()
+
+    def lose_and_interrupt():
+        since = session.event_count
+        lose(session.record.pod)
+        next(event for event in session.follow(since) if event.data.get("state") == "lost")
+        raise KeyboardInterrupt
+
+    data.at[15] = lose_and_interrupt
+    with pytest.raises(KeyboardInterrupt):
+        elastic.train_loop(step, first_state(), data, steps=30, snapshots=snapshots)
+    result = elastic.train_loop(step, first_state(), data, steps=30, snapshots=snapshots)
+    check(result, 30)
