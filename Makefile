@@ -52,10 +52,11 @@ ui: $(NODE_MODULES) ## Test the sidebar: its models, and the whole of it in a re
 	cd labextension && $(WITH_NODE) jlpm build:prod && $(WITH_NODE) jlpm test
 	cd labextension/ui-tests && $(WITH_NODE) jlpm test
 
-soak: $(VENV)/.test ## Run what takes longer: slow tests, deaths at random, growth, hostile input (ROUNDS=, SECONDS=, SEED=)
+soak: $(VENV)/.test ## Run what takes longer: slow tests, deaths at random, a training run that loses slices, growth, hostile input (ROUNDS=, SECONDS=, SEED=)
 	$(BIN)/pytest -m soak
 	$(BIN)/python tests/soak leaks --rounds $(ROUNDS) --seed $(SEED)
 	$(BIN)/python tests/soak churn --rounds $(ROUNDS) --seed $(SEED)
+	$(BIN)/python tests/soak training --rounds $(ROUNDS) --seed $(SEED)
 	$(BIN)/python tests/soak fuzz --seconds $(SECONDS) --seed $(SEED)
 
 lint: $(VENV)/.lint $(NODE_MODULES) ## Style, words, types, dependencies, dead code and import layers

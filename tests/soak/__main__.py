@@ -2,6 +2,7 @@
 
     python tests/soak leaks --rounds 110 --seed 7      # 11 kinds of death at random moments
     python tests/soak churn --rounds 300               # one kernel connects, computes and disconnects
+    python tests/soak training --rounds 100 --seed 7   # a training run loses slices, its proxy, the head
     python tests/soak fuzz --seconds 120 --seed 7      # hostile input at every door
 
 Each prints a table, and the seed that repeats its choices; the exit code is 1 when something leaked, grew or broke.
@@ -17,6 +18,7 @@ import sys
 import churn
 import fuzz
 import leaks
+import training
 from machine import Machine
 
 
@@ -25,14 +27,14 @@ def main() -> int:
         prog="python tests/soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     kinds = parser.add_subparsers(dest="kind", required=True)
-    for kind, module in (("leaks", leaks), ("churn", churn), ("fuzz", fuzz)):
+    for kind, module in (("leaks", leaks), ("churn", churn), ("fuzz", fuzz), ("training", training)):
         command = kinds.add_parser(kind, help=(module.__doc__ or "").splitlines()[0])
         if kind == "fuzz":
             command.add_argument("--seconds", type=float, default=60.0, help="for each door (default: 60)")
         else:
-            default = 2 * len(leaks.DEATHS) if kind == "leaks" else 50
+            default = {"leaks": 2 * len(leaks.DEATHS), "training": 100}.get(kind, 50)
             command.add_argument("--rounds", type=int, default=default, help=f"how many (default: {default})")
-        known = {"leaks": leaks.DEATHS, "fuzz": fuzz.DOORS}.get(kind)
+        known = {"leaks": leaks.DEATHS, "fuzz": fuzz.DOORS, "training": training.KINDS}.get(kind)
         if known:
             command.add_argument("--only", nargs="+", choices=list(known), default=list(known), metavar="KIND")
         command.add_argument("--seed", type=int, default=random.randrange(1 << 31), help="repeats an earlier run")
@@ -40,11 +42,13 @@ def main() -> int:
     # Ended from outside, it still ends its cluster.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     print(f"{asked.kind}, --seed {asked.seed}", flush=True)
-    with Machine() as machine:
+    with Machine(training.SLICES if asked.kind == "training" else 2) as machine:
         if asked.kind == "leaks":
             sound = leaks.run(machine, rounds=asked.rounds, chance=random.Random(asked.seed), only=asked.only)
         elif asked.kind == "churn":
             sound = churn.run(machine, rounds=asked.rounds)
+        elif asked.kind == "training":
+            sound = training.run(machine, rounds=asked.rounds, chance=random.Random(asked.seed), only=asked.only)
         else:
             sound = fuzz.run(machine, seconds=asked.seconds, chance=random.Random(asked.seed), only=asked.only)
     left = machine.wait_until_ended(seconds=10)

@@ -31,9 +31,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Machine:
-    """Private directories and an embedded cluster of two slices, for as long as the ``with`` block runs."""
+    """Private directories and an embedded cluster, for as long as the ``with`` block runs.
+
+    Args:
+      slices: How many slices the cluster has.
+    """
 
     cluster: local.Cluster
+
+    def __init__(self, slices: int = 2) -> None:
+        self._slices = slices
 
     def __enter__(self) -> Self:
         # Short, because the path of a socket must be.
@@ -46,7 +53,7 @@ class Machine:
         Path(tempfile.tempdir).mkdir(mode=0o700)
         os.environ.pop("KUBECONFIG", None)
         self.runtime = Path(os.environ["JUPYTER_RUNTIME_DIR"]) / "pathways"
-        self.cluster = local.up({INSTANCE: 2}, sidecar=True, fast_heal=True)
+        self.cluster = local.up({INSTANCE: self._slices}, sidecar=True, fast_heal=True)
         return self
 
     def __exit__(
