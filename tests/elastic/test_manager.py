@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pathways_jupyter import elastic
+from pathways_jupyter.elastic import faults
 
 
 @pytest.fixture(params=["ours", "theirs"])
@@ -39,6 +40,30 @@ def test_a_function_is_called_again_when_the_slice_is_back(make_manager, take_do
     assert train() == 12
     assert calls == [[0, 1, 2], [0, 1, 2]]
     assert manager.total_slice_count == manager.active_slice_count == 3
+
+
+def test_resize_goes_on_with_fewer_slices_and_pause_waits_for_all(session, take_down):
+    import jax
+
+    manager, calls = elastic.Manager(settle_seconds=0.05), []
+
+    def train():
+        calls.append(sorted(manager.active_slice_indices))
+        sharding = jax.sharding.NamedSharding(
+            jax.sharding.Mesh(np.array(manager.active_devices), ("chip",)), jax.sharding.PartitionSpec()
+        )
+        value = jax.device_put(np.float32(1), sharding)
+        if len(calls) == 1:
+            # Until it is healed below.
+            take_down(1, seconds=60)
+            while True:
+                value = jax.jit(lambda x: x + 0)(value).block_until_ready()
+        return float(value)
+
+    assert manager.replica_resize(3, timeout=60)(train)() == 1
+    faults.heal(session)
+    assert manager.pause_resume(3, timeout=60)(train)() == 1
+    assert calls == [[0, 1, 2], [0, 2], [0, 1, 2]]
 
 
 def test_other_errors_are_not_retried(make_manager):
