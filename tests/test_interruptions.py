@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -212,3 +213,51 @@ def test_a_relay_whose_image_is_refused_is_left_out_with_a_warning(notebook, clu
     assert "Continuing without it" in notebook.wait_for("Continuing without it", timeout=DEADLINE)
     assert "8" in notebook.run("import jax.numpy as jnp\nprint(int(jnp.ones(8).sum()))").text
     assert notebook.run("%pathways disconnect").status == "ok"
+
+
+@pytest.mark.soak
+def test_a_way_on_which_nothing_comes_back_is_noticed(training, notebook, way):
+    way.freeze()
+    training.enters("interrupted")
+    way.reset()
+    way.thaw()
+    training.advances()
+    training.finish()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_a_training_loop_survives_a_hundred_interruptions(training, notebook, way, token, kubeconfig):
+    supervisor, chance, taken = psutil.Process(training.record["pid"]), random.Random(1), []
+
+    def away() -> None:
+        way.cut()
+        time.sleep(chance.uniform(0, 2))
+        way.open()
+
+    def refused() -> None:
+        token.revoke()
+        way.reset()
+        time.sleep(chance.uniform(0, 2))
+        token.renew()
+
+    def moved() -> None:
+        before = way.port
+        way.move()
+        kubeconfig.write_text(kubeconfig.read_text().replace(f":{before}", f":{way.port}"))
+
+    def stopped() -> None:
+        supervisor.suspend()
+        time.sleep(30 if number == 50 else chance.uniform(0, 2))
+        supervisor.resume()
+
+    for number in range(100):
+        time.sleep(chance.uniform(0, 0.3))
+        chance.choice([away, refused, stopped, way.reset, way.reset] + [moved] * (number % 10 == 0))()
+        since = time.monotonic()
+        training.advances(1)
+        taken.append(time.monotonic() - since)
+    training.finish()
+    assert set(states(notebook)) <= {"connected", "interrupted"}
+    median = sorted(taken)[len(taken) // 2]
+    print(f"the next step came after {median:.2f} s (median), {max(taken):.2f} s at most")

@@ -91,7 +91,10 @@ def _proxies(dry_run: bool, values: dict[str, Any]) -> list[Cleaned]:
     """Remove abandoned proxies of all users in the cluster, as far as the credentials allow."""
     from pathways_jupyter.service import leases
 
-    swept = entry.ask(entry.look(values), lambda client, namespace: leases.sweep(client, namespace, dry_run=dry_run))
+    swept = entry.ask(
+        entry.look(values),
+        lambda client, namespace: leases.sweep(client, namespace, dry_run=dry_run, reclaim=leases.EVERY),
+    )
     return [Cleaned("proxy", each.job, each.reason, each.error) for each in swept]
 
 

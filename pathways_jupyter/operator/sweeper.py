@@ -109,7 +109,7 @@ class Sweeper:
         if kind is ChangeType.DELETED:
             self._ends.pop(key, None)
         else:
-            self._ends[key] = leases.end(lease)
+            self._ends[key] = leases.kept_until(lease)
         self._changed.set()
 
     def _report_trouble(self, error: ClusterError | None) -> None:

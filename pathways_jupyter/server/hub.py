@@ -122,7 +122,8 @@ class Hub:
             await sweep.sweep(record, patience=SUPERVISOR_SECONDS)
         cluster = (await scopes.resolve(scope)).cluster
         async with Client(cluster) as kube:
-            swept = await leases.sweep(kube, cluster.namespace, dry_run=dry_run, user=label_value(current_user()))
+            me = label_value(current_user())
+            swept = await leases.sweep(kube, cluster.namespace, dry_run=dry_run, user=me, reclaim=leases.EVERY)
         for each in swept:
             if each.error:
                 raise PathwaysError(f"{each.job} could not be removed: {each.error}", hint="Try again later.")

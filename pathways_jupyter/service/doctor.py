@@ -210,15 +210,18 @@ async def _network(client: Client, namespace: str) -> tuple[Finding, ...]:
 
 async def _leftovers(client: Client, namespace: str, here: Sequence[str]) -> Finding:
     try:
-        stale = await leases.sweep(client, namespace, dry_run=True)
+        stale = await leases.sweep(client, namespace, dry_run=True, reclaim=leases.EVERY)
     except PathwaysError as error:
         if here:
             return _left(here)
         return Finding("leftovers", Level.WARN, f"Cannot be checked: {error}", error.hint)
-    found = [*here, *(f"proxy {each.job} of {each.user or 'an unknown user'} ({each.reason})" for each in stale)]
-    if not found:
-        return Finding("leftovers", Level.OK, f"none on this machine, none in namespace {namespace}")
-    return _left(found)
+    shown = {each.job: f"proxy {each.job} of {each.user or 'an unknown user'} ({each.reason})" for each in stale}
+    found = [*here, *(shown[each.job] for each in stale if not each.kept)]
+    if found:
+        return _left(found)
+    kept = "; ".join(shown[each.job] for each in stale if each.kept)
+    none = f"none on this machine, none in namespace {namespace}"
+    return Finding("leftovers", Level.OK, f"{none}; {kept}" if kept else none)
 
 
 def _left(found: Sequence[str]) -> Finding:

@@ -5,6 +5,9 @@ connect, the server extension, the operator or `pathways-jupyter clean`) deletes
 sweep at the same time. The Lease is deleted first, and only if it has not changed since it was read, so a renewal at
 the last moment saves the Job.
 
+A proxy with a relay holds its arrays for longer than its Lease. Between the two it is *reclaimable*: a sweep leaves it
+alone, unless the caller needs its slices.
+
 All times are the API server's, because the clocks of laptops differ by more than a lease.
 """
 
@@ -22,8 +25,11 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import JOBS, LEASES, Object
 from pathways_jupyter.service import names
+from pathways_jupyter.service.derived_names import label_value
 
 DEFAULT_SECONDS = 60.0
+EVERY = 1_000_000
+"""For :func:`sweep`: reclaim all that are reclaimable."""
 RENEWALS_PER_LEASE = 4
 """More than one, so that a lease survives a few failed renewals."""
 
@@ -35,6 +41,8 @@ class Swept:
     Attributes:
       reason: Why it counts as abandoned.
       error: Why it could not be deleted, and what to do; empty when it could.
+      silent: Seconds since its session was last seen.
+      kept: Whether it is (or was) reclaimable, and not abandoned for good.
     """
 
     job: str
@@ -45,15 +53,20 @@ class Swept:
     reason: str
     error: str = ""
     uid: str = field(default="", compare=False)
+    silent: float = field(default=0.0, compare=False)
+    kept: bool = False
 
 
-async def create(client: Client, job: Object, *, seconds: float = DEFAULT_SECONDS, holder: str = "") -> Object:
+async def create(
+    client: Client, job: Object, *, seconds: float = DEFAULT_SECONDS, holder: str = "", keep: float = 0.0
+) -> Object:
     """Create the Lease of a proxy Job, which owns it, so that they are deleted together.
 
     Args:
       job: The Job as the API server created it.
       seconds: How long the Job stays without a renewal.
       holder: The process that renews it, for people to read.
+      keep: How long the Job stays without a renewal while its slices are not needed, where that is longer.
 
     Raises:
       ApiError: It exists already, or creating it is forbidden.
@@ -77,6 +90,8 @@ async def create(client: Client, job: Object, *, seconds: float = DEFAULT_SECOND
             "renewTime": now,
         },
     }
+    if keep:
+        body["metadata"]["annotations"] = {names.KEEP_ANNOTATION: f"{keep:.0f}"}
     return await objects.create(client, LEASES, body)
 
 
@@ -104,11 +119,16 @@ async def renew(client: Client, name: str, *, namespace: str, figures: str = "")
 
 def end(lease: Object) -> float:
     """Return when `lease` expires unless it is renewed, in seconds since the epoch."""
-    spec = lease.get("spec") or {}
-    renewed = spec.get("renewTime") or spec.get("acquireTime") or lease["metadata"].get("creationTimestamp")
-    if not renewed:
-        return 0.0
-    return parse_time(str(renewed)) + float(spec.get("leaseDurationSeconds") or DEFAULT_SECONDS)
+    renewed = _renewed(lease)
+    seconds = (lease.get("spec") or {}).get("leaseDurationSeconds") or DEFAULT_SECONDS
+    return renewed + float(seconds) if renewed else 0.0
+
+
+def kept_until(lease: Object) -> float:
+    """Return until when its Job is kept while its slices are not needed, in seconds since the epoch."""
+    text = str((lease["metadata"].get("annotations") or {}).get(names.KEEP_ANNOTATION, ""))
+    keep = float(text) if text.isdecimal() else 0.0
+    return max(end(lease), _renewed(lease) + keep)
 
 
 def is_stale(lease: Object, now: float) -> bool:
@@ -117,7 +137,14 @@ def is_stale(lease: Object, now: float) -> bool:
 
 
 async def sweep(
-    client: Client, namespace: str, *, dry_run: bool = False, user: str = "", session: str = ""
+    client: Client,
+    namespace: str,
+    *,
+    dry_run: bool = False,
+    user: str = "",
+    session: str = "",
+    reclaim: int = 0,
+    service: str = "",
 ) -> tuple[Swept, ...]:
     """Delete the proxy Jobs of sessions that have died.
 
@@ -129,6 +156,8 @@ async def sweep(
       dry_run: Only report what would be deleted.
       user: Only Jobs of this user (the label's value).
       session: Only the Job of this session.
+      reclaim: Delete up to so many reclaimable ones too, those first that have been silent for longest.
+      service: Reclaim only those of this service.
 
     Raises:
       ApiError: Listing Jobs or Leases is forbidden.
@@ -141,15 +170,20 @@ async def sweep(
         return ()
     leases = await objects.list_(client, LEASES, namespace=namespace, labels=selector)
     by_place = {_place(lease): lease for lease in leases.items}
-    now = client.now()
-    abandoned = [
-        (job, by_place.get(_place(job)), reason)
-        for job in jobs.items
-        if (reason := _abandoned(job, by_place.get(_place(job)), now))
+    found = [_judge(job, by_place.get(_place(job)), client.now()) for job in jobs.items]
+    abandoned = [each for each in found if each is not None and not each.kept]
+    wanted = label_value(service)
+    kept = [
+        each
+        for each in found
+        if each is not None
+        and each.kept
+        and wanted in {"", (each.job["metadata"].get("labels") or {}).get(names.SERVICE_LABEL)}
     ]
+    abandoned += sorted(kept, key=lambda each: each.silent, reverse=True)[:reclaim]
     if dry_run:
-        return tuple(_swept(job, reason) for job, _, reason in abandoned)
-    done = await asyncio.gather(*(_clear(client, job, lease, reason) for job, lease, reason in abandoned))
+        return tuple(each.swept() for each in abandoned)
+    done = await asyncio.gather(*(_clear(client, each) for each in abandoned))
     return tuple(each for each in done if each is not None)
 
 
@@ -167,23 +201,69 @@ def _place(item: Object) -> tuple[str, str]:
     return str(item["metadata"].get("namespace") or ""), str(item["metadata"]["name"])
 
 
-def _abandoned(job: Object, lease: Object | None, now: float) -> str:
-    """Return why `job` is considered abandoned; empty when it is not."""
+@dataclass(frozen=True)
+class _Abandoned:
+    """A Job whose session is not seen any more.
+
+    Attributes:
+      silent: For how many seconds.
+      kept: Whether it is reclaimable.
+    """
+
+    job: Object
+    lease: Object | None
+    reason: str
+    silent: float
+    kept: bool = False
+
+    def swept(self, error: str = "") -> Swept:
+        metadata = self.job["metadata"]
+        labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+        return Swept(
+            job=str(metadata["name"]),
+            namespace=str(metadata.get("namespace") or ""),
+            session=str(labels.get(names.SESSION_LABEL, "")),
+            user=str(labels.get(names.USER_LABEL, "")),
+            notebook=str(annotations.get(names.NOTEBOOK_ANNOTATION, "")),
+            reason=self.reason,
+            error=error,
+            uid=str(metadata.get("uid") or ""),
+            silent=self.silent,
+            kept=self.kept,
+        )
+
+
+def _judge(job: Object, lease: Object | None, now: float) -> _Abandoned | None:
+    """Return why `job` is considered abandoned; None when it is not."""
     metadata: Mapping[str, object] = job["metadata"]
     if metadata.get("deletionTimestamp"):
-        return ""
+        return None
     # A Lease of another owner belongs to an earlier Job of the same name.
     if lease is not None and any(
         owner.get("uid") == metadata.get("uid") for owner in lease["metadata"].get("ownerReferences") or ()
     ):
-        seconds = (lease.get("spec") or {}).get("leaseDurationSeconds")
-        return f"its lease of {seconds} s was not renewed" if is_stale(lease, now) else ""
+        if not is_stale(lease, now):
+            return None
+        seconds, silent = (lease.get("spec") or {}).get("leaseDurationSeconds"), now - _renewed(lease)
+        left = kept_until(lease) - now
+        if left > 0:
+            reason = f"reclaimable: silent for {silent:.0f} s, and kept for {left:.0f} s more unless slices are needed"
+            return _Abandoned(job, lease, reason, silent, kept=True)
+        return _Abandoned(job, lease, f"its lease of {seconds} s was not renewed", silent)
     age = now - parse_time(str(metadata["creationTimestamp"]))
-    return "it never got a lease" if age > DEFAULT_SECONDS else ""
+    return _Abandoned(job, lease, "it never got a lease", age) if age > DEFAULT_SECONDS else None
 
 
-async def _clear(client: Client, job: Object, lease: Object | None, reason: str) -> Swept | None:
+def _renewed(lease: Object) -> float:
+    """Return when `lease` was renewed last, in seconds since the epoch."""
+    spec = lease.get("spec") or {}
+    renewed = spec.get("renewTime") or spec.get("acquireTime") or lease["metadata"].get("creationTimestamp")
+    return parse_time(str(renewed)) if renewed else 0.0
+
+
+async def _clear(client: Client, abandoned: _Abandoned) -> Swept | None:
     """Delete a Job; None when another sweep has deleted it, or when its session is alive after all."""
+    job, lease = abandoned.job, abandoned.lease
     name, namespace = str(job["metadata"]["name"]), str(job["metadata"]["namespace"])
     try:
         if lease is not None:
@@ -199,22 +279,7 @@ async def _clear(client: Client, job: Object, lease: Object | None, reason: str)
         gone = not await objects.delete(client, JOBS, name, namespace=namespace, uid=job["metadata"]["uid"])
     except ApiError as error:
         # 409: the Lease was renewed after all, or the name belongs to a new Job.
-        return None if error.status == 409 else _swept(job, reason, f"{error} {error.hint}")
+        return None if error.status == 409 else abandoned.swept(f"{error} {error.hint}")
     except ClusterError as error:
-        return _swept(job, reason, f"{error} {error.hint}")
-    return None if gone else _swept(job, reason)
-
-
-def _swept(job: Object, reason: str, error: str = "") -> Swept:
-    metadata = job["metadata"]
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    return Swept(
-        job=str(metadata["name"]),
-        namespace=str(metadata.get("namespace") or ""),
-        session=str(labels.get(names.SESSION_LABEL, "")),
-        user=str(labels.get(names.USER_LABEL, "")),
-        notebook=str(annotations.get(names.NOTEBOOK_ANNOTATION, "")),
-        reason=reason,
-        error=error,
-        uid=str(metadata.get("uid") or ""),
-    )
+        return abandoned.swept(f"{error} {error.hint}")
+    return None if gone else abandoned.swept()

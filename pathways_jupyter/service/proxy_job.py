@@ -89,6 +89,7 @@ class ProxySpec:
       notebook: The notebook's path.
       host: The machine that the kernel runs on.
       insecure: Whether its clients connect without ALTS.
+      reclaimed: Sessions whose slices it takes, because they were silent.
       relay: The relay beside the proxy, where there is one.
       owner: Reference to the pod of the notebook, with which the cluster deletes the Job; empty outside of the cluster.
     """
@@ -106,6 +107,7 @@ class ProxySpec:
     notebook: str = ""
     host: str = ""
     insecure: bool = True
+    reclaimed: tuple[str, ...] = ()
     relay: RelaySpec | None = None
     owner: Mapping[str, Any] = field(default_factory=dict)
     options: ProxyOptions = field(default_factory=ProxyOptions)
@@ -280,6 +282,7 @@ def _annotations(spec: ProxySpec) -> dict[str, str]:
         names.KERNEL_ANNOTATION: spec.kernel,
         names.NOTEBOOK_ANNOTATION: spec.notebook,
         names.HOST_ANNOTATION: spec.host,
+        names.RECLAIMED_ANNOTATION: ",".join(spec.reclaimed),
     }
     return {key: value for key, value in values.items() if value}
 

@@ -186,3 +186,38 @@ async def test_a_sweep_that_may_not_look_is_reported(bench):
     async with bench.client(rules=[], name="blind") as client:
         with pytest.raises(ApiError, match="not allowed to list jobs"):
             await leases.sweep(client, "default")
+
+
+async def test_a_silent_proxy_with_a_relay_is_kept_until_its_slices_are_needed(bench, monkeypatch):
+    async with bench.client() as client:
+        first, second = await bench.proxy(client, "first"), await bench.proxy(client, "second")
+        await leases.create(client, first, seconds=10, keep=900)
+        later(monkeypatch, client, 20)
+        await leases.create(client, second, seconds=10, keep=900)
+        later(monkeypatch, client, 60)
+        assert await leases.sweep(client, "default") == ()
+        assert await leases.sweep(client, "default", reclaim=1, service="another") == ()
+        # The one that has been silent for longest goes first.
+        (taken,) = await leases.sweep(client, "default", reclaim=1)
+        assert (taken.session, taken.kept) == ("first", True)
+        assert 70 < taken.silent < 200
+        assert await jobs(client) == {second["metadata"]["name"]}
+
+
+async def test_a_silent_proxy_with_a_relay_is_not_kept_for_longer_than_it_asked_for(bench, monkeypatch):
+    async with bench.client() as client:
+        lease = await leases.create(client, await bench.proxy(client, "s1"), seconds=10, keep=900)
+        assert leases.kept_until(lease) - leases.end(lease) == 890
+        later(monkeypatch, client, 960)
+        (swept,) = await leases.sweep(client, "default")
+        assert (swept.session, swept.kept) == ("s1", False)
+        assert await jobs(client) == set()
+
+
+async def test_a_session_that_comes_back_in_time_keeps_its_proxy(bench, monkeypatch):
+    async with bench.client() as client:
+        job = await bench.proxy(client, "s1")
+        await leases.create(client, job, seconds=10, keep=900)
+        later(monkeypatch, client, 600)
+        assert await leases.renew(client, job["metadata"]["name"], namespace="default")
+        assert await leases.sweep(client, "default", reclaim=leases.EVERY) == ()

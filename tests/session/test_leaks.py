@@ -345,6 +345,33 @@ def test_when_kernel_and_supervisor_die_together_the_lease_ends_the_proxy(kernel
     gone(session, since=moment, seconds=SHORT_LEASE + A_LITTLE)
 
 
+WITH_A_RELAY = {**CONNECTED, "processes": 3}
+
+
+def test_nothing_is_left_of_a_session_with_a_relay_whose_kernel_is_killed(kernel, cluster, counted, gone):
+    kernel.ok("import dataclasses\nconfig = dataclasses.replace(config, relay=True)")
+    session = kernel.connect()
+    assert counted(session) == WITH_A_RELAY
+    gone(session, since=sigkill(kernel, cluster))
+
+
+@pytest.mark.soak
+def test_with_a_relay_the_proxy_of_a_dead_machine_is_kept_for_a_while_and_then_gone(kernel, counted, gone):
+    changes = f"relay=True, lease_seconds={SHORT_LEASE}, keep={3 * SHORT_LEASE}"
+    kernel.ok(f"import dataclasses\nconfig = dataclasses.replace(config, {changes})")
+    session = kernel.connect()
+    assert counted(session) == WITH_A_RELAY
+    record = registry.read(session)
+    for pid in (kernel.pid, record.pid):
+        os.kill(pid, signal.SIGKILL)
+    moment = time.monotonic()
+    psutil.wait_procs([psutil.Process(pid) for pid in (kernel.pid, record.pid) if psutil.pid_exists(pid)], DEADLINE)
+    registry.remove(record)
+    time.sleep(max(0.0, moment + 2 * SHORT_LEASE - time.monotonic()))
+    assert counted(session)["jobs"] == 1
+    gone(session, since=moment, seconds=3 * SHORT_LEASE + A_LITTLE)
+
+
 def test_a_restarted_kernel_takes_over_what_lingers_and_nothing_is_left_after(kernel, config, gone):
     lingering = PRELUDE.format(config=config(2, linger=DEADLINE))
     kernel.ok(lingering)

@@ -109,7 +109,9 @@ class LeaseKeeper:
 
     def _warn(self, error: ClusterError) -> None:
         left = max(0.0, self._seconds - (pauses.now() - self._renewed))
-        self._session_log.report(
-            EventKind.WARNING,
-            f"The proxy's Lease cannot be renewed and expires in {left:.0f} s: {error} {error.hint}".strip(),
-        )
+        config = self._session_log.config
+        then = f"expires in {left:.0f} s"
+        if config.relay:
+            then += f"; after that the proxy is kept for {config.keep:.0f} s in all, unless its slices are needed"
+        message = f"The proxy's Lease cannot be renewed and {then}: {error} {error.hint}"
+        self._session_log.report(EventKind.WARNING, message.strip())

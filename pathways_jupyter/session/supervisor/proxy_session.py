@@ -176,6 +176,7 @@ class Proxy:
             address=service.address,
             image=config.proxy_image or proxy_job.image_for(service.server_image),
             instances=self._slices.instances,
+            reclaimed=tuple(self._slices.reclaimed),
             namespace=service.namespace,
             user=record.user,
             gcs_bucket=config.gcs_bucket,
@@ -222,7 +223,13 @@ class Proxy:
             progress=lambda words: self._stage(Stage.START, words),
             patient=bool(self._secret),
         )
-        await leases.create(self._client, job, seconds=self._config.lease_seconds, holder=self._session_log.record.id)
+        await leases.create(
+            self._client,
+            job,
+            seconds=self._config.lease_seconds,
+            holder=self._session_log.record.id,
+            keep=self._config.keep if self._secret else 0.0,
+        )
         if self._route.is_direct and self._own_pod is not None:
             # Before the pod listens: starting it takes longer than this request.
             policy = networkpolicy.for_session(job, self._own_pod, port)
@@ -272,12 +279,27 @@ class Proxy:
             async with asyncio.timeout(_DETAIL_SECONDS):
                 job = await objects.find(self._client, JOBS, record.job, namespace=record.namespace)
                 removed = job is None or bool(job["metadata"].get("deletionTimestamp"))
+                if removed and (taker := await self._taker()):
+                    return (
+                        f"Its slices were taken by {taker}, because this session was silent for longer than its lease."
+                    )
                 for each in ((job or {}).get("status") or {}).get("conditions") or ():
                     failed = each.get("type") in {"Failed", "FailureTarget"} and each.get("status") == "True"
                     # BackoffLimitExceeded only repeats that the Job's single pod failed.
                     if failed and each.get("reason") != "BackoffLimitExceeded":
                         return f"{reason} {each.get('reason')}: {each.get('message')}".rstrip(".") + "."
         return self._lease.explain(reason, removed=removed) if self._lease is not None else reason
+
+    async def _taker(self) -> str:
+        """Return who has taken the slices of this session while it was silent; empty if no session has."""
+        record = self._session_log.record
+        labels = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},{names.SESSION_LABEL}"
+        for job in (await objects.list_(self._client, JOBS, namespace=record.namespace, labels=labels)).items:
+            about, annotations = job["metadata"].get("labels") or {}, job["metadata"].get("annotations") or {}
+            if record.id in str(annotations.get(names.RECLAIMED_ANNOTATION, "")).split(","):
+                where = annotations.get(names.NOTEBOOK_ANNOTATION) or f"session {about.get(names.SESSION_LABEL)}"
+                return f"{about.get(names.USER_LABEL) or 'an unknown user'} ({where})"
+        return ""
 
     # The data path.
 

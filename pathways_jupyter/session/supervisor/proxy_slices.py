@@ -13,7 +13,9 @@ from typing import Any
 
 from pathways_jupyter.errors import CapacityError, ClusterError, PathwaysError, ServiceError
 from pathways_jupyter.events import EventKind, SessionSlice, Stage
+from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBS
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.service import discovery, leases, names, status
 from pathways_jupyter.service.derived_names import job_name
@@ -27,6 +29,7 @@ CAPACITY_CHECK_SECONDS = 1.0
 CAPACITY_REFRESH_SECONDS = 5.0
 _CHOICE_SECONDS = 0.3
 """Pause between two looks at the free slices before a proxy is made."""
+_A_FEW_MINUTES = 180.0
 SILENT_PLACEMENT_SECONDS = 20.0
 """A proxy whose log does not report the placement, though slices are free, is used anyway after this time."""
 
@@ -41,6 +44,7 @@ class ProxySlices:
 
     Attributes:
       instances: Number of slices per instance type; fewer than the config's after :meth:`choose` took fewer.
+      reclaimed: Sessions whose slices were taken, because they were silent.
     """
 
     def __init__(self, client: Client, session_log: SessionLog, stage: Callable[..., None]) -> None:
@@ -49,6 +53,7 @@ class ProxySlices:
         self._stage = stage
         self._config = session_log.config
         self.instances: Mapping[str, int] = self._config.instances
+        self.reclaimed: list[str] = []
         self._placement = Placement()
         self._down: set[int] = set()
         self._all_placed = asyncio.Event()
@@ -89,7 +94,7 @@ class ProxySlices:
         Raises:
           CapacityError: Too few slices are free, and `config.wait` is over.
         """
-        config, began, swept = self._config, time.monotonic(), False
+        config, began, next_sweep = self._config, time.monotonic(), 0.0
         if config.wait and not config.at_least:
             return
         enough, reported = config.at_least or self._wanted, ""
@@ -103,10 +108,11 @@ class ProxySlices:
             if (free := picture.available_to(job)) >= enough:
                 self._take(service, min(self._wanted, free))
                 return
-            if not swept:
-                swept = True
-                if await self._sweep(service.namespace):
+            if time.monotonic() >= next_sweep:
+                if await self._sweep(service):
+                    # There may be more that is silent.
                     continue
+                next_sweep = time.monotonic() + CAPACITY_REFRESH_SECONDS
             waited = time.monotonic() - began
             # A slice that just became free, or a worker that just started, may not show for a moment.
             if waited >= max(config.wait, CAPACITY_CHECK_SECONDS):
@@ -152,7 +158,7 @@ class ProxySlices:
             waited = time.monotonic() - began
             seconds = CAPACITY_CHECK_SECONDS
             if picture.available_to(self._session_log.record.job) < self._wanted:
-                if not await self._sweep(service.namespace):
+                if not await self._sweep(service):
                     if waited >= self._config.wait:
                         # Without --wait, report no waiting time: it would be the duration of the query above.
                         waited = waited if self._config.wait else 0.0
@@ -191,10 +197,26 @@ class ProxySlices:
             message = "The proxy's log cannot be read, so a slice that goes down will not be reported"
             self._session_log.report(EventKind.WARNING, f"{message}: {error} {error.hint}".strip())
 
-    async def _sweep(self, namespace: str) -> bool:
-        """Remove proxies of dead sessions, which may hold slices; return whether there were any."""
+    async def _sweep(self, service: ServiceInfo) -> bool:
+        """Remove proxies of dead sessions, which may hold slices, and one that is silent; return whether any were."""
         here = await sweep.sweep_dead()
-        return bool(await leases.sweep(self._client, namespace)) or bool(here)
+        swept = [
+            each
+            for each in await leases.sweep(self._client, service.namespace, reclaim=1, service=service.name)
+            if not each.error
+        ]
+        for each in swept:
+            silent = f"{each.silent / 60:.0f} min" if each.silent >= _A_FEW_MINUTES else f"{each.silent:.0f} s"
+            whose = f"{each.user or 'an unknown user'}, {each.notebook or f'session {each.session}'}"
+            message = f"Took the slices of {whose}, which had been silent for {silent}."
+            self._session_log.report(EventKind.WARNING, message, session=each.session)
+            self.reclaimed.append(each.session)
+        if swept and (job := self._session_log.record.job):
+            change = {"metadata": {"annotations": {names.RECLAIMED_ANNOTATION: ",".join(self.reclaimed)}}}
+            # For the one who comes back. Before the Job exists it is written when it is created.
+            with contextlib.suppress(ClusterError):
+                await objects.patch(self._client, JOBS, job, change, namespace=service.namespace)
+        return bool(swept or here)
 
     async def _placed_within(
         self, seconds: float, lost: asyncio.Future[str], ended: Callable[[], Awaitable[PathwaysError]]
