@@ -38,6 +38,7 @@ class Training:
     def __init__(self, notebook, directory: Path, path: Path) -> None:
         self.notebook = notebook
         self.path = path
+        self.log = Path(self.record["log"])
         self.progress, self.stop = directory / "progress", directory / "stop"
         self.progress.touch()
         self.request = notebook.begin(TRAIN.format(stop=str(self.stop), progress=str(self.progress)))
@@ -63,7 +64,7 @@ class Training:
         """Wait until the loop has made some more steps."""
         wanted, deadline = self.steps + steps, time.monotonic() + DEADLINE
         while self.steps < wanted:
-            assert time.monotonic() < deadline, f"no step after {self.steps}"
+            assert time.monotonic() < deadline, f"no step after {self.steps}; {self.log.read_text()[-4000:]}"
             time.sleep(0.01)
 
     def finish(self) -> int:

@@ -101,6 +101,8 @@ class Client:
     def close(self) -> None:
         """Close all connections, once the requests and streams in progress have ended."""
         self._closed = True
+        for leaving in self._leaving:
+            leaving.cancel()
         if not self._in_use and self._api is not None:
             # aiohttp closes in a coroutine, and callers of this one are not all coroutines.
             self._closing = asyncio.get_running_loop().create_task(self._api.close())
@@ -109,11 +111,11 @@ class Client:
     def move(self, cluster: Cluster) -> None:
         """Send what follows to `cluster`, which is the same one at another address, or with other credentials.
 
-        What is open at the previous address ends as if the connection had been lost.
+        What is open at the previous address ends after a while, as if the connection had been lost.
         """
         self.cluster = cluster
         if self._api is not None:
-            self._leaving.append(asyncio.get_running_loop().create_task(self._api.close()))
+            self._leaving.append(asyncio.get_running_loop().create_task(_close_later(self._api)))
             self._api = None
 
     async def request(
@@ -366,6 +368,14 @@ def preload() -> ModuleType:
     global _loaded
     _loaded = importlib.import_module("pathways_jupyter.kube.library")
     return _loaded
+
+
+async def _close_later(api: Api) -> None:
+    try:
+        # Requests that have just begun must not find their connections closed, which aiohttp reports as a misuse.
+        await asyncio.sleep(ANSWER_SECONDS)
+    finally:
+        await api.close()
 
 
 async def _library() -> ModuleType:

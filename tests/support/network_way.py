@@ -66,6 +66,7 @@ class NetworkWay:
 
     def close(self) -> None:
         self.cut()
+        self._run(self._end_tasks())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -87,6 +88,12 @@ class NetworkWay:
             self._listener.close()
             self._listener = None
         await self._reset()
+
+    async def _end_tasks(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
