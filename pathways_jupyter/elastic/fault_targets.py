@@ -16,8 +16,7 @@ from pathways_jupyter.events import Event, EventKind
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object
-from pathways_jupyter.service import discovery, names
-from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service import discovery, jobs, names
 from pathways_jupyter.session import protocol, reach, recording
 from pathways_jupyter.session.registry import SessionRecord
 
@@ -28,6 +27,22 @@ Answer = TypeVar("Answer")
 Where = SessionRecord | ConnectConfig
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Workers:
+    """The workers of a service or a job: its JobSet's name, its namespace, and their replicated job in it.
+
+    Attributes:
+      slices: How many slices there are.
+      embedded: Whether they are processes of this machine.
+    """
+
+    name: str
+    namespace: str
+    job: str
+    slices: int
+    embedded: bool
 
 
 @dataclass(frozen=True)
@@ -62,19 +77,25 @@ class Target:
             listed = ", ".join(map(str, sorted(self.slices))) or "none"
             raise ConfigError(f"Slice {number} is not one of this session's.", hint=f"This session holds: {listed}.")
 
-    async def service(self, client: Client, namespace: str, *, yes: bool) -> ServiceInfo:
-        """Return what the workers belong to.
+    async def workers(self, client: Client, namespace: str, *, yes: bool) -> Workers:
+        """Return the workers of the service or the job.
 
         Raises:
           ConfigError: The cluster is a real one, and `yes` is false.
           PathwaysError: There is no such service or job.
         """
-        service = await discovery.find(client, namespace, self.jobset)
-        if not (service.embedded or self.is_embedded or yes):
+        if isinstance(self.where, SessionRecord):
+            service = await discovery.find(client, namespace, self.jobset)
+            embedded = bool(service.embedded) or self.is_embedded
+            found = Workers(service.name, service.namespace, service.worker_job, service.slices, embedded)
+        else:
+            job = await jobs.find(client, self.jobset, namespace=namespace)
+            found = Workers(job.name, job.namespace, names.WORKER_JOB, job.slices, self.is_embedded)
+        if not (found.embedded or yes):
             raise ConfigError(
                 f"{client.cluster.name} is a real cluster: its worker would be hit.", hint="Add --yes to do it."
             )
-        return service
+        return found
 
     @property
     def is_embedded(self) -> bool:
@@ -109,7 +130,7 @@ def of_job(name: str, config: ConnectConfig) -> Target:
     return Target(config, name)
 
 
-async def workers(client: Client, service: ServiceInfo, number: int) -> list[Object]:
+async def running(client: Client, of: Workers, number: int) -> list[Object]:
     """Return the running workers of a slice.
 
     Raises:
@@ -117,20 +138,20 @@ async def workers(client: Client, service: ServiceInfo, number: int) -> list[Obj
     """
     labels = ",".join(
         (
-            f"{names.JOBSET_NAME_LABEL}={service.name}",
-            f"{names.REPLICATED_JOB_LABEL}={service.worker_job}",
+            f"{names.JOBSET_NAME_LABEL}={of.name}",
+            f"{names.REPLICATED_JOB_LABEL}={of.job}",
             f"{names.JOB_INDEX_LABEL}={number}",
         )
     )
-    found = (await objects.list_(client, objects.PODS, namespace=service.namespace, labels=labels)).items
-    running = [
+    found = (await objects.list_(client, objects.PODS, namespace=of.namespace, labels=labels)).items
+    alive = [
         pod
         for pod in found
         if (pod.get("status") or {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
     ]
-    if not running:
-        raise SessionError(f"Slice {number} of {service.name} has no running worker.", hint="Wait until it is up.")
-    return running
+    if not alive:
+        raise SessionError(f"Slice {number} of {of.name} has no running worker.", hint="Wait until it is up.")
+    return alive
 
 
 def ask(where: Where, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:

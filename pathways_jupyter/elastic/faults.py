@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pathways_jupyter.elastic import cordons, fault_targets
-from pathways_jupyter.elastic.fault_targets import Target, workers
+from pathways_jupyter.elastic.fault_targets import Target, Workers, running
 from pathways_jupyter.errors import ConfigError, SessionError
 from pathways_jupyter.kube import objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object
 from pathways_jupyter.service import names
-from pathways_jupyter.service.discovery import ServiceInfo
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
@@ -72,9 +71,9 @@ def slice_down(target: Session | Target, number: int, *, seconds: float = 0.0, y
       PathwaysError: The cluster could not be reached, or refused.
     """
 
-    async def kill(client: Client, service: ServiceInfo, found: list[Object], embedded: bool) -> tuple[str, ...]:
-        nodes = await cordons.cordon(client, aim.where, _nodes(found), service.name, number, seconds) if seconds else ()
-        await asyncio.gather(*(_kill(client, pod, embedded, held=bool(seconds)) for pod in found))
+    async def kill(client: Client, of: Workers, found: list[Object]) -> tuple[str, ...]:
+        nodes = await cordons.cordon(client, aim.where, _nodes(found), of.name, number, seconds) if seconds else ()
+        await asyncio.gather(*(_kill(client, pod, of.embedded, held=bool(seconds)) for pod in found))
         return nodes
 
     aim = _aim(target)
@@ -91,8 +90,8 @@ def drain_node(target: Session | Target, number: int, *, seconds: float = DRAIN_
       As for :func:`slice_down`.
     """
 
-    async def drain(client: Client, service: ServiceInfo, found: list[Object], embedded: bool) -> tuple[str, ...]:
-        nodes = await cordons.cordon(client, aim.where, _nodes(found), service.name, number, seconds)
+    async def drain(client: Client, of: Workers, found: list[Object]) -> tuple[str, ...]:
+        nodes = await cordons.cordon(client, aim.where, _nodes(found), of.name, number, seconds)
         for pod in found:
             name, namespace = str(pod["metadata"]["name"]), str(pod["metadata"]["namespace"])
             eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
@@ -113,8 +112,8 @@ def slow(target: Session | Target, number: int, *, seconds: float = SLOW_SECONDS
       PathwaysError: The cluster could not be reached, or refused.
     """
 
-    async def stutter(client: Client, service: ServiceInfo, found: list[Object], embedded: bool) -> tuple[str, ...]:
-        if not embedded:
+    async def stutter(client: Client, of: Workers, found: list[Object]) -> tuple[str, ...]:
+        if not of.embedded:
             raise ConfigError(
                 "A slice of a real cluster cannot be made slow.",
                 hint="Its worker is its container's first process, which cannot be stopped from inside. "
@@ -135,12 +134,12 @@ def heal(target: Session | Target, number: int | None = None) -> tuple[str, ...]
     aim = _aim(target)
 
     async def end(client: Client, namespace: str) -> tuple[str, ...]:
-        service = await aim.service(client, namespace, yes=True)
-        nodes = await cordons.uncordon(client, f"{service.name}/" + (f"{number}/" if number is not None else ""))
-        if service.embedded or aim.is_embedded:
-            for each in range(service.slices) if number is None else [number]:
+        of = await aim.workers(client, namespace, yes=True)
+        nodes = await cordons.uncordon(client, f"{of.name}/" + (f"{number}/" if number is not None else ""))
+        if of.embedded:
+            for each in range(of.slices) if number is None else [number]:
                 try:
-                    found = await workers(client, service, each)
+                    found = await running(client, of, each)
                 except SessionError:
                     continue  # Down: nothing there is slow.
                 await asyncio.gather(*(_stutter(client, pod, 0) for pod in found))
@@ -149,16 +148,16 @@ def heal(target: Session | Target, number: int | None = None) -> tuple[str, ...]
     return aim.ask(end)
 
 
-_Act = Callable[[Client, ServiceInfo, list[Object], bool], Awaitable[tuple[str, ...]]]
+_Act = Callable[[Client, Workers, list[Object]], Awaitable[tuple[str, ...]]]
 
 
 def _inject(target: Target, what: str, number: int, seconds: float, yes: bool, act: _Act) -> Fault:
     target.check(number)
 
     async def inject(client: Client, namespace: str) -> Fault:
-        service = await target.service(client, namespace, yes=yes)
-        found = await workers(client, service, number)
-        nodes = await act(client, service, found, bool(service.embedded) or target.is_embedded)
+        of = await target.workers(client, namespace, yes=yes)
+        found = await running(client, of, number)
+        nodes = await act(client, of, found)
         return Fault(what, number, tuple(str(pod["metadata"]["name"]) for pod in found), nodes, seconds)
 
     fault = target.ask(inject)

@@ -119,8 +119,8 @@ def test_a_node_that_someone_else_cordoned_is_left_as_it_is(session, ask):
         await objects.patch(client, NODES, node, {"spec": {"unschedulable": unschedulable}})
 
     async def node_of_slice(client):
-        service = await fault_targets.of_session(session).service(client, "default", yes=False)
-        (pod,) = await fault_targets.workers(client, service, 2)
+        workers = await fault_targets.of_session(session).workers(client, "default", yes=False)
+        (pod,) = await fault_targets.running(client, workers, 2)
         return pod["spec"]["nodeName"]
 
     node, since = ask(node_of_slice), session.event_count
