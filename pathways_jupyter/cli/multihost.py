@@ -239,7 +239,7 @@ def _follow(source: Callable[[], AsyncIterator[Any]], record: Any, *, as_json: b
     from pathways_jupyter.render import multihost as picture
 
     last = None
-    with contextlib.closing(blocking.iterate(source)) as events:
+    with contextlib.closing(blocking.iterate(source, blocking.Background())) as events:
         for event in events:
             if isinstance(event, Record):
                 record = event

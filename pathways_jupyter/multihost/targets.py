@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -74,7 +75,9 @@ def from_hosts(wanted: str, user: str = "") -> tuple[Target, ...]:
       ConfigError: A line cannot be read, two hosts have the same number, or there is none.
     """
     path = Path(wanted).expanduser()
-    if path.is_file():
+    # Not Path.is_file(), which raises for a list that is longer than the name of a file can be.
+    is_file = os.path.isfile(path)
+    if is_file:
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -88,7 +91,7 @@ def from_hosts(wanted: str, user: str = "") -> tuple[Target, ...]:
     for number, line in enumerate(lines, 1):
         text = line.partition("#")[0].strip()
         if text:
-            found.append(_of_line(text, f"{where}, line {number}" if path.is_file() else where, found, user))
+            found.append(_of_line(text, f"{where}, line {number}" if is_file else where, found, user))
     return ordered(found, where)
 
 

@@ -26,6 +26,11 @@ def test_an_inventory_names_hosts_with_slices_and_workers(tmp_path):
     assert [each.address for each in targets.from_hosts("x,y")] == ["x", "y"]
 
 
+def test_a_list_may_name_many_hosts():
+    names = [f"worker-{number}.a-long-name-of-a-zone.example" for number in range(64)]
+    assert [each.address for each in targets.from_hosts(",".join(names))] == names
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
