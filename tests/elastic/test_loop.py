@@ -7,6 +7,7 @@ import pytest
 from small_training import Data, Positioned, check, first_state, step
 
 from pathways_jupyter import elastic
+from pathways_jupyter.elastic import faults
 from pathways_jupyter.elastic.record import Kind, Record
 
 
@@ -14,8 +15,8 @@ from pathways_jupyter.elastic.record import Kind, Record
 def test_a_run_that_loses_a_slice_continues_on_two(session, take_down, source, where):
     data, record = source(), Record()
     # In the middle between two snapshots.
-    # For long enough that it is not back before anything has noticed.
-    data.at[27] = lambda: take_down(1, seconds=4)
+    # Until it is healed below, so that it is not back before anything has noticed.
+    data.at[27] = lambda: take_down(1, seconds=60)
     manager = elastic.Manager(settle_seconds=0.05)
     result = elastic.train_loop(
         step,
@@ -27,6 +28,7 @@ def test_a_run_that_loses_a_slice_continues_on_two(session, take_down, source, w
         record=record,
         precompile=True,
     )
+    faults.heal(session)
     check(result, 80)
     kinds = [event.kind for event in record.events]
     assert kinds.index(Kind.DETECTED) < kinds.index(Kind.RESTORED) < kinds.index(Kind.RESUMED)
@@ -38,8 +40,8 @@ def test_a_run_that_loses_a_slice_continues_on_two(session, take_down, source, w
 
 def test_with_too_few_slices_a_run_pauses_and_says_so(session, take_down):
     data, record = Data(), Record()
-    # For long enough that the loss is noticed before the slice is back.
-    data.at[15] = lambda: take_down(2, seconds=3)
+    data.at[15] = lambda: take_down(2, seconds=60)
+    record.listeners.append(lambda event: event.kind is Kind.WAITING and faults.heal(session))
     result = elastic.train_loop(
         step,
         first_state(),
@@ -80,12 +82,13 @@ def test_the_batch_follows_the_slices_and_no_row_is_lost_or_used_twice(session, 
     def source():
         for number, batch in enumerate(rows):
             if number == 12:
-                take_down(1, seconds=8)
+                take_down(1, seconds=60)
             yield batch
 
     result = elastic.train_loop(
         count, {"sum": np.float32(0), "rows": np.int32(0)}, source(), steps=30, batch="scale", snapshot_every=5
     )
+    faults.heal(session)
     used = int(np.asarray(result.state["rows"]))
     assert float(np.asarray(result.state["sum"])) == used * (used + 1) / 2
     assert {int(each["rows"]) for each in result.metrics.values()} == {24, 16}

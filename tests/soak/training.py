@@ -24,9 +24,9 @@ import numpy as np
 from machine import INSTANCE, Machine
 
 import pathways_jupyter
-from pathways_jupyter import elastic
+from pathways_jupyter import elastic, interruptible
 from pathways_jupyter.elastic import fault_targets
-from pathways_jupyter.elastic.loop import default_mesh
+from pathways_jupyter.elastic.goodput import Spent
 from pathways_jupyter.elastic.record import Record
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.kube import objects
@@ -37,6 +37,8 @@ PATIENCE_SECONDS = 120.0
 """A failure after which the run makes no step for so long has hung it."""
 TOLERANCE = 1e-4
 """Largest relative difference of a step's loss; the order in which slices are summed up changes the last digits."""
+_SOON_SECONDS = 15.0
+"""How long a failure waits for its moment."""
 ROWS, FEATURES = 24, 16
 _WEIGHTS = np.random.default_rng(0).normal(size=(FEATURES, 4)).astype(np.float32)
 
@@ -101,21 +103,22 @@ class Moments:
     """Points of the run at which a failure may be wanted: the run reports each, and waits while one is made there."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = interruptible.Changes()
         self._wanted = ""
         self._failure: Callable[[], None] = lambda: None
 
     def at(self, moment: str, failure: Callable[[], None], *, seconds: float) -> bool:
         """Let `failure` happen at the next `moment`; return whether it came within `seconds`."""
-        with self._changed:
+        with self._changed.lock:
             self._wanted, self._failure = moment, failure
-            came = self._changed.wait_for(lambda: not self._wanted, timeout=seconds)
+        came = self._changed.wait_for(lambda: not self._wanted, timeout=seconds)
+        with self._changed.lock:
             self._wanted = ""
-            return came
+        return came
 
     def report(self, moment: str) -> None:
         """Called by the run at the beginning of `moment`."""
-        with self._changed:
+        with self._changed.lock:
             if self._wanted != moment:
                 return
             self._wanted = ""
@@ -125,17 +128,22 @@ class Moments:
         failure()
 
 
-class Snapshots(elastic.Snapshots):
-    """Snapshots that report when one is taken."""
+class Watched(Record):
+    """A record that reports what the run's main thread begins to do."""
 
     def __init__(self, moments: Moments) -> None:
-        super().__init__(notebook_every=3)
+        super().__init__()
         self._moments = moments
 
-    def take(self, *args: Any, **kwargs: Any) -> Any:
-        taken = super().take(*args, **kwargs)
-        self._moments.report("snapshot")
-        return taken
+    def begin(self, **kwargs: Any) -> None:
+        super().begin(**kwargs)
+        during = self.goodput.during
+
+        def reported(what: Spent) -> Any:
+            self._moments.report(what)
+            return during(what)
+
+        self.goodput.during = reported  # type: ignore[method-assign]
 
 
 class Training:
@@ -144,7 +152,7 @@ class Training:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self.moments = Moments()
-        self.record = Record()
+        self.record = Watched(self.moments)
         self.session: Session | None = None
         self.stopped = False
         self.over = threading.Event()
@@ -152,7 +160,7 @@ class Training:
 
     def run(self) -> None:
         """Train until :meth:`stop`; after an Interrupt and after the session's end too."""
-        snapshots = Snapshots(self.moments)
+        snapshots = elastic.Snapshots(notebook_every=3)
         while not self.stopped:
             # An Interrupt may come at any moment, also before the loop has begun.
             with contextlib.suppress(KeyboardInterrupt):
@@ -170,7 +178,6 @@ class Training:
                     {"w": np.zeros((FEATURES, 4), np.float32), "n": np.int32(0)},
                     _Ending(self),
                     steps=1_000_000,
-                    mesh_for=self._mesh,
                     snapshots=snapshots,
                     manager=elastic.Manager(settle_seconds=0.1),
                     precompile=self.calls % 2 == 0,
@@ -180,18 +187,8 @@ class Training:
         if self.session is not None:
             self.session.disconnect()
 
-    def _mesh(self, slices: Any) -> Any:
-        before, self._count = getattr(self, "_count", SLICES), len(slices)
-        if threading.current_thread() is threading.main_thread():
-            self.moments.report("growing" if len(slices) > before else "restore")
-        return default_mesh(slices)
-
     def _step(self, state: Any, batch: Any) -> Any:
         import jax
-
-        # Called to be traced only, at the beginning of a compilation.
-        if threading.current_thread() is threading.main_thread():
-            self.moments.report("compilation")
 
         def loss(weights: Any) -> Any:
             return ((batch["x"] @ weights - batch["y"]) ** 2).mean()
@@ -219,18 +216,20 @@ class Breaking:
     def __init__(self, training: Training, chance: random.Random) -> None:
         self._training = training
         self._chance = chance
+        self._missed = 0
         proxy = lambda: self._delete(self._session.record.pod)  # noqa: E731
         failures: tuple[Callable[[], object], ...] = (
             lambda: self._kill(1),
             lambda: self._kill(2),
             lambda: self._kill(SLICES),
             self._flap,
-            lambda: self._at("snapshot"),
-            lambda: self._twice("restore"),
-            lambda: self._twice("compilation"),
-            lambda: self._twice("growing"),
+            lambda: self._at(Spent.CHECKPOINT_SAVE),
+            lambda: self._twice(Spent.CHECKPOINT_RESTORE),
+            # A call of the loop compiles anew.
+            lambda: self._at(Spent.PROGRAM_STARTUP, first=self._interrupt),
+            lambda: self._twice(Spent.SCALE_UP),
             proxy,
-            lambda: self._twice("restore", proxy=True),
+            lambda: self._twice(Spent.CHECKPOINT_RESTORE, proxy=True),
             lambda: self._delete("pathways-head"),
             lambda: self._delete("pathways-head", self._session.record.pod),
             self._interrupt,
@@ -238,6 +237,11 @@ class Breaking:
             lambda: (proxy(), self._interrupt()),
         )
         self.kinds = dict(zip(KINDS, failures, strict=True))
+
+    @property
+    def missed(self) -> int:
+        """How many of the failures at a moment were left out, because the run did not come to it."""
+        return self._missed
 
     @property
     def _session(self) -> Session:
@@ -257,9 +261,13 @@ class Breaking:
             self._delete(f"-worker-{number}-")
             time.sleep(self._chance.uniform(0.2, 1.0))
 
-    def _at(self, moment: str) -> None:
-        parts = [f"-worker-{self._numbers(1)[0]}-"]
-        self._training.moments.at(moment, lambda: self._delete(*parts), seconds=8)
+    def _at(self, moment: str, *, first: Callable[[], None] | None = None) -> None:
+        """Lose a slice at the next `moment`, which `first` brings about."""
+        part = f"-worker-{self._numbers(1)[0]}-"
+        cause = threading.Timer(0.01, first or (lambda: None))
+        cause.start()
+        self._missed += not self._training.moments.at(moment, lambda: self._delete(part), seconds=_SOON_SECONDS)
+        cause.join()
 
     def _twice(self, moment: str, *, proxy: bool = False) -> None:
         """Lose a slice, and another (or the proxy) at a moment that follows from it."""
@@ -267,7 +275,7 @@ class Breaking:
         second = [self._session.record.pod] if proxy else [f"-worker-{other}-"]
         first = threading.Timer(0.01, lambda: self._delete(f"-worker-{one}-"))
         first.start()
-        self._training.moments.at(moment, lambda: self._delete(*second), seconds=8)
+        self._missed += not self._training.moments.at(moment, lambda: self._delete(*second), seconds=_SOON_SECONDS)
         first.join()
 
     def _interrupt(self) -> None:
@@ -331,11 +339,11 @@ def run(machine: Machine, *, rounds: int, chance: random.Random, only: list[str]
     finally:
         training.stopped = True
         thread.join(PATIENCE_SECONDS)
-        sound = _report(training, took, failed, rounds)
+        sound = _report(training, took, failed, rounds, breaking.missed)
     return sound
 
 
-def _report(training: Training, took: dict[str, list[float]], failed: list[str], rounds: int) -> bool:
+def _report(training: Training, took: dict[str, list[float]], failed: list[str], rounds: int, missed: int) -> bool:
     print("| failure | times | median s | longest s |\n| --- | ---: | ---: | ---: |")
     for kind, seconds in took.items():
         print(f"| {kind} | {len(seconds)} | {statistics.median(seconds):.1f} | {max(seconds):.1f} |")
@@ -352,7 +360,7 @@ def _report(training: Training, took: dict[str, list[float]], failed: list[str],
         f"{recovered} of {rounds} failures recovered in {training.calls} calls of train_loop; {len(metrics)} steps, "
         f"{wrong} missing or applied twice; largest relative difference of a loss {worst:.1e} (tolerance {TOLERANCE:g})"
     )
-    print(*failed, sep="\n")
+    print(f"{missed} failures found no moment of their kind.", *failed, sep="\n")
     return recovered == rounds and not failed and not wrong and worst <= TOLERANCE
 
 
