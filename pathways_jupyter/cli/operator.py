@@ -45,14 +45,17 @@ def run(arguments: Sequence[str]) -> None:
 @click.option("--image", required=True, help="An image in which pathways_jupyter is installed.")
 @click.option("--namespace", "-n", default="", help="Namespace of the operator; default: pathways-system.")
 @click.option("--replicas", default=1, show_default=True, type=click.IntRange(min=1), help="One leads, others wait.")
+@click.option("--metrics-port", default=0, type=click.IntRange(0, 65535), help="Serve Prometheus metrics there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one List as JSON instead of YAML documents.")
-def manifests(image: str, namespace: str, replicas: int, as_json: bool) -> None:
+def manifests(image: str, namespace: str, replicas: int, metrics_port: int, as_json: bool) -> None:
     """Print the definition of PathwaysJob, the operator's permissions (the least it needs) and its Deployment."""
     import yaml
 
     from pathways_jupyter.service.pathwaysjob import installation
 
-    made = installation.manifests(image, namespace=namespace or installation.NAMESPACE, replicas=replicas)
+    made = installation.manifests(
+        image, namespace=namespace or installation.NAMESPACE, replicas=replicas, metrics_port=metrics_port
+    )
     if as_json:
         click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": made}, indent=2))
     else:

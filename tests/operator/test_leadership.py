@@ -12,7 +12,7 @@ from program_log import Log
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBSETS, LEASES, PATHWAYS_JOBS, PODS
 from pathways_jupyter.operator import main
-from pathways_jupyter.service.pathwaysjob import definition
+from pathways_jupyter.service.pathwaysjob import definition, installation
 
 DEADLINE = 60.0
 RIVAL = {
@@ -87,6 +87,16 @@ async def test_it_stands_back_while_another_controller_runs(bench, options, monk
         await asyncio.wait_for(running, DEADLINE)
 
 
+def test_the_manifests_serve_metrics_where_they_are_asked_for():
+    deployment = installation.manifests("r/i:1", metrics_port=9090)[-1]
+    template = deployment["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    assert container["args"] == ["--metrics-port=9090"]
+    assert [each["containerPort"] for each in container["ports"]] == [9090]
+    annotations = template["metadata"]["annotations"]
+    assert (annotations["prometheus.io/port"], annotations["prometheus.io/path"]) == ("9090", "/metrics")
+
+
 async def test_the_manifests_give_the_operator_all_it_needs_and_no_more(bench):
     async with bench.client() as client:
         process = await asyncio.create_subprocess_exec(
@@ -98,6 +108,7 @@ async def test_the_manifests_give_the_operator_all_it_needs_and_no_more(bench):
         assert made["CustomResourceDefinition"] == json.loads(json.dumps(definition.definition()))
         (container,) = made["Deployment"]["spec"]["template"]["spec"]["containers"]
         assert (container["image"], container["command"][1:]) == ("r/pathways-jupyter:1", ["operator", "run"])
+        assert "args" not in container
 
         # A user who has exactly the role's rules.
         rules = made["ClusterRole"]["rules"]

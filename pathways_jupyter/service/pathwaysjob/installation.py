@@ -18,18 +18,19 @@ COMMAND = ("pathways-jupyter", "operator", "run")
 _LABELS = {"app": NAME, names.MANAGED_BY_LABEL: names.MANAGED_BY}
 
 
-def manifests(image: str, *, namespace: str = NAMESPACE, replicas: int = 1) -> list[Manifest]:
+def manifests(image: str, *, namespace: str = NAMESPACE, replicas: int = 1, metrics_port: int = 0) -> list[Manifest]:
     """Return everything to apply, in order.
 
     Args:
       image: An image with this package installed.
       replicas: Operators; one of them leads, the others wait.
+      metrics_port: Serve Prometheus metrics on this port of the pod; 0 for none.
     """
     return [
         definition.definition(),
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
         *permissions(namespace),
-        _deployment(image, namespace, replicas),
+        _deployment(image, namespace, replicas, metrics_port),
     ]
 
 
@@ -89,11 +90,19 @@ def pod(image: str, *, arguments: tuple[str, ...] = ()) -> Manifest:
     }
 
 
-def _deployment(image: str, namespace: str, replicas: int) -> Manifest:
+def _deployment(image: str, namespace: str, replicas: int, metrics_port: int) -> Manifest:
     template = pod(image)
     (container,) = template["spec"]["containers"]
     container["command"] = list(COMMAND)
     del container["args"]
+    if metrics_port:
+        container["args"] = [f"--metrics-port={metrics_port}"]
+        container["ports"] = [{"name": "metrics", "containerPort": metrics_port, "protocol": "TCP"}]
+        template["metadata"]["annotations"] = {
+            "prometheus.io/scrape": "true",
+            "prometheus.io/port": str(metrics_port),
+            "prometheus.io/path": "/metrics",
+        }
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
