@@ -109,6 +109,28 @@ async def test_an_invalid_job_is_refused_with_the_path_of_the_field(client, wher
     assert re.search(rf"(^|[ \[]){re.escape(where)}: ", str(refusal.value)), str(refusal.value)
 
 
+def own_rules(schema):
+    """The messages of a schema's rules about a job by itself; those about changes compare it with the old one."""
+    for rule in schema.get("x-kubernetes-validations", ()):
+        if "oldSelf" not in rule["rule"] and not rule["rule"].startswith("self.type != "):
+            yield rule["message"]
+    for child in (*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])):
+        yield from own_rules(child)
+
+
+async def test_every_rule_refuses_something(client):
+    """The rules about topologies, one for each machine, are held against the catalogue elsewhere."""
+    said = ""
+    for path, value in (case for cases in INVALID.values() for case in cases):
+        with pytest.raises(ApiError) as refusal:
+            await objects.create(client, PATHWAYS_JOBS, changed(training("bad"), path, value), namespace="default")
+        said += str(refusal.value)
+    schema = definition.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    rules = list(own_rules(schema))
+    assert len(rules) >= 5
+    assert [rule for rule in rules if rule not in said] == []
+
+
 IMMUTABLE = {
     "spec.maxRestarts": 5,
     "spec.pathwaysDir": "gs://other",
