@@ -12,10 +12,11 @@ from urllib.parse import urlsplit
 
 import pytest
 from pathways_jobs import headless
-from permissions import LAB, PLATFORM, as_rules, documented_grants
+from permissions import HOSTS, INSTALL, LAB, PLATFORM, USER, as_rules, documented_grants
 from watched_cluster import DEADLINE, TYPE, Watched
 
 from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.elastic import faults
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.events import EventKind
 from pathways_jupyter.kube import auth, objects, pods
@@ -24,14 +25,17 @@ from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PATHWA
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.local import images
-from pathways_jupyter.service import deploy, deployment, discovery, doctor, leases, logs, names, overview
+from pathways_jupyter.multihost import pods as hosts
+from pathways_jupyter.service import checks, deploy, deployment, discovery, doctor, leases, logs, names, overview
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.lab import lifecycle, manifests
 from pathways_jupyter.service.lab.forward import LabForward
 from pathways_jupyter.service.pathwaysjob import fields
+from pathways_jupyter.service.platform_needs import DEPLOY_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
 from pathways_jupyter.session import cleanup, protocol, registry
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.session.registry import SessionRecord
 
 ADMIN = "admin"
 
@@ -174,6 +178,42 @@ class Person:
                 await objects.delete(admin, resource, job["metadata"]["name"], namespace=names.DEFAULT_NAMESPACE)
         return shown
 
+    async def run_on_hosts(self) -> list[str]:
+        """Run a command on a host of a service, of which the user gives the name or nothing."""
+        async with self.client() as client:
+            try:
+                for wanted in (names.DEFAULT_SERVICE, ""):
+                    (target, *_) = await hosts.of_service(client, names.DEFAULT_NAMESPACE, wanted)
+                channel = await hosts.connect(client, target, ["/bin/sh", "-c", "echo here"])
+                said = await channel.read()
+                await channel.close()
+                assert said == b"here\n"
+            except PathwaysError as error:
+                return [f"{error} {error.hint}"]
+        return []
+
+    async def hold_a_fault(self) -> list[str]:
+        """Keep a node from taking new pods, and end that."""
+        try:
+            async with self.client() as client, self.admin() as admin:
+                node = (await objects.list_(admin, objects.NODES)).items[0]["metadata"]["name"]
+                await faults.cordon(client, node, 0)
+            return [] if await asyncio.to_thread(faults.heal, self, 0) == (node,) else ["not ended"]
+        except PathwaysError as error:
+            return [f"{error} {error.hint}"]
+        finally:
+            async with self.admin() as admin:
+                await faults.cordon(admin, node, None)
+
+    @property
+    def record(self) -> SessionRecord:
+        """That of a session of this person, for what acts on a session's cluster."""
+        return SessionRecord(
+            id=self.name, pid=0, kernel_pid=0, kernel_id="", notebook="", user=self.name, created=0.0,
+            socket="", tunnel="", log="", config=protocol.config_to_json(self.config),
+            namespace=names.DEFAULT_NAMESPACE,
+        )  # fmt: skip
+
 
 class Forgetful(Client):
     """Loses the first answer."""
@@ -295,6 +335,28 @@ async def test_without_a_permission_what_needs_it_says_which_one(cluster, missin
     assert any(f"--resource={resource.partition('/')[0]}" in said for said in shown), shown
 
 
+NODE_GRANTS = {("", "nodes", "list"), ("", "nodes", "patch")}
+
+
+async def test_commands_and_faults_on_hosts_need_what_is_documented_and_nothing_else(cluster):
+    person = Person(cluster, "hanna", as_rules(documented_grants(HOSTS)))
+    async with asyncio.timeout(DEADLINE):
+        assert [*await person.run_on_hosts(), *await person.hold_a_fault()] == []
+    assert cluster.asked["hanna"] == documented_grants(HOSTS)
+
+
+@pytest.mark.parametrize("missing", sorted(documented_grants(HOSTS)), ids=lambda grant: f"{grant[2]} {grant[1]}")
+async def test_without_a_permission_on_hosts_the_command_says_which_one(cluster, missing):
+    _, resource, verb = missing
+    person = Person(
+        cluster, f"hosts-{verb}-{resource.replace('/', '-')}", as_rules(documented_grants(HOSTS) - {missing})
+    )
+    does = person.hold_a_fault if missing in NODE_GRANTS else person.run_on_hosts
+    async with asyncio.timeout(DEADLINE):
+        shown = await does()
+    assert any(f"llowed to {verb} {resource}" in said for said in shown), shown
+
+
 def lab_of(name: str) -> manifests.LabSpec:
     image = images.reference(images.LAB_IMAGE)
     return manifests.LabSpec(name=f"lab-{name}", namespace=names.DEFAULT_NAMESPACE, image=image)
@@ -403,6 +465,31 @@ async def test_a_platform_role_is_what_deploying_needs(cluster):
     assert any("Service paulas is not ready after 2 s" in each for each in said), said
     assert not any("llowed to" in each for each in said), said
     assert cluster.asked["paula"] == documented_grants(PLATFORM)
+
+
+async def test_the_doctor_checks_the_documented_platform_role_and_installing_the_operator(cluster):
+    assert {(each.resource.group, str(each), verb) for each in DEPLOY_NEEDS for verb in each.verbs} == (
+        documented_grants(PLATFORM)
+    )
+    assert {(each.resource.group, str(each), verb) for each in INSTALL_NEEDS for verb in each.verbs} == (
+        documented_grants(INSTALL)
+    )
+    person = Person(cluster, "pia", as_rules(documented_grants(USER) | documented_grants(PLATFORM)))
+    found = await doctor.examine(person.config, further=PLATFORM_NEEDS)
+    missing = [each for each in found if each.name.startswith("permission") and each.level is not checks.Level.OK]
+    assert {each.name for each in missing} == {f"permission {each}" for each in INSTALL_NEEDS}
+    definitions = next(each for each in missing if "customresourcedefinitions" in each.name)
+    assert definitions.message == (
+        "Not allowed to create, get, patch customresourcedefinitions, which is needed to install the operator."
+    )
+    assert definitions.hint == (
+        "Ask for: kubectl create clusterrole pathways-platform --verb=create,get,patch "
+        "--resource=customresourcedefinitions.apiextensions.k8s.io."
+    )
+    person = Person(cluster, "ida", as_rules(documented_grants(INSTALL)))
+    async with person.client() as client:
+        allowed = await asyncio.gather(*(checks.permission(client, "default", need) for need in INSTALL_NEEDS))
+    assert {each.level for each in allowed} == {checks.Level.OK}
 
 
 async def test_without_the_right_to_create_a_service_deploying_says_so_and_leaves_nothing(cluster):

@@ -19,12 +19,19 @@ DOCTOR = Command(
     "Check cluster, permissions, service, versions and leftovers, with advice for each problem.",
     options=(
         Option("--lab", "lab", "also check the permissions for pathways-jupyter lab", kind=Kind.FLAG),
+        Option(
+            "--platform",
+            "platform",
+            "also check the permissions for deploying services and installing the operator",
+            kind=Kind.FLAG,
+        ),
         SERVICE,
         *CLUSTER,
     ),
     examples={
         "doctor": "the connected cluster, or else your current context",
         "doctor --local": "the embedded cluster",
+        "doctor --platform -n research": "may I prepare this namespace for others?",
     },
 )
 USAGE_SPAN = "7d"

@@ -45,6 +45,7 @@ class Need:
     Attributes:
       level: How bad it is to lack it.
       purpose: What it is needed for, as the end of a sentence.
+      role: The name of the role in the advice.
     """
 
     resource: Resource
@@ -52,6 +53,7 @@ class Need:
     subresource: str = ""
     level: Level = Level.FAIL
     purpose: str = ""
+    role: str = "pathways-user"
 
     def __str__(self) -> str:
         return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
@@ -90,17 +92,14 @@ async def jobsets(client: Client) -> Finding:
     return Finding("jobset", Level.OK, f"{JOBSETS.api_version} is served")
 
 
-async def permission(client: Client, namespace: str, need: Need, *, role: str = "pathways-user") -> Finding:
-    """Check that these credentials have a permission.
-
-    Args:
-      role: The name of the role in the advice.
-    """
+async def permission(client: Client, namespace: str, need: Need) -> Finding:
+    """Check that these credentials have a permission; `namespace` does not matter for what belongs to none."""
     name = f"permission {need}"
+    within = namespace if need.resource.namespaced else ""
     try:
         answers = await asyncio.gather(
             *(
-                objects.allowed(client, verb, need.resource, namespace=namespace, subresource=need.subresource)
+                objects.allowed(client, verb, need.resource, namespace=within, subresource=need.subresource)
                 for verb in need.verbs
             )
         )
@@ -109,12 +108,13 @@ async def permission(client: Client, namespace: str, need: Need, *, role: str = 
     missing = [verb for verb, answer in zip(need.verbs, answers, strict=True) if not answer]
     if not missing:
         return Finding(name, Level.OK, ", ".join(need.verbs))
-    verbs = ",".join(missing)
+    where = f" in namespace {within}" if within else ""
+    kind, place = ("role", f" --namespace={within}") if within else ("clusterrole", "")
     return Finding(
         name,
         need.level,
-        f"Not allowed to {', '.join(missing)} {need} in namespace {namespace}, which is needed to {need.purpose}.",
-        f"Ask for: kubectl create role {role} --verb={verbs} --resource={need.rule} --namespace={namespace}.",
+        f"Not allowed to {', '.join(missing)} {need}{where}, which is needed to {need.purpose}.",
+        f"Ask for: kubectl create {kind} {need.role} --verb={','.join(missing)} --resource={need.rule}{place}.",
     )
 
 

@@ -19,14 +19,24 @@ from pathways_jupyter.service.deployment import Deployment
 from pathways_jupyter.service.jobset import ServiceSpec
 from pathways_jupyter.wording import count
 
-NEEDS: tuple[Need, ...] = (
-    Need(JOBSETS, ("create", "get", "list", "watch", "delete"), purpose="create a service, and follow its start"),
-    Need(NETWORK_POLICIES, ("create", "patch", "delete"), purpose="close the ports of proxies and resource manager"),
-    Need(PODS, ("list", "watch"), purpose="follow the service's start"),
-    Need(PODS, ("get",), "log", level=Level.WARN, purpose="see how many slices have registered"),
-    Need(EVENTS, ("list", "watch"), level=Level.WARN, purpose="see why something does not start"),
-)
 ROLE = "pathways-platform"
+NEEDS: tuple[Need, ...] = (
+    Need(
+        JOBSETS,
+        ("create", "get", "list", "watch", "delete"),
+        purpose="create a service, and follow its start",
+        role=ROLE,
+    ),
+    Need(
+        NETWORK_POLICIES,
+        ("create", "patch", "delete"),
+        purpose="close the ports of proxies and resource manager",
+        role=ROLE,
+    ),
+    Need(PODS, ("list", "watch"), purpose="follow the service's start", role=ROLE),
+    Need(PODS, ("get",), "log", level=Level.WARN, purpose="see how many slices have registered", role=ROLE),
+    Need(EVENTS, ("list", "watch"), level=Level.WARN, purpose="see why something does not start", role=ROLE),
+)
 
 _QUOTA = re.compile(r"quota|stockout|out of resources|does not have enough resources", re.IGNORECASE)
 _RECENT_SECONDS = 3600.0
@@ -56,7 +66,7 @@ async def findings(client: Client, wanted: Deployment) -> AsyncIterator[Finding]
     yield jobsets
     if jobsets.level is Level.FAIL:
         return
-    allowed = await asyncio.gather(*(checks.permission(client, spec.namespace, need, role=ROLE) for need in NEEDS))
+    allowed = await asyncio.gather(*(checks.permission(client, spec.namespace, need) for need in NEEDS))
     for found in allowed:
         if found.level is not Level.OK:
             yield found

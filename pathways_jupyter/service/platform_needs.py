@@ -1,0 +1,36 @@
+"""The permissions of those who prepare a cluster for others: deploy services, and install the operator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pathways_jupyter.kube.objects import JOBS, NAMESPACES, NODES, Resource
+from pathways_jupyter.service import deploychecks
+from pathways_jupyter.service.checks import Level, Need
+from pathways_jupyter.service.lab.manifests import SERVICE_ACCOUNTS
+
+_RBAC = "rbac.authorization.k8s.io"
+_APPLY = ("create", "get", "patch")
+"""The verbs of `kubectl apply --server-side`."""
+_INSTALL = "install the operator"
+
+DEPLOY_NEEDS: tuple[Need, ...] = (
+    *deploychecks.NEEDS,
+    Need(JOBS, ("list",), level=Level.WARN, purpose="see who uses a service before it is deleted"),
+    Need(NODES, ("list",), level=Level.WARN, purpose="check the node pools before a service is deployed"),
+)
+INSTALL_NEEDS: tuple[Need, ...] = tuple(
+    Need(resource, _APPLY, level=Level.WARN, purpose=_INSTALL)
+    for resource in (
+        Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False),
+        NAMESPACES,
+        Resource(_RBAC, "v1", "clusterroles", "ClusterRole", False),
+        Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", False),
+        SERVICE_ACCOUNTS,
+        Resource("apps", "v1", "deployments", "Deployment"),
+    )
+)
+# Connecting needs none of these, so the doctor only warns.
+PLATFORM_NEEDS = tuple(
+    replace(each, role=deploychecks.ROLE, level=Level.WARN) for each in (*DEPLOY_NEEDS, *INSTALL_NEEDS)
+)
