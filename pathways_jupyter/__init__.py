@@ -55,6 +55,7 @@ def connect(
     namespace: str | None = None,
     profile: str | None = None,
     local: bool | None = None,
+    job: str | None = None,
     wait: bool | float | None = None,
     linger: float | None = None,
     max_lifetime: float | None = None,
@@ -107,6 +108,8 @@ def connect(
       namespace: Kubernetes namespace of the service.
       profile: Name of a profile in ``pathways.toml``.
       local: Use the embedded cluster of this machine.
+      job: Name of a headless PathwaysJob: attach to its proxy, whose slices it has, instead of making one. The job
+        stays when this session ends.
       wait: Wait for taken slices: True for ever, or a number of seconds. Default: fail at once.
       linger: Seconds the proxy outlives this process. Default: 0.
       max_lifetime: Seconds after which the cluster ends the proxy, even if it is in use. Default: 86400 (24 h).

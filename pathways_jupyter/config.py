@@ -72,6 +72,7 @@ class ConnectConfig:
       local: Use the embedded cluster.
       tunnel: In a pod of the cluster: use a tunnel through the API server nevertheless.
       plaintext: In a pod of the cluster: connect to the proxy directly, without encryption.
+      job: Name of a headless PathwaysJob whose proxy to use; empty for a proxy of its own.
     """
 
     instances: Mapping[str, int] = field(default_factory=dict)
@@ -107,10 +108,16 @@ class ConnectConfig:
     local: bool = False
     tunnel: bool = False
     plaintext: bool = False
+    job: str = ""
 
 
 SETTINGS = ("tpu", *(each.name for each in fields(ConnectConfig) if each.name != "instances"))
 """The names of all settings."""
+_OWN_PROXY = frozenset(SETTINGS) - {
+    *("job", "cluster", "project", "region", "context", "kubeconfig", "namespace", "profile", "local"),
+    *("wait", "timeout", "tunnel"),
+}
+"""Settings of a proxy of one's own, which a session that uses the proxy of a job does not have."""
 
 
 def resolve(arguments: Mapping[str, Any], *, environ: Mapping[str, str] | None = None) -> ConnectConfig:
@@ -128,6 +135,8 @@ def resolve(arguments: Mapping[str, Any], *, environ: Mapping[str, str] | None =
     from_environment = _from_environment(os.environ if environ is None else environ)
     name = str(given.get("profile") or from_environment.get("profile") or "")
     values = {**_from_profile(name), **from_environment, **given}
+    if values.get("job"):
+        values = _for_job(values, given)
     if "tpu" in values:
         values["instances"] = values.pop("tpu")
     config = ConnectConfig(**values)
@@ -142,6 +151,25 @@ def resolve(arguments: Mapping[str, Any], *, environ: Mapping[str, str] | None =
             hint=f"Raise the number in --tpu, or ask for --at-least {wanted}.",
         )
     return config
+
+
+def _for_job(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `values` for a session that uses a job's proxy; those for a proxy of one's own do not apply to it.
+
+    Raises:
+      ConfigError: Both are among `given`, the arguments.
+    """
+    both = sorted(name for name in _OWN_PROXY if given.get(name))
+    if both and not given.get("job"):
+        # Those for a proxy were asked for here and now, the job by a profile or the environment.
+        return {name: value for name, value in values.items() if name != "job"}
+    if both:
+        flag = f"--{both[0].replace('_', '-')}"
+        raise ConfigError(
+            f"Job {values['job']} has its proxy and its slices already, so {flag} does not apply.",
+            hint=f"Leave out {flag} to attach to the job, or --job for a proxy of your own.",
+        )
+    return {name: value for name, value in values.items() if name not in _OWN_PROXY}
 
 
 def canonical(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -60,7 +60,8 @@ def located(asked: ConnectConfig) -> ConnectConfig:
     Raises:
       LocalClusterError: The embedded cluster does not start.
     """
-    return on_local_cluster(asked) if asked.local else asked
+    # A cluster that is started now has no jobs.
+    return on_local_cluster(asked, start=not asked.job) if asked.local else asked
 
 
 def look(arguments: Mapping[str, Any]) -> ConnectConfig:
@@ -90,7 +91,8 @@ def on_local_cluster(asked: ConnectConfig, *, start: bool = True) -> ConnectConf
         raise cluster.absence()
     return dataclasses.replace(
         asked,
-        instances=asked.instances or running.instances,
+        # A job has its own slices, which are not those of the cluster's service.
+        instances=asked.instances or ({} if asked.job else running.instances),
         kubeconfig=str(running.kubeconfig),
         context=running.context,
     )
@@ -122,7 +124,7 @@ def revive(asked: ConnectConfig, state: SessionState) -> None:
     Raises:
       LocalClusterError: It does not start.
     """
-    if asked.local and state is SessionState.LOST:
+    if asked.local and not asked.job and state is SessionState.LOST:
         on_local_cluster(dataclasses.replace(asked, kubeconfig="", context=""))
 
 
@@ -137,7 +139,7 @@ def where(arguments: Mapping[str, Any]) -> ConnectConfig:
     given = config.canonical({name: value for name, value in arguments.items() if value})
     named = {option.name for option in CLUSTER} & set(given)
     records = [] if named else registry.sessions()
-    if len(records) != 1 or not records[0].service:
+    if len(records) != 1 or not (records[0].service or records[0].pathways_job):
         return look(arguments)
     (record,) = records
     return dataclasses.replace(
@@ -299,28 +301,30 @@ def stream(
     return blocking.iterate(values)
 
 
-def examine(config: ConnectConfig, *, lab: bool = False) -> tuple[Finding, ...]:
+def examine(config: ConnectConfig, *, lab: bool = False, platform: bool = False) -> tuple[Finding, ...]:
     """Return the doctor's findings for a connection from this process to the cluster of `config`.
 
     Args:
       lab: Also check what `pathways-jupyter lab` needs.
+      platform: Also check what deploying services and installing the operator need.
     """
-    import platform
     from importlib.metadata import PackageNotFoundError, version
+    from platform import python_version
 
     from pathways_jupyter.service import doctor
     from pathways_jupyter.service.images import Versions
     from pathways_jupyter.service.lab.lifecycle import LAB_NEEDS
+    from pathways_jupyter.service.platform_needs import PLATFORM_NEEDS
     from pathways_jupyter.session import strays, sweep
 
     try:
         # From the metadata, because importing JAX takes longer than all checks together.
-        versions = Versions(python=platform.python_version(), jax=version("jax"), jaxlib=version("jaxlib"))
+        versions = Versions(python=python_version(), jax=version("jax"), jaxlib=version("jaxlib"))
     except PackageNotFoundError:
-        versions = Versions(python=platform.python_version())
+        versions = Versions(python=python_version())
     left = [f"session {record.id} (its supervisor is gone)" for record in sweep.dead()]
     left += [f"files of session {each.session} (its supervisor died before writing a record)" for each in strays.find()]
-    further = LAB_NEEDS if lab else ()
+    further = (*(LAB_NEEDS if lab else ()), *(PLATFORM_NEEDS if platform else ()))
     findings = blocking.run(doctor.examine(config, versions=versions, leftovers=left, further=further))
     hint = _embedded_hint(config)
     return tuple(

@@ -97,6 +97,8 @@ _WITHOUT_SLICES = frozenset({SessionState.STARTING, SessionState.LOST, SessionSt
 class Stage(StrEnum):
     """The stages of connecting, in order."""
 
+    JOB = "job"
+    """Wait until the job to attach to runs."""
     DISCOVER = "discover"
     """Find the service, its image, and the holders of its slices."""
     CREATE = "create"

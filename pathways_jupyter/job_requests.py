@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter import config, entry, tpu
+from pathways_jupyter import config, entry, offers, tpu
 from pathways_jupyter.commands.shared import CLUSTER
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError
@@ -99,12 +99,17 @@ def apply(given: str, values: Values, *, source: str = "") -> tuple[str, str]:
         )
     except InvalidJob as error:
         raise _located(error, given, source) from None
-    return str(manifest["metadata"]["name"]), done
+    name = str(manifest["metadata"]["name"])
+    _remember(place, lambda known: known | {name})
+    return name, done
 
 
 def list_(values: Values) -> tuple[JobInfo, ...]:
     """Return the jobs of the namespace."""
-    return entry.ask(where(values), jobs.list_jobs)
+    place = where(values)
+    found = entry.ask(place, jobs.list_jobs)
+    _remember(place, lambda known: {each.name for each in found})
+    return found
 
 
 def show(name: str, values: Values) -> JobPicture:
@@ -149,12 +154,21 @@ def find(name: str, values: Values) -> JobInfo:
 
 def delete(name: str, values: Values) -> bool:
     """Delete a job; False if there was none."""
-    return entry.ask(where(values), lambda client, namespace: jobs.delete(client, name, namespace=namespace))
+    place = where(values)
+    deleted = entry.ask(place, lambda client, namespace: jobs.delete(client, name, namespace=namespace))
+    _remember(place, lambda known: known - {name})
+    return deleted
 
 
 def question(job: JobInfo) -> str:
     """Return the question before a job is deleted."""
     return f"Delete job {job.name} ({job.state.lower()}) from namespace {job.namespace}, with its pods and logs?"
+
+
+def _remember(place: ConnectConfig, change: Callable[[set[str]], set[str]]) -> None:
+    """Keep the names of jobs for tab completion, which asks no cluster."""
+    cluster = place.context or place.cluster or place.kubeconfig
+    offers.remember_jobs(f"{cluster}/{place.namespace}", change)
 
 
 def _located(error: InvalidJob, given: str, source: str) -> InvalidJob:

@@ -48,6 +48,8 @@ def read(
         record = session()
         if program == "supervisor":
             return Log("", iter(Path(record.log).read_text(encoding="utf-8", errors="replace").splitlines()[-tail:]))
+        if record.pathways_job:
+            return Log(record.pod, _of_job(record, follow=bool(values.get("follow")), tail=tail))
         where, service, job = record, record.service, record.job
     else:
         config = cluster()
@@ -58,3 +60,15 @@ def read(
     )
     lines = entry.stream(where, lambda client, namespace: logs.lines(client, place, follow=follow, tail=tail))
     return Log(place.pod, lines)
+
+
+def _of_job(record: SessionRecord, *, follow: bool, tail: int) -> Iterator[str]:
+    """The log of the proxy of the job that a session is attached to."""
+    from pathways_jupyter.service import jobs
+
+    return entry.stream(
+        record,
+        lambda client, namespace: jobs.log(
+            client, record.pathways_job, namespace=namespace, program="proxy", follow=follow, tail=tail
+        ),
+    )

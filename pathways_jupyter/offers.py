@@ -5,6 +5,13 @@ They are computed on every press of Tab, so no cluster is contacted.
 
 from __future__ import annotations
 
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+_JOBS_KEPT = 500
+
 
 def contexts(kubeconfig: str = "") -> list[str]:
     """Return the contexts of `kubeconfig`, by default of the user's own files."""
@@ -49,3 +56,40 @@ def runs() -> list[str]:
     from pathways_jupyter.multihost import records
 
     return list(dict.fromkeys(record.name for record in records.runs()))
+
+
+def jobs() -> list[str]:
+    """Return the names of the jobs that commands on this machine have seen last, in all clusters."""
+    return sorted({name for names in _seen_jobs().values() for name in names})
+
+
+def remember_jobs(place: str, change: Callable[[set[str]], set[str]]) -> None:
+    """Remember the jobs of `place` for :func:`jobs`; a file that cannot be written is no error.
+
+    Args:
+      place: A cluster and namespace.
+      change: Returns the names of its jobs, given those that are known.
+    """
+    seen = _seen_jobs()
+    names = sorted(change(set(seen.pop(place, ()))))[:_JOBS_KEPT]
+    # The places that were asked last come last, and the oldest ones are forgotten first.
+    kept = dict([*seen.items(), *([(place, names)] if names else [])][-20:])
+    with contextlib.suppress(OSError):
+        path = _jobs_path()
+        temporary = path.with_suffix(".new")
+        temporary.write_text(json.dumps(kept), encoding="utf-8")
+        temporary.replace(path)
+
+
+def _seen_jobs() -> dict[str, list[str]]:
+    try:
+        found = json.loads(_jobs_path().read_text(encoding="utf-8"))
+        return {str(place): [str(name) for name in names] for place, names in found.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def _jobs_path() -> Path:
+    from pathways_jupyter import config
+
+    return config.runtime_dir() / "jobs.seen"

@@ -17,9 +17,10 @@ MIN_LEASE_SECONDS = 10.0
 
 _SERVICE_ADDRESS = re.compile(r"(?P<host>[a-z0-9]([-a-z0-9.]*[a-z0-9])?):(?P<port>[0-9]{1,5})")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_JOB_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _TEXTS = {
     *("service", "cluster", "project", "region", "gcs_bucket", "context", "kubeconfig", "namespace", "profile"),
-    *("proxy_image", "relay_image"),
+    *("proxy_image", "relay_image", "job"),
 }
 
 _POSITIVE = {"keep", "max_lifetime", "timeout"}
@@ -65,6 +66,8 @@ def check(setting: str, value: Any, label: str) -> Any:
     text = os.fsdecode(value)
     if setting == "service":
         _check_service(text)
+    if setting == "job" and text and not _JOB_NAME.fullmatch(text):
+        raise ConfigError(f"{text!r} is not the name of a job.", hint="%pathways job list shows their names.")
     if setting == "namespace" and text and not _NAME.fullmatch(text):
         raise ConfigError(f"{text!r} is not a Kubernetes namespace.", hint="Use lower-case letters, digits and dashes.")
     if setting == "gcs_bucket" and text and not text.startswith("gs://"):

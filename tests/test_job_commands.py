@@ -158,3 +158,17 @@ def test_a_path_leads_to_its_line():
     assert text.line_of(given, "spec.workers[0].topology") == 8
     assert text.line_of(given, "spec.workers[0].numSlices") == 7
     assert text.line_of(given, "spec.controller.elasticSlices") == 9
+
+
+def test_a_job_is_shown_live_until_it_is_over(notebook, cluster):
+    assert notebook.run("%load_ext pathways_jupyter").status == "ok"
+    cell = yaml.safe_dump(training("watched", "python", "-c", "print('done')"), sort_keys=False)
+    assert notebook.run(f"%%pathwaysjob --local\n{cell}").status == "ok"
+    since = len(notebook.seen)
+    # The cell that runs below does not keep the picture from being drawn again.
+    shown = notebook.run("job = %pathways job show watched --local\ndisplay(job)\nimport threading")
+    assert shown.status == "ok", shown.shown
+    busy = notebook.begin("while job.value.job.state != 'Completed': threading.Event().wait(0.1)")
+    assert "Completed" in notebook.wait_for("Job watched: completed", since=since)
+    assert notebook.finish(busy).status == "ok"
+    assert "is deleted" in notebook.run("%pathways job delete watched --local --yes").text

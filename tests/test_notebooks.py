@@ -155,9 +155,13 @@ def test_03_jobs_is_true(executed):
     assert "trained to 3.0" in text(cells["logs"])
     assert "Job failing: failed" in text(cells["fail"])
     assert "ValueError: no data" in text(cells["why"])
+    assert "attached to  job lab" in text(cells["connect"])
+    assert "8 devices; 28.0 on slice 1" in text(cells["compute"])
+    assert "is over" in text(cells["disconnect"])
     assert "Line 8 of the cell: spec.workers[0].topology" in text(cells["mistake"])
-    assert {"train", "failing"} <= set(text(cells["list"]).split())
+    assert {"train", "failing", "lab"} <= set(text(cells["list"]).split())
     assert "Job failing is deleted." in text(cells["delete"])
+    assert "Job lab: " in text(cells["show"])
 
 
 def test_05_multihost_is_true(executed):

@@ -117,6 +117,17 @@ def logs(json: bool, **values: Any) -> None:
                 click.echo(line)
 
 
+@job.command("connect", hidden=True, context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1)
+def connect(words: tuple[str, ...]) -> None:
+    """Refuse what only a notebook can do, and name what can be done here."""
+    name = next((each for each in words if not each.startswith("-")), "NAME")
+    raise click.UsageError(
+        f"job connect works in notebooks only: %pathways job connect {name}. "
+        f"A program runs on the job's slices with: pathways-jupyter run --job {name} -- python train.py"
+    )
+
+
 @_takes(JOB_SUSPEND)
 def suspend(json: bool, **values: Any) -> None:
     """Suspend job NAME: its pods end, and their TPUs are free for others."""

@@ -112,6 +112,8 @@ def completing(source: Source) -> Callable[[click.Context, click.Parameter, str]
                 found = offers.sessions()
             elif source is Source.RUNS:
                 found = offers.runs()
+            elif source is Source.JOBS:
+                found = offers.jobs()
         return [CompletionItem(each) for each in found if each.startswith(fragment)]
 
     return complete

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathways_jupyter.commands.declaration import Command, Kind, Option
+from pathways_jupyter.commands.declaration import Command, Kind, Option, Source
 from pathways_jupyter.commands.shared import CLUSTER, SERVICE, TPU
 
 CONNECT = Command(
@@ -90,6 +90,13 @@ CONNECT = Command(
             "plaintext",
             "in a pod of the cluster: connect directly without encryption, where ALTS does not work",
             kind=Kind.FLAG,
+        ),
+        Option(
+            "--job",
+            "job",
+            "attach to the proxy of this headless PathwaysJob, instead of making one",
+            metavar="NAME",
+            source=Source.JOBS,
         ),
         Option(
             "--proxy-image",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathways_jupyter.commands.connect import CONNECT
 from pathways_jupyter.commands.declaration import Command, Kind, Option, Source, Word
 from pathways_jupyter.commands.shared import CLUSTER
 
@@ -84,6 +85,28 @@ JOB_RESUME = Command(
     words=(_JOB,),
     options=CLUSTER,
     examples={"job resume train": "start it again"},
+)
+JOB_CONNECT = Command(
+    "job connect",
+    "Attach this notebook to a headless job: JAX uses its proxy and slices. The job stays when the notebook ends.",
+    words=(_JOB,),
+    options=(
+        *CLUSTER,
+        Option(
+            "--wait",
+            "wait",
+            "wait for a job that has not started, for SECONDS or without limit",
+            kind=Kind.SECONDS,
+            default="as --timeout",
+        ),
+        *(option for option in CONNECT.options if option.name in {"timeout", "tunnel"}),
+    ),
+    examples={
+        "job connect lab": "the job that job new lab --tpu ... without a program describes",
+        "job connect lab --wait": "it may have to wait for nodes",
+    },
+    details="Several notebooks may be attached to one job, each with arrays of its own. %pathways disconnect lets go "
+    "of the job; %pathways job delete ends it.",
 )
 JOB_DELETE = Command(
     "job delete",

@@ -9,6 +9,7 @@ from pathways_jupyter.commands.declaration import Command, Source, Word
 from pathways_jupyter.commands.elastic import ELASTIC
 from pathways_jupyter.commands.job import (
     JOB_APPLY,
+    JOB_CONNECT,
     JOB_DELETE,
     JOB_LIST,
     JOB_LOGS,
@@ -63,6 +64,7 @@ MAGIC: Mapping[str, Command] = {
         JOB_LIST,
         JOB_SHOW,
         JOB_LOGS,
+        JOB_CONNECT,
         JOB_SUSPEND,
         JOB_RESUME,
         JOB_DELETE,

@@ -56,6 +56,11 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
         )
 
 
+def job_connect(connection: Connection, values: Values) -> None:
+    """Attach this notebook to the proxy of a headless job."""
+    connect(connection, {("job" if name == "name" else name): value for name, value in values.items()})
+
+
 def reconnect(connection: Connection, values: Values, place: Place | None = None) -> None:
     """Replace the proxy of this notebook's session; arguments as for :func:`connect`."""
     current = connection.need()
@@ -100,7 +105,7 @@ def slices(connection: Connection, values: Values) -> Any:
     from pathways_jupyter.render import slices as picture
     from pathways_jupyter.service import status as reading
 
-    where, mine = _where(connection, values)
+    where, mine = _service(connection, values)
     found = entry.ask(where, lambda client, namespace: reading.fetch(client, namespace, where.service))
     current = connection.session
     if current is not None and mine and connection.screen.in_place:
@@ -132,7 +137,7 @@ def panel(connection: Connection, values: Values) -> Any:
 def logs(connection: Connection, values: Values) -> None:
     """Print a log."""
     log = log_command.read(
-        values, session=lambda: _record(connection, values), cluster=lambda: _where(connection, values)[0]
+        values, session=lambda: _record(connection, values), cluster=lambda: _service(connection, values)[0]
     )
     try:
         for line in log.lines:
@@ -172,9 +177,9 @@ def doctor(connection: Connection, values: Values) -> View:
     from pathways_jupyter.render import doctor as picture
 
     asked = dict(values)
-    lab = bool(asked.pop("lab", False))
+    lab, platform = bool(asked.pop("lab", False)), bool(asked.pop("platform", False))
     where, _ = _where(connection, asked)
-    return picture.view(entry.examine(where, lab=lab))
+    return picture.view(entry.examine(where, lab=lab, platform=platform))
 
 
 def elastic(connection: Connection, values: Values) -> Any:
@@ -219,6 +224,23 @@ def _where(connection: Connection, values: Values) -> tuple[ConnectConfig, str]:
     return dataclasses.replace(current.config, namespace=record.namespace, service=service), str(current.id)
 
 
+def _service(connection: Connection, values: Values) -> tuple[ConnectConfig, str]:
+    """:func:`_where` for a command about a service.
+
+    Raises:
+      SessionError: The notebook is attached to a job, and nothing else is named.
+    """
+    where, mine = _where(connection, values)
+    current = connection.session
+    if mine and not where.service and current is not None and (job := current.record.pathways_job):
+        raise SessionError(
+            f"This notebook is attached to job {job}, which is no service: its slices are its own.",
+            hint=f"%pathways job show {job} shows them, and %pathways job logs {job} rm prints the log of its "
+            "resource manager. --service NAME names a service.",
+        )
+    return where, mine
+
+
 def _record(connection: Connection, values: Values) -> SessionRecord:
     """The session named in `values`, by default this notebook's."""
     wanted = values.get("session", "")
@@ -228,6 +250,7 @@ def _record(connection: Connection, values: Values) -> SessionRecord:
 
 ACTIONS: Mapping[str, Callable[[Connection, Values], Any]] = {
     "connect": connect,
+    "job connect": job_connect,
     "disconnect": disconnect,
     "reconnect": reconnect,
     "status": status,

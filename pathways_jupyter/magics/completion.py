@@ -198,6 +198,7 @@ _SOURCES: Mapping[Source, Callable[[list[str]], list[str]]] = {
     Source.HOSTS: _hosts,
     Source.HOST_COMMANDS: _host_commands,
     Source.RUNS: lambda words: offers.runs(),
+    Source.JOBS: lambda words: offers.jobs(),
     Source.RUN_COMMANDS: _run_commands,
 }
 

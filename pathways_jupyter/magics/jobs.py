@@ -70,11 +70,17 @@ def list_(connection: Connection, values: Values) -> Any:
 
 
 def show(connection: Connection, values: Values) -> Any:
-    """One job."""
+    """One job; in a notebook live until it is over."""
     from pathways_jupyter import job_requests
     from pathways_jupyter.render import jobs as picture
 
-    return picture.details(job_requests.show(values["name"], _placed(connection, values)))
+    placed = _placed(connection, values)
+    found = job_requests.show(values["name"], placed)
+    if not connection.screen.in_place:
+        return picture.details(found)
+    from pathways_jupyter.widgets.job import JobPanel
+
+    return JobPanel(connection.shell, job_requests.where(placed), found)
 
 
 def logs(connection: Connection, values: Values) -> None:

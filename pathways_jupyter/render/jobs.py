@@ -50,8 +50,13 @@ def view(found: Sequence[JobInfo], *, now: float | None = None) -> View:
     return View(list(found), text.table(_HEADERS, plain), html.page(html.table(_HEADERS, rich), html.as_of(now)))
 
 
-def details(picture: JobPicture, *, now: float | None = None) -> View:
-    """Everything about one job; arguments as for :func:`view`."""
+def details(picture: JobPicture, *, note: str = "", now: float | None = None) -> View:
+    """Everything about one job.
+
+    Args:
+      note: A remark below it, for example why it is no longer updated.
+      now: As for :func:`view`.
+    """
     now = time.time() if now is None else now
     job = picture.job
     line = _sentence(job)
@@ -65,7 +70,9 @@ def details(picture: JobPicture, *, now: float | None = None) -> View:
         if rows:
             parts.append(text.table(headers, rows))
             rich.append(html.table(headers, [list(map(escape, row)) for row in rows]))
-    return View(picture, "\n\n".join(parts), html.page(*rich, html.as_of(now)))
+    if note:
+        parts.append(note)
+    return View(picture, "\n\n".join(parts), html.page(*rich, html.as_of(now, note)))
 
 
 def line(job: JobInfo) -> str:

@@ -12,6 +12,7 @@ from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
 
 TITLES = {
+    Stage.JOB: "wait for the job",
     Stage.DISCOVER: "find the service",
     Stage.CREATE: "create the proxy",
     Stage.START: "start the proxy pod",

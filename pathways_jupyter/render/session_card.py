@@ -33,6 +33,10 @@ ADVICE: Mapping[SessionState, str] = {
     SessionState.LOST: "Arrays on it are lost. %pathways reconnect gets a new proxy with the same settings.",
     SessionState.FAILED: "%pathways doctor looks for the cause.",
 }
+_JOB_ADVICE: Mapping[SessionState, str] = {
+    **ADVICE,
+    SessionState.LOST: "Arrays on it are lost. %pathways reconnect attaches again, once the job runs.",
+}
 
 
 def view(
@@ -61,13 +65,14 @@ def view(
     shown = [event for event in events[:listed] if event.kind in _NEWS][-_RECENT:]
     about = [
         ("service", record.service),
+        ("attached to", _job(record)),
         ("slices", words.instances(record.instances) if record.instances else ""),
         ("devices", _devices(record, devices)),
         ("proxy", record.pod or record.job),
         ("cluster", record.context),
         ("namespace", record.namespace),
     ]
-    advice = ADVICE.get(record.state, "")
+    advice = (_JOB_ADVICE if record.pathways_job else ADVICE).get(record.state, "")
     title = f"Session {record.id}"
     state, when = session_table.state(record), _when(record, events, now)
     plain = [f"{mark} {title}: {state}, {when}", text.fields(about)]
@@ -99,6 +104,10 @@ def none() -> View:
     line = "This notebook is not connected."
     advice = "%pathways connect --help shows how; %pathways connect --local --tpu tpuv6e:2x2=2 needs no cluster."
     return View(None, f"{Mark.NONE} {line}\n  {advice}", html.page(html.line(escape(line), html.muted(advice))))
+
+
+def _job(record: SessionRecord) -> str:
+    return f"job {record.pathways_job}, which stays when this session ends" if record.pathways_job else ""
 
 
 def _devices(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> str:

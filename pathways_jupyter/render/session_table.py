@@ -76,7 +76,7 @@ def _row(record: SessionRecord, mine: str, now: float) -> tuple[str, ...]:
         state(record),
         words.duration(now - record.state_since),
         tpu.format_instances(record.instances),
-        service_name(record.service),
+        f"job {record.pathways_job}" if record.pathways_job else service_name(record.service),
         f"{owner} (this one)" if record.id == mine else owner,
         words.duration(now - record.created),
         str(record.pid),

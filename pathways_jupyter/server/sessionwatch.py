@@ -204,6 +204,7 @@ def row(record: SessionRecord, alive: bool) -> dict[str, Any]:
         "user": record.user,
         "namespace": record.namespace,
         "service": discovery.name_of(record.service)[0] or record.service,
+        "pathways_job": record.pathways_job,
         "instances": dict(record.instances),
         "devices": sum(count * _chips(name) for name, count in record.instances.items()),
         "job": record.job,

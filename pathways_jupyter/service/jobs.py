@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,11 @@ async def find(client: Client, name: str, *, namespace: str) -> JobInfo:
     return job_info(await _get(client, name, namespace))
 
 
+def resource_of(job: JobInfo) -> Resource:
+    """Return the kind of object that a job is."""
+    return PATHWAYS_JOBS if job.kind == fields.KIND else JOBSETS
+
+
 async def picture(client: Client, name: str, *, namespace: str) -> JobPicture:
     """Return everything about a job.
 
@@ -97,26 +102,26 @@ async def picture(client: Client, name: str, *, namespace: str) -> JobPicture:
     )
 
 
-async def until_over(client: Client, name: str, *, namespace: str) -> AsyncIterator[JobInfo]:
-    """Yield a job whenever its state changes, until it is over.
+async def until_over(client: Client, name: str, *, namespace: str) -> AsyncGenerator[JobInfo, None]:
+    """Yield a job whenever its state or its number of restarts changes, until it is over.
 
     Raises:
       ServiceError: There is none, or it was deleted.
     """
-    first = await _get(client, name, namespace)
-    resource = PATHWAYS_JOBS if first["kind"] == fields.KIND else JOBSETS
-    before = ""
-    async for change in watch(client, resource, namespace=namespace, name=name):
-        if change.type is ChangeType.DELETED:
-            raise ServiceError(f"Job {name} was deleted.")
-        if not change.object:
-            continue
-        info = job_info(change.object)
-        if info.state != before:
-            before = info.state
-            yield info
-        if info.state in {conditions.COMPLETED, conditions.FAILED}:
-            return
+    resource = resource_of(await find(client, name, namespace=namespace))
+    before: tuple[str, int] | None = None
+    async with contextlib.aclosing(watch(client, resource, namespace=namespace, name=name)) as changes:
+        async for change in changes:
+            if change.type is ChangeType.DELETED:
+                raise ServiceError(f"Job {name} was deleted.")
+            if not change.object:
+                continue
+            info = job_info({**change.object, "kind": resource.kind})
+            if (info.state, info.restarts) != before:
+                before = (info.state, info.restarts)
+                yield info
+            if info.state in {conditions.COMPLETED, conditions.FAILED}:
+                return
 
 
 async def log(

@@ -72,6 +72,7 @@ class SessionRecord:
       sent: Bytes that its tunnel has carried to its proxies; only the supervisor's answer has the present number.
       received: Bytes from them; both are 0 without a tunnel.
       tcp_port: The loopback port that JAX connects to instead of the socket; 0 for the socket.
+      pathways_job: The PathwaysJob whose proxy it uses; empty for a session with a proxy of its own.
     """
 
     id: str
@@ -104,11 +105,13 @@ class SessionRecord:
     sent: int = 0
     received: int = 0
     tcp_port: int = 0
+    pathways_job: str = ""
 
     def __str__(self) -> str:
         since = self.state_since or self.created
         rows = {
             "service": self.service,
+            "attached to": f"job {self.pathways_job}" if self.pathways_job else "",
             "tpu": tpu.format_instances(self.instances),
             "proxy": self.pod or self.job,
             "cluster": self.context,
@@ -118,7 +121,7 @@ class SessionRecord:
             "program": self.program,
         }
         head = f"Session {self.id}: {self.state} since {time.strftime('%H:%M:%S', time.localtime(since))}"
-        return "\n".join([head, *(f"  {name:<10} {value}" for name, value in rows.items() if value)])
+        return "\n".join([head, *(f"  {name:<11} {value}" for name, value in rows.items() if value)])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Print the record in IPython."""

@@ -48,7 +48,9 @@ async def sweep(record: SessionRecord, *, patience: float = cleanup.PATIENCE_SEC
       PathwaysError: Something in the cluster could not be removed; the record stays for the next sweep.
     """
     embedded = reach.Embedded.of(protocol.config_from_json(record.config))
-    if record.namespace and not (embedded is not None and embedded.has_ended()):
+    # A session that was attached to a job has made nothing in the cluster, and its user may not even list Jobs there.
+    made = record.namespace and not record.pathways_job
+    if made and not (embedded is not None and embedded.has_ended()):
         async with Client(await reach.again(record)) as client:
             await cleanup.remove(client, record.namespace, record.id, patience=patience)
     registry.remove(record)

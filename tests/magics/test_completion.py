@@ -6,6 +6,7 @@ import pytest
 from IPython.core.completer import IPCompleter, provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
+from pathways_jupyter import offers
 from pathways_jupyter.commands.magic import MAGIC
 from pathways_jupyter.magics.completion import complete, matcher
 
@@ -62,6 +63,7 @@ def test_files_are_offered_where_a_file_is_wanted(tmp_path, monkeypatch):
 
 def test_profiles_come_from_the_settings(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
     (tmp_path / "pathways.toml").write_text('[profiles.team]\npathways_service = "shared"\n')
     assert offered("connect --profile ") == ["team"]
     assert offered("connect --service ") == ["shared"]
@@ -110,3 +112,17 @@ def test_a_variable_that_is_called_as_the_magic_is_completed_by_python():
     completer.custom_matchers.append(matcher("%pathways", MAGIC))
     with provisionalcompleter():
         assert [each.text for each in completer.completions("pathways or Tru", 15)] == ["True"]
+
+
+def test_jobs_are_offered_by_the_names_that_commands_have_seen(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    assert offered("job show t") == []
+    offers.remember_jobs("here/default", lambda known: known | {"train", "trial"})
+    offers.remember_jobs("there/", lambda known: {"lab"})
+    assert offered("job show t") == ["train", "trial"]
+    assert offered("job connect ")[:3] == ["lab", "train", "trial"]
+    assert offered("connect --job l") == ["lab"]
+    offers.remember_jobs("here/default", lambda known: known - {"train"})
+    assert offered("job delete t") == ["trial"]
+    (tmp_path / "pathways" / "jobs.seen").write_text("[")
+    assert offered("job logs t") == []

@@ -78,8 +78,8 @@ function Session({ session, staleSince, actions, trans }: ISessionProps): React.
         />
       )}
       <dl className="pw-facts">
-        <dt>{trans.__('Service')}</dt>
-        <dd>{session.service || '–'}</dd>
+        <dt>{session.pathways_job ? trans.__('Job') : trans.__('Service')}</dt>
+        <dd>{session.pathways_job || session.service || '–'}</dd>
         <dt>{trans.__('Slices')}</dt>
         <dd>{instancesWord(session.instances) || '–'}</dd>
         <dt>{trans.__('Devices')}</dt>

@@ -93,6 +93,8 @@ export interface ISession {
   readonly user: string;
   readonly namespace: string;
   readonly service: string;
+  /** The PathwaysJob whose proxy it uses; empty for a session with a proxy of its own. */
+  readonly pathways_job: string;
   /** Slices held per instance type. */
   readonly instances: { readonly [type: string]: number };
   readonly devices: number;

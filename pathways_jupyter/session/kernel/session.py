@@ -49,7 +49,9 @@ class Session:
         self._revive = revive
 
     def __repr__(self) -> str:
-        return f"<Session {self.id}: {self.state}, {self.record.service or 'no service'}>"
+        record = self.record
+        where = record.service or (f"job {record.pathways_job}" if record.pathways_job else "no service")
+        return f"<Session {self.id}: {self.state}, {where}>"
 
     def __enter__(self) -> Self:
         return self
@@ -244,7 +246,7 @@ def start(
       ConfigError: No slices are requested.
       SessionError: This process already has a session, or the supervisor could not be started.
     """
-    if not config.instances:
+    if not config.instances and not config.job:
         raise ConfigError("No TPU slices were requested.", hint="For example: --tpu tpuv6e:2x2=2.")
     session = current()
     if session is not None:

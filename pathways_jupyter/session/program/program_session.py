@@ -73,7 +73,7 @@ class ProgramSession:
     """
 
     def __init__(self, config: ConnectConfig, command: Sequence[str], *, tcp: bool = False) -> None:
-        if not config.instances:
+        if not config.instances and not config.job:
             raise ConfigError("No TPU slices were requested.", hint="For example: --tpu tpuv6e:2x2=2.")
         if shutil.which(command[0]) is None:
             raise ConfigError(

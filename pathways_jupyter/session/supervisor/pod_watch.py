@@ -39,10 +39,9 @@ class RelayRefused(ServiceError):
 
 
 class PodWatch:
-    """Follows the first pod of a proxy Job.
+    """Follows the first pod of a proxy Job, or the given head pod of a PathwaysJob.
 
     A replacement that the Job creates is ignored: the session's arrays were in the first pod.
-
 
     Attributes:
       ready: Future of the pod, set once it is ready; or the error that prevents that for good.
@@ -52,6 +51,8 @@ class PodWatch:
     Args:
       progress: Called with what the pod does while it starts.
       patient: Once the pod was ready, go on trying when it cannot be watched, for example with expired credentials.
+      pod: The pod to follow; the first one that is seen when left out.
+      container: The container of the pod that must run; needed where others keep the pod alive.
     """
 
     def __init__(
@@ -62,6 +63,8 @@ class PodWatch:
         *,
         progress: Callable[[str], None],
         patient: bool = False,
+        pod: Object | None = None,
+        container: str = "",
     ) -> None:
         loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[Object] = loop.create_future()
@@ -69,7 +72,9 @@ class PodWatch:
         self.error: ClusterError | None = None
         self._progress = progress
         self._reported = ""
-        self._uid = self._name = ""
+        self._uid = str(pod["metadata"]["uid"]) if pod is not None else ""
+        self._name = str(pod["metadata"]["name"]) if pod is not None else ""
+        self._container = container
         self._patient = patient
         self._task = loop.create_task(self._follow(client, namespace, labels))
 
@@ -117,7 +122,7 @@ class PodWatch:
                     there, self._name = True, change.object["metadata"]["name"]
                     self._look(change.object)
                 elif change.type is ChangeType.SYNCED and self._uid and not there:
-                    # A later watch does not know what an earlier one had seen.
+                    # This watch does not know what was seen before it began.
                     self._is_lost(self._name, f"Pod {self._name} was deleted.")
                 elif change.error is not None:
                     logger.warning("pod watch: %s", change.error)
@@ -132,6 +137,8 @@ class PodWatch:
             self._is_lost(name, f"Pod {name} ended: {_why_ended(status)}.")
         elif pod["metadata"].get("deletionTimestamp"):
             self._is_lost(name, f"Pod {name} is being deleted.")
+        elif self._container and (ended := _terminated(status, self._container)):
+            self._is_lost(name, f"Container {self._container} of pod {name} ended: {ended}.")
         elif _condition(status, "Ready").get("status") == "True":
             self._reported = f"Pod {name} is ready."
             if not self.ready.done():
@@ -198,8 +205,16 @@ def _why_ended(status: Mapping[str, Any]) -> str:
     if status.get("reason"):
         return f"{status['reason']} {status.get('message', '')}".strip().rstrip(".")
     for container in status.get("containerStatuses") or ():
-        ended = (container.get("state") or {}).get("terminated") or {}
-        if ended:
+        if ended := _terminated(status, container["name"]):
+            return ended
+    return str(status.get("message") or status.get("phase"))
+
+
+def _terminated(status: Mapping[str, Any], container: str) -> str:
+    """Why a container ended; empty while it has not."""
+    for each in status.get("containerStatuses") or ():
+        ended = (each.get("state") or {}).get("terminated") or {}
+        if ended and each["name"] == container:
             detail = (ended.get("message") or "").strip().splitlines()[-1:]
             return ": ".join([f"{ended.get('reason', 'ended')}, exit code {ended.get('exitCode')}", *detail])
-    return str(status.get("message") or status.get("phase"))
+    return ""

@@ -13,6 +13,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service import leases
 from pathways_jupyter.session import cleanup, reach, sweep
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.supervisor.attached_proxy import AttachedProxy
 from pathways_jupyter.session.supervisor.pod_watch import RelayRefused
 from pathways_jupyter.session.supervisor.proxy_session import Proxy
 from pathways_jupyter.session.supervisor.session_log import SessionLog
@@ -100,7 +101,7 @@ class ProxyCycle:
             self._session_log.enter(SessionState.STARTING, "Connecting again.")
         self._session_log.update(generation=self._record.generation + 1)
         client = await self._reach()
-        if self._proxy is not None:
+        if self._proxy is not None and self._record.job:
             # _discard() could not remove the old proxy. The new one would collide with it, because its Job has the
             # same name.
             try:
@@ -118,7 +119,10 @@ class ProxyCycle:
         return await self._start(client, relay=False)
 
     async def _start(self, client: Client, *, relay: bool) -> Proxy:
-        self._proxy = Proxy(client, self._session_log, self._embedded, relay=relay)
+        if self._session_log.config.job:
+            self._proxy = AttachedProxy(client, self._session_log, self._embedded)
+        else:
+            self._proxy = Proxy(client, self._session_log, self._embedded, relay=relay)
         await self._proxy.start()
         return self._proxy
 
@@ -137,7 +141,9 @@ class ProxyCycle:
         # and would be swept.
         await self._listen()
         namespace = config.namespace or cluster.namespace
-        self._session_log.publish(namespace=namespace, context=cluster.name, instances=dict(config.instances))
+        self._session_log.publish(
+            namespace=namespace, context=cluster.name, instances=dict(config.instances), pathways_job=config.job
+        )
         return self._client
 
     def _failed(self, error: PathwaysError) -> bool:

@@ -17,7 +17,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS
 from pathways_jupyter.kube.pods import logs
-from pathways_jupyter.service import discovery, leases, names, status
+from pathways_jupyter.service import discovery, leases, names, placement, status
 from pathways_jupyter.service.derived_names import job_name
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.placement import Placement
@@ -178,9 +178,14 @@ class ProxySlices:
             if await self._placed_within(seconds, lost, ended):
                 return
 
-    async def follow(self, pod: str, namespace: str) -> None:
-        """Follow the proxy's log as long as it lives, and report what it says about slices."""
+    async def follow(self, pod: str, namespace: str, *, joined: bool = False) -> None:
+        """Follow the proxy's log as long as it lives, and report what it says about slices.
+
+        Args:
+          joined: The proxy is older than this session: of what its log said before, only the outcome is news.
+        """
         try:
+            past = await self._recall(pod, namespace) if joined else 0
             lines = logs(
                 self._client,
                 pod,
@@ -191,11 +196,27 @@ class ProxySlices:
             )
             async with contextlib.aclosing(lines):
                 async for line in lines:
+                    if past:
+                        past -= 1
+                        continue
                     self._transition(line)
         except ClusterError as error:
             self._log_unreadable.set()
             message = "The proxy's log cannot be read, so a slice that goes down will not be reported"
             self._session_log.report(EventKind.WARNING, f"{message}: {error} {error.hint}".strip())
+
+    async def _recall(self, pod: str, namespace: str) -> int:
+        """Report the present state of each slice by the log so far; return the number of its lines."""
+        read, latest = 0, dict[int, str]()
+        async for line in logs(self._client, pod, namespace=namespace, container=names.PROXY_CONTAINER):
+            read += 1
+            if (change := placement.parse(line)) is not None:
+                latest[change.slice] = line
+        # What is unplaced now was placed once: the job would not run otherwise.
+        self._all_placed.set()
+        for line in latest.values():
+            self._transition(line)
+        return read
 
     async def _sweep(self, service: ServiceInfo) -> bool:
         """Remove proxies of dead sessions, which may hold slices, and one that is silent; return whether any were."""

@@ -150,7 +150,8 @@ class Supervisor:
     async def _clean_up(self) -> None:
         """Remove everything of the session, in the cluster first; a step that fails does not stop the next one."""
         self._lifeline.close()
-        self._session_log.enter(SessionState.CLOSING, "Removing the proxy.")
+        job = self._record.pathways_job
+        self._session_log.enter(SessionState.CLOSING, f"Letting go of job {job}." if job else "Removing the proxy.")
         left = await self._proxies.end()
         if self._server is not None:
             self._server.close()

@@ -1,0 +1,66 @@
+"""The life cycle of a session that uses the proxy of a headless PathwaysJob: find it, reach it, let go of it.
+
+The job does not belong to the session. Nothing is created in the cluster and nothing carries the session's label, so
+that no clean-up of this session, by any process and at any time, can delete anything of the job.
+"""
+
+from __future__ import annotations
+
+from pathways_jupyter.events import Stage
+from pathways_jupyter.kube import portforward
+from pathways_jupyter.service import job_proxy, names
+from pathways_jupyter.service.job_proxy import JobProxy
+from pathways_jupyter.session.registry import INSECURE
+from pathways_jupyter.session.supervisor.pod_watch import PodWatch
+from pathways_jupyter.session.supervisor.proxy_session import Proxy
+
+_WHY_SECONDS = 2.0
+"""How long a job may take to show in its status what happened to its head pod."""
+
+
+class AttachedProxy(Proxy):
+    """The proxy of a job; the arguments are those of :class:`Proxy`."""
+
+    _found: JobProxy | None = None
+
+    async def start(self) -> None:
+        """Wait until the job runs, and return when JAX can connect to its proxy.
+
+        Raises:
+          ServiceError: There is no such job, or a notebook cannot attach to it.
+          PathwaysError: Any other failure.
+        """
+        name, namespace = self._config.job, self._session_log.record.namespace
+        self._stage(Stage.JOB, f"Looking for job {name}.")
+        found = self._found = await job_proxy.find(
+            self._client,
+            name,
+            namespace=namespace,
+            # A job waits for nodes, like a proxy for slices.
+            seconds=max(self._config.timeout, self._config.wait),
+            progress=lambda words: self._stage(Stage.JOB, words),
+        )
+        self._slices.instances = {found.job.instance_type: found.job.slices}
+        self._session_log.update(instances=dict(self._slices.instances), direct="", credentials=INSECURE)
+        self._stage(Stage.JOB, f"Job {name} runs.", done=True)
+        self._watch = PodWatch(
+            self._client,
+            namespace,
+            job_proxy.head_labels(name),
+            progress=lambda words: self._stage(Stage.START, words),
+            pod=found.pod,
+            container=names.PROXY_CONTAINER,
+        )
+        pod = (await self._ready())["metadata"]["name"]
+        self._session_log.update(pod=pod)
+        self._stage(Stage.START, f"Pod {pod} is ready.", pod=pod, done=True)
+        self._begin(self._slices.follow(pod, namespace, joined=True))
+        await self._open_tunnel(portforward.Target(self._client, namespace, pod, found.port))
+
+    async def remove(self) -> None:
+        """Let go of the proxy; the job stays."""
+        await self.close()
+
+    async def _why_gone(self, reason: str) -> str:
+        assert self._found is not None
+        return await job_proxy.why_gone(self._client, self._found, reason, seconds=_WHY_SECONDS)

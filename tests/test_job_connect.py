@@ -1,0 +1,154 @@
+"""A notebook that is attached to a headless job: it uses the job's slices, and never ends the job."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+
+import pytest
+from pathways_jobs import headless, training
+
+from pathways_jupyter.config import ConnectConfig, resolve
+from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.kube import auth
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.service import jobs
+from pathways_jupyter.service.pathwaysjob import submission
+
+JOB = "attachable"
+SUM = "import jax, jax.numpy as jnp; print(len(jax.devices()), jax.devices()[0].platform, float(jnp.ones(8).sum()))"
+CONNECT = f"%pathways job connect {JOB} --local"
+
+
+class Cluster:
+    """What other people do with jobs of the cluster meanwhile."""
+
+    def __init__(self, kubeconfig):
+        self.kubeconfig = kubeconfig
+
+    def _ask(self, question, *arguments, **options):
+        async def answer():
+            async with Client(auth.load(str(self.kubeconfig))) as client:
+                return await question(client, *arguments, namespace="default", **options)
+
+        return asyncio.run(answer())
+
+    @contextlib.contextmanager
+    def job(self, manifest):
+        self._ask(submission.apply, manifest)
+        try:
+            yield manifest["metadata"]["name"]
+        finally:
+            self.delete(manifest["metadata"]["name"])
+
+    def delete(self, name):
+        self._ask(jobs.delete, name)
+
+    def suspend(self, name):
+        self._ask(jobs.suspend, name)
+
+    def state(self, name):
+        return self._ask(jobs.find, name).state
+
+
+def never_starts(name):
+    """A job whose workers fit no node."""
+    made = headless(name)
+    made["spec"]["workers"][0]["nodeSelector"] = {"no-node": "has-this"}
+    return made
+
+
+@pytest.fixture(scope="module")
+def people(cluster):
+    return Cluster(cluster)
+
+
+@pytest.fixture(scope="module")
+def job(people):
+    """A headless job of two slices, until the end of this file."""
+    with people.job(headless(JOB, slices=2)) as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def notebook(shared_notebook):
+    assert shared_notebook.run("%load_ext pathways_jupyter").status == "ok"
+    return shared_notebook
+
+
+def test_two_notebooks_use_the_slices_of_a_job_and_leave_it_running_however_they_end(
+    machine, people, job, notebook, open_notebook
+):
+    # It may still be starting.
+    attached = notebook.run(CONNECT)
+    assert attached.status == "ok", attached.shown
+    assert f"attached to  job {JOB}, which stays when this session ends" in attached.text
+    assert notebook.run(SUM).text.strip() == "8 tpu 8.0"
+    (record,) = json.loads(machine.cli("sessions", "--json").stdout)
+    assert (record["pathways_job"], record["instances"], record["job"]) == (JOB, {"tpuv6e:2x2": 2}, "")
+    assert f"%pathways job show {JOB}" in notebook.run("%pathways slices").shown
+    assert "Pathways Server serving" in notebook.run("%pathways logs").text
+
+    other = open_notebook()
+    ran = other.run(f"import pathways_jupyter\nprint(pathways_jupyter.connect(local=True, job={JOB!r}))\n{SUM}")
+    assert ran.status == "ok", ran.shown
+    assert f"connected, job {JOB}>" in ran.text
+    assert "8 tpu 8.0" in ran.text
+    # Each client has arrays of its own, and one that is killed takes nothing from the other.
+    assert notebook.run("kept = jnp.arange(4.0)").status == "ok"
+    os.kill(other.manager.provisioner.pid, signal.SIGKILL)
+    assert notebook.run("print(float(kept.sum()))").text.strip() == "6.0"
+    assert "is over" in notebook.run("%pathways disconnect").text
+    assert notebook.run("print(jax.devices()[0].platform)").text.strip() == "cpu"
+    assert people.state(JOB) == "Running"
+
+
+def test_a_program_runs_on_the_slices_of_a_job(machine, people, job):
+    ran = machine.cli("run", "--local", "--job", JOB, "--", sys.executable, "-c", SUM)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == "8 tpu 8.0"
+    assert people.state(JOB) == "Running"
+    refused = machine.cli("job", "connect", JOB, "--local")
+    assert f"pathways-jupyter run --job {JOB}" in refused.stderr
+
+
+def test_a_notebook_learns_what_becomes_of_its_job_and_attaches_again(people, notebook):
+    with people.job(headless("pausing")):
+        assert notebook.run("%pathways job connect pausing --local").status == "ok"
+        since = len(notebook.seen)
+        people.suspend("pausing")
+        notebook.wait_for("Job pausing was suspended.", since=since)
+        refused = notebook.run("%pathways reconnect").shown
+        assert "Job pausing is suspended." in refused
+        assert "%pathways job resume pausing" in refused
+        assert notebook.run("%pathways job resume pausing").status == "ok"
+        assert notebook.run("%pathways reconnect").status == "ok"
+        assert notebook.run(SUM).text.strip() == "4 tpu 8.0"
+        since = len(notebook.seen)
+    notebook.wait_for("Job pausing was deleted.", since=since)
+    assert "There is no job pausing" in notebook.run("%pathways reconnect").shown
+    assert notebook.run("%pathways disconnect").status == "ok"
+
+
+def test_what_cannot_be_attached_to_says_so_and_what_to_do(people, notebook):
+    assert "There is no job nowhere" in notebook.run("%pathways job connect nowhere --local").shown
+    with people.job(training("own", "python", "-c", "0")):
+        assert "headless jobs only" in notebook.run("%pathways job connect own --local").shown
+    with people.job(never_starts("stuck")):
+        shown = notebook.run("%pathways job connect stuck --local --timeout 1").shown
+        assert "Job stuck did not start within 1 s: pending" in shown
+        assert "%pathways job show stuck" in shown
+    assert notebook.run("import jax; print(jax.devices()[0].platform)").text.strip() == "cpu"
+
+
+def test_a_job_excludes_the_settings_of_a_proxy_of_ones_own():
+    environ = {"PATHWAYS_JUPYTER_TPU": "tpuv6e:2x2=2", "PATHWAYS_JUPYTER_LINGER": "60"}
+    assert resolve({"job": "lab", "wait": 5}, environ=environ) == ConnectConfig(job="lab", wait=5.0)
+    assert resolve({"tpu": "tpuv6e:2x2=1"}, environ={"PATHWAYS_JUPYTER_JOB": "lab"}).job == ""
+    assert resolve({}, environ={"PATHWAYS_JUPYTER_JOB": "lab"}).job == "lab"
+    with pytest.raises(ConfigError, match="--tpu does not apply"):
+        resolve({"job": "lab", "tpu": "tpuv6e:2x2=1"}, environ={})
+    with pytest.raises(ConfigError, match="not the name of a job"):
+        resolve({"job": "../pods"}, environ={})
