@@ -16,7 +16,6 @@ from permissions import HOSTS, INSTALL, LAB, PLATFORM, USER, as_rules, documente
 from watched_cluster import DEADLINE, TYPE, Watched
 
 from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.elastic import faults
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.events import EventKind
 from pathways_jupyter.kube import auth, objects, pods
@@ -35,7 +34,6 @@ from pathways_jupyter.service.platform_needs import DEPLOY_NEEDS, INSTALL_NEEDS,
 from pathways_jupyter.session import cleanup, protocol, registry
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.protocol import Method
-from pathways_jupyter.session.registry import SessionRecord
 
 ADMIN = "admin"
 
@@ -192,28 +190,6 @@ class Person:
                 return [f"{error} {error.hint}"]
         return []
 
-    async def hold_a_fault(self) -> list[str]:
-        """Keep a node from taking new pods, and end that."""
-        try:
-            async with self.client() as client, self.admin() as admin:
-                node = (await objects.list_(admin, objects.NODES)).items[0]["metadata"]["name"]
-                await faults.cordon(client, node, 0)
-            return [] if await asyncio.to_thread(faults.heal, self, 0) == (node,) else ["not ended"]
-        except PathwaysError as error:
-            return [f"{error} {error.hint}"]
-        finally:
-            async with self.admin() as admin:
-                await faults.cordon(admin, node, None)
-
-    @property
-    def record(self) -> SessionRecord:
-        """That of a session of this person, for what acts on a session's cluster."""
-        return SessionRecord(
-            id=self.name, pid=0, kernel_pid=0, kernel_id="", notebook="", user=self.name, created=0.0,
-            socket="", tunnel="", log="", config=protocol.config_to_json(self.config),
-            namespace=names.DEFAULT_NAMESPACE,
-        )  # fmt: skip
-
 
 class Forgetful(Client):
     """Loses the first answer."""
@@ -335,13 +311,10 @@ async def test_without_a_permission_what_needs_it_says_which_one(cluster, missin
     assert any(f"--resource={resource.partition('/')[0]}" in said for said in shown), shown
 
 
-NODE_GRANTS = {("", "nodes", "list"), ("", "nodes", "patch")}
-
-
-async def test_commands_and_faults_on_hosts_need_what_is_documented_and_nothing_else(cluster):
+async def test_commands_on_hosts_need_what_is_documented_and_nothing_else(cluster):
     person = Person(cluster, "hanna", as_rules(documented_grants(HOSTS)))
     async with asyncio.timeout(DEADLINE):
-        assert [*await person.run_on_hosts(), *await person.hold_a_fault()] == []
+        assert await person.run_on_hosts() == []
     assert cluster.asked["hanna"] == documented_grants(HOSTS)
 
 
@@ -351,9 +324,8 @@ async def test_without_a_permission_on_hosts_the_command_says_which_one(cluster,
     person = Person(
         cluster, f"hosts-{verb}-{resource.replace('/', '-')}", as_rules(documented_grants(HOSTS) - {missing})
     )
-    does = person.hold_a_fault if missing in NODE_GRANTS else person.run_on_hosts
     async with asyncio.timeout(DEADLINE):
-        shown = await does()
+        shown = await person.run_on_hosts()
     assert any(f"llowed to {verb} {resource}" in said for said in shown), shown
 
 
