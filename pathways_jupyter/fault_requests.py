@@ -51,7 +51,9 @@ def plan(values: Values, seed: int) -> Plan:
       ConfigError: They make no sense.
     """
     if values.get("what"):
-        raise ConfigError("--random chooses the faults itself.", hint=f"Leave out {values['what']}, or --random.")
+        raise ConfigError(
+            "A random injection chooses the faults itself.", hint=f"Leave out {values['what']}, or --random."
+        )
     return Plan(
         every=entry.time("--every", values.get("every"), 60.0),
         seconds=entry.time("--for", values.get("seconds"), 10.0),
