@@ -31,6 +31,7 @@ ELASTIC = Command(
         Option("--metric", "metrics", "draw this metric; may be repeated", kind=Kind.LIST, metavar="NAME"),
         _FOR,
         Option("--after", "after", "do it after TIME, while another cell runs", metavar="TIME"),
+        Option("--at-step", "at_step", "do it when a run has done so many steps", kind=Kind.NUMBER),
         Option("--random", "random", "faults at random on slices of this session, until heal", kind=Kind.FLAG),
         Option("--every", "every", "with --random: time between two", metavar="TIME", default="60s"),
         Option("--seed", "seed", "with --random: choose the same ones again", kind=Kind.NUMBER),

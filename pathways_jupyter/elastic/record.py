@@ -133,8 +133,13 @@ class Record:
 
     def slice_changed(self, index: int, up: bool, message: str) -> None:
         """Add the event that slice `index` went down or came back; a listener for :class:`Health`."""
-        step = self._latest.step + 1 if self._latest is not None else None
+        step = self.done or None
         self.add(Kind.SLICE_UP if up else Kind.SLICE_DOWN, message, step=step, changed=index)
+
+    @property
+    def done(self) -> int:
+        """The number of steps done."""
+        return self._latest.step + 1 if self._latest is not None else 0
 
     def step(self, step: int, metrics: Mapping[str, float], *, slices: int, losses: int) -> None:
         """Note that `step` is complete; a step that is repeated after a loss replaces its earlier note."""
@@ -172,7 +177,7 @@ class Record:
     def end(self) -> None:
         """Stop the clock; the last state is sent to the session before this returns, if that takes no second."""
         self.goodput.end()
-        done = self._latest is not None and self.wanted is not None and self._latest.step + 1 >= self.wanted
+        done = self.wanted is not None and self.done >= self.wanted
         self.phase, self.ended = Phase.DONE if done else Phase.STOPPED, time.time()
         self._notify(None, important=True)
         if self._publisher is not None:
@@ -193,7 +198,7 @@ class Record:
     def now(self) -> Event:
         """Return the run as it is now, in the form in which the session's log has it; see docs/session-protocol.md."""
         with self._lock:
-            latest, changes = self._latest, list(self._slices)[-_SENT_CHANGES:]
+            changes = list(self._slices)[-_SENT_CHANGES:]
             curves = [(name[:_NAME_CHARACTERS], each) for name, each in [*self.curves.items()][:_SENT_METRICS]]
         spent = self.goodput.seconds()
         total = sum(spent.values())
@@ -203,7 +208,7 @@ class Record:
             "phase": self.phase,
             "begun": self.begun,
             "ended": self.ended,
-            "step": latest.step + 1 if latest is not None else 0,
+            "step": self.done,
             "steps": self.wanted,
             "slices": changes[-1][1] if changes else 0,
             "total": self.total,

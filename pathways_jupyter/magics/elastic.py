@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from pathways_jupyter.elastic.fault_targets import Target
 
 Values = Mapping[str, Any]
+
+_LOOK_SECONDS = 0.02
+"""Interval at which a fault looks whether its step has been reached."""
 
 _random: RandomFaults | None = None
 
@@ -57,20 +61,31 @@ def _panel(connection: Connection, metrics: Sequence[str]) -> Any:
 
 def _inject(connection: Connection, target: Target, values: Values) -> View:
     delay = entry.time("--after", values.get("after"), 0.0)
-    if not delay:
+    at_step = entry.whole_number("--at-step", values["at_step"]) if values.get("at_step") is not None else None
+    if delay and at_step is not None:
+        raise ConfigError("--after and --at-step say when; both cannot be true.", hint="Leave one of them out.")
+    if not delay and at_step is None:
         return picture.said(str(fault_requests.inject(target, values)))
 
     def later() -> None:
+        time.sleep(delay)
+        while at_step is not None and not _has_reached(at_step):
+            time.sleep(_LOOK_SECONDS)
         try:
             connection.notify([str(fault_requests.inject(target, values))])
         except PathwaysError as error:
             connection.notify([str(error), error.hint])
 
     # A daemon, so that a kernel that ends does not wait for it.
-    timer = threading.Timer(delay, later)
-    timer.daemon = True
-    timer.start()
-    return picture.said(f"{values.get('what')} will be injected in {delay:g} s.")
+    threading.Thread(target=later, name="elastic-fault", daemon=True).start()
+    when = f"in {delay:g} s" if at_step is None else f"when a run has done {at_step} steps"
+    return picture.said(f"{values.get('what')} will be injected {when}.")
+
+
+def _has_reached(step: int) -> bool:
+    """Whether a run goes on that has done so many steps."""
+    latest = records.latest()
+    return latest is not None and latest.ended is None and latest.done >= step
 
 
 def _inject_random(connection: Connection, target: Target, values: Values) -> View:
