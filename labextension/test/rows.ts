@@ -38,6 +38,7 @@ export function session(some: Partial<ISession> = {}): ISession {
     user: 'u',
     namespace: 'default',
     service: 'svc',
+    pathways_job: '',
     instances: { 'tpuv6e:2x2': 2 },
     devices: 8,
     job: 'j',
