@@ -98,7 +98,8 @@ class Forward:
         open_remote: Open | None = None,
     ) -> None:
         self.target = target
-        self._open: Open = open_remote or (lambda: Remote.open(target))
+        # Of the present target: a lab changes it when its pod is replaced.
+        self._open: Open = open_remote or (lambda: Remote.open(self.target))
         self.traffic = traffic or Traffic()
         self.address = ""
         self.connections = 0
