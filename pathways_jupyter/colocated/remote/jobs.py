@@ -36,6 +36,11 @@ class Job:
         self.call = call
         self._changed = threading.Event()
         self._finished = threading.Event()
+        # Protects the next two: an exception is sent only while the call's own code runs. In Python's code that starts
+        # or ends a thread it would leave a lock taken, and the call would never be answered.
+        self._lock = threading.Lock()
+        self._is_working = False
+        self._is_cancelled = False
         self._thread: threading.Thread | None = None
         self._result: Any = None
         self._error: BaseException | None = None
@@ -67,19 +72,33 @@ class Job:
         return self._result
 
     def cancel(self) -> None:
-        """Raises KeyboardInterrupt in the thread."""
-        if self._thread is not None and not self._finished.is_set():
-            _raise_in(self._thread, KeyboardInterrupt)
+        """Raises KeyboardInterrupt in the thread, at once or as soon as it begins."""
+        with self._lock:
+            self._is_cancelled = True
+            if self._is_working and self._thread is not None:
+                _raise_in(self._thread, KeyboardInterrupt)
         self._changed.set()
 
     def _work(self, work: Callable[[], Any]) -> None:
         try:
-            self._result = work()
+            self._result = self._until_cancelled(work)
         except BaseException as error:
             self._error = error
         finally:
             self._finished.set()
             self._changed.set()
+
+    def _until_cancelled(self, work: Callable[[], Any]) -> Any:
+        try:
+            with self._lock:
+                if self._is_cancelled:
+                    raise KeyboardInterrupt
+                self._is_working = True
+            return work()
+        finally:
+            # An exception that was sent before this is raised here at the latest, when the lock is released.
+            with self._lock:
+                self._is_working = False
 
     def _where(self, filename: str) -> str:
         frame = sys._current_frames().get(self._thread.ident or 0) if self._thread else None

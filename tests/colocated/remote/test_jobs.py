@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import random
 import threading
+import time
 
 import pytest
 
@@ -16,7 +18,7 @@ def in_thread(call: str, work) -> tuple[threading.Thread, list]:
         except BaseException as error:
             outcome.append(error)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return thread, outcome
 
@@ -42,6 +44,24 @@ def test_a_loop_is_stopped() -> None:
     assert jobs.cancel("loop")
     thread.join(30)
     assert isinstance(outcome[0], KeyboardInterrupt)
+
+
+def test_a_job_that_is_cancelled_as_it_begins_ends_as_cancelled() -> None:
+    chance = random.Random(3)
+
+    def forever() -> None:
+        while True:
+            time.sleep(0.001)
+
+    for number in range(300):
+        thread, outcome = in_thread(f"begins {number}", forever)
+        # From before the thread exists to after its work has begun.
+        until = time.perf_counter() + chance.random() * 4e-4
+        while time.perf_counter() < until:
+            pass
+        jobs.cancel(f"begins {number}")
+        thread.join(30)
+        assert [type(each) for each in outcome] == [KeyboardInterrupt]
 
 
 def test_a_wait_in_c_ends_the_job_and_says_where_it_waits() -> None:
