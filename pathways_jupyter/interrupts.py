@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
@@ -51,6 +51,26 @@ def after_imports() -> Iterator[None]:
         if _deferred is not None:
             _deferred = None
             raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def caught(pressed: Callable[[], object]) -> Iterator[None]:
+    """Context manager: inside, an interrupt calls `pressed` and raises nothing.
+
+    For code that an exception at any point would leave half done. Does nothing where :func:`after_imports` does not.
+
+    Args:
+      pressed: Called by the main thread between any two steps of its own, so it must not take a lock.
+    """
+    on_main = threading.current_thread() is threading.main_thread()
+    if not on_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: pressed())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -16,7 +16,7 @@ from pathways_jupyter.colocated import array_moves, checks, results, run
 from pathways_jupyter.colocated.channel import ROW_BYTES, Answer, channel, explain
 from pathways_jupyter.colocated.errors import CheckError, ColocatedError
 from pathways_jupyter.colocated.functions import finish, hosts_of, source_of
-from pathways_jupyter.colocated.interruptible_wait import wait
+from pathways_jupyter.colocated.interruptible_wait import uninterrupted, wait
 from pathways_jupyter.colocated.memory import MEMORY
 from pathways_jupyter.colocated.ship import Shipped
 
@@ -109,21 +109,19 @@ class Batches(Iterator[Any]):
                 raise explain(error) from error
 
         try:
-            waited = wait(self._way.hosts, read)
+            answers = uninterrupted(wait(self._way.hosts, read))
         except Exception:
             self.close()
             raise
-        if waited.result is None:
-            raise KeyboardInterrupt
         failed = [
             results.HostResult(answer.host, (), failure=results.failure(answer.host, answer.head["error"]))
-            for answer in waited.result
+            for answer in answers
         ]
         raised = results.CallResult(self._key, tuple(failed)).error()
         if raised is not None:
             self.close()
             raise raised
-        if any(answer.head["end"] for answer in waited.result):
+        if any(answer.head["end"] for answer in answers):
             self.close()
             raise StopIteration
 

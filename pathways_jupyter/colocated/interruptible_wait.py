@@ -7,12 +7,15 @@ thread waits for it in Python.
 from __future__ import annotations
 
 import contextlib
+import math
+import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pathways_jupyter import interruptible
+from pathways_jupyter import interrupts
 from pathways_jupyter.colocated import host_versions, loss
 from pathways_jupyter.colocated.errors import ColocatedError, LostError
 from pathways_jupyter.colocated.host import Host
@@ -24,6 +27,9 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 5.0
 """Longest wait for hosts to stop a call after an interrupt."""
+
+_LOOK_SECONDS = 0.5
+"""Longest wait in one piece: a signal that arrives just before the thread blocks is handled only after it."""
 
 _REASON_SECONDS = 1.0
 """Longest wait of a failed call for the supervisor's reason; it has none if only a sidecar was lost."""
@@ -43,9 +49,9 @@ class Waited(Generic[T]):
 
 
 def wait(to: Sequence[Host], work: Callable[[], T], stop: Callable[[], object] | None = None) -> Waited[T]:
-    """Run `work` in a thread; on KeyboardInterrupt run `stop` in another one and wait a little longer.
+    """Run `work` in a thread; on an interrupt run `stop` in another one and wait a little longer.
 
-    A second KeyboardInterrupt ends the wait at once.
+    A second interrupt ends the wait at once. No KeyboardInterrupt is raised on the way.
 
     Args:
       to: The hosts that the work needs.
@@ -56,44 +62,47 @@ def wait(to: Sequence[Host], work: Callable[[], T], stop: Callable[[], object] |
       LostError: The session, or a host's slice, was lost meanwhile.
       Exception: The error that `work` raised.
     """
-    # `finished` ends the wait, by a result, an error or a loss. `explained` is set by a loss alone. The lists are only
-    # appended to by the other threads before they set an event, so the main thread reads them without a lock.
-    finished, explained = interruptible.Event(), interruptible.Event()
+    # Other threads, and the handler of an interrupt, append to these lists and then wake the main thread. The queue has
+    # no lock that a handler could find taken by the code that it has interrupted.
     results: list[T] = []
     errors: list[BaseException] = []
     losses: list[LostError] = []
+    presses: list[None] = []
+    news: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def run() -> None:
         try:
             results.append(work())
         except BaseException as error:
             errors.append(error)
-        finally:
-            finished.set()
+        news.put(None)
 
     def lost(error: LostError) -> None:
-        losses.append(error)
-        explained.set()
         # The worker thread may stay blocked in JAX for minutes: it is a daemon and is abandoned.
-        finished.set()
+        losses.append(error)
+        news.put(None)
 
-    # In a thread as well, because it is a request to the same hosts and may block in C++ too.
-    stopper = threading.Thread(target=stop, name="colocated-stop", daemon=True) if stop is not None else None
-    interrupted = False
-    with loss.watch_for_loss((host.slice for host in to), lost) as is_watched:
+    def pressed() -> None:
+        presses.append(None)
+        news.put(None)
+
+    def until(condition: Callable[[], object], seconds: float = math.inf) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition() and (left := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(queue.Empty):
+                news.get(timeout=min(left, _LOOK_SECONDS))
+
+    with interrupts.caught(pressed), loss.watch_for_loss((host.slice for host in to), lost) as is_watched:
         threading.Thread(target=run, name="colocated-call", daemon=True).start()
-        try:
-            finished.wait()
-        except KeyboardInterrupt:
-            interrupted = True
-            # A second interrupt may come at any point from here on, also while the thread starts.
-            with contextlib.suppress(KeyboardInterrupt):
-                if stopper is not None:
-                    stopper.start()
-                    finished.wait(PATIENCE_SECONDS)
+        until(lambda: results or errors or losses or presses)
+        if presses and stop is not None:
+            # In a thread as well, because it is a request to the same hosts and may block in C++ too.
+            threading.Thread(target=stop, name="colocated-stop", daemon=True).start()
+            until(lambda: results or errors or losses or len(presses) > 1, PATIENCE_SECONDS)
         if is_watched and errors and isinstance(errors[0], LostError):
             # JAX may fail first, but only the supervisor knows the reason: give its event time to arrive.
-            explained.wait(_REASON_SECONDS)
+            until(lambda: losses, _REASON_SECONDS)
+    interrupted = bool(presses)
     # A result that arrived together with a loss is complete, so it counts.
     if losses and not results:
         raise losses[0]
@@ -110,11 +119,11 @@ def ask(way: Channel, head: dict[str, Any]) -> tuple[Answer, ...]:
       ColocatedError: The hosts could not be reached, or went away meanwhile.
     """
     try:
-        return _uninterrupted(wait(way.hosts, lambda: way.ask(head)))
+        return uninterrupted(wait(way.hosts, lambda: way.ask(head)))
     except LostError:
         raise
     except ColocatedError as error:
-        there = _uninterrupted(wait(way.hosts, lambda: host_versions.asked(way.hosts)))
+        there = uninterrupted(wait(way.hosts, lambda: host_versions.asked(way.hosts)))
         different = host_versions.differences(host_versions.here(), there)
         severe = [each for each in different if each.severe]
         if severe:
@@ -122,7 +131,12 @@ def ask(way: Channel, head: dict[str, Any]) -> tuple[Answer, ...]:
         raise
 
 
-def _uninterrupted(waited: Waited[T]) -> T:
-    if waited.result is None:
+def uninterrupted(waited: Waited[T]) -> T:
+    """Return the result of `waited`.
+
+    Raises:
+      KeyboardInterrupt: It was interrupted.
+    """
+    if waited.interrupted or waited.result is None:
         raise KeyboardInterrupt
     return waited.result

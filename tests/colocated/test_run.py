@@ -214,11 +214,11 @@ def test_a_cell_with_a_syntax_error_is_not_sent() -> None:
         run.run_cell("x = = 1")
 
 
-def interrupt_when(path: Path) -> threading.Thread:
-    """Presses Interrupt when a cell has made a file."""
+def interrupt_when(*paths: Path) -> threading.Thread:
+    """Presses Interrupt when a cell has made these files."""
 
     def watch() -> None:
-        while not path.exists():
+        while not all(path.exists() for path in paths):
             threading.Event().wait(0.02)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -230,21 +230,23 @@ def interrupt_when(path: Path) -> threading.Thread:
 @pytest.mark.parametrize("waiting", ["while True: pass", "while True: time.sleep(0.01)"])
 def test_interrupt_stops_the_remote_cell(waiting: str, tmp_path) -> None:
     source = f"""
-import time
+import jax, time
 y = 1
-open({str(tmp_path / "started")!r}, "w")
+open({str(tmp_path / "started")!r} + str(jax.process_index()), "w")
 {waiting}
 """
-    interrupt_when(tmp_path / "started")
+    interrupt_when(*(tmp_path / f"started{host}" for host in range(4)))
     with pytest.raises(Interrupted, match="stopped in line 5"):
         run.run_cell(source)
     assert values("y") == dict.fromkeys(range(4), 1)
 
 
 def test_interrupt_ends_a_cell_that_waits_in_c_and_says_where(tmp_path) -> None:
+    # Another thread makes the file, when the cell's own has long been in C.
+    begin = f"threading.Timer(0.3, open, [{str(tmp_path / 'started')!r}, 'w']).start()"
     interrupt_when(tmp_path / "started")
     with pytest.raises(Interrupted, match=r"did not stop yet, in line 3: time\.sleep\(20\)"):
-        run.run_cell(f"import time\nopen({str(tmp_path / 'started')!r}, 'w')\ntime.sleep(20)", once=True)
+        run.run_cell(f"import threading, time\n{begin}\ntime.sleep(20)", once=True)
     assert values("1", once=True) == {0: 1}
 
 

@@ -4,6 +4,7 @@ import base64
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -106,7 +107,8 @@ print("ended")
 def test_interrupt_stops_the_cell_and_not_the_connection(connected) -> None:
     first = len(connected.seen)
     request = connected.begin("%%colocated\nprint('begun')\nwhile True: pass")
-    connected.wait_for("begun", since=first)
+    connected.wait_for("[host 0] begun", since=first)
+    connected.wait_for("[host 1] begun", since=first)
     connected.manager.interrupt_kernel()
     cell = connected.finish(request)
     assert cell.error == "Interrupted"
@@ -117,9 +119,10 @@ def test_interrupt_stops_the_cell_and_not_the_connection(connected) -> None:
 def test_an_interrupted_cell_shows_what_it_had_printed(connected, machine) -> None:
     begun = machine.directory / "interrupted"
     request = connected.begin(
-        f"%%colocated --collapse\nprint('here')\nopen({str(begun)!r}, 'w').close()\nwhile True: pass"
+        "%%colocated --collapse\nimport jax\nprint('here')\n"
+        f"open({str(begun)!r} + str(jax.process_index()), 'w').close()\nwhile True: pass"
     )
-    wait_until(begun.exists)
+    wait_until(lambda: all(Path(f"{begun}{host}").exists() for host in range(2)))
     connected.manager.interrupt_kernel()
     cell = connected.finish(request)
     assert cell.error == "Interrupted"
@@ -128,9 +131,14 @@ def test_an_interrupted_cell_shows_what_it_had_printed(connected, machine) -> No
 
 def test_a_second_interrupt_ends_the_waiting_in_one_line(connected) -> None:
     first = len(connected.seen)
-    request = connected.begin("%%colocated\nimport time\nprint('begun')\ntime.sleep(8)")
-    connected.wait_for("begun", since=first)
+    request = connected.begin(
+        "%%colocated\nimport time\nprint('begun')\ntry:\n    while True: time.sleep(0.01)\n"
+        "except KeyboardInterrupt:\n    print('asked to stop')\n    time.sleep(8)"
+    )
+    connected.wait_for("[host 0] begun", since=first)
+    connected.wait_for("[host 1] begun", since=first)
     connected.manager.interrupt_kernel()
+    connected.wait_for("asked to stop", since=first)
     connected.manager.interrupt_kernel()
     cell = connected.finish(request, timeout=5)
     assert cell.error == "Interrupted"
@@ -142,12 +150,13 @@ def test_a_host_that_fails_is_reported_while_others_still_run(connected) -> None
     first = len(connected.seen)
     request = connected.begin(
         "%%colocated\nimport jax, time\nif jax.process_index() == 1: raise ValueError('alone')\n"
-        "while True: time.sleep(0.1)"
+        "print('begun')\nwhile True: time.sleep(0.1)"
     )
+    connected.wait_for("[host 0] begun", since=first)
     connected.wait_for("[host 1] failed, while others may still run: ValueError: alone", since=first)
     connected.manager.interrupt_kernel()
     cell = connected.finish(request)
-    assert "host 0 stopped in line 3" in cell.shown
+    assert "host 0 stopped in line 4" in cell.shown
     assert "host 1 had failed: ValueError: alone" in cell.shown
 
 
