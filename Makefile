@@ -16,6 +16,10 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # cores busy. The tests of one file stay together: they share kernels and clusters.
 WORKERS ?= 3
 
+# pytest-timeout raises an error in Python code, which does not reach a test that waits in native code: after this many
+# seconds its process ends, and prints all stacks.
+RUN_TESTS := $(BIN)/pytest -n $(WORKERS) --dist loadfile -o faulthandler_timeout=420 -o faulthandler_exit_on_timeout=true
+
 # Tests of what touches JAX's internals, for `make subset` with another Python and its JAX.
 JAX_TESTS := tests/session/kernel tests/colocated/test_run.py tests/colocated/test_jax_api.py \
 	tests/local/pathways/ifrt/test_jax.py tests/local/pathways/ifrt/test_wire.py
@@ -40,10 +44,10 @@ lab: $(VENV)/.installed ## Open JupyterLab with the sidebar on the embedded clus
 	$(BIN)/jupyter lab --notebook-dir=examples/notebooks $(AS_ROOT)
 
 test: $(VENV)/.test ## Run the tests (about 15 minutes on two cores; WORKERS=)
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+	$(RUN_TESTS)
 
 subset: $(VENV)/.test ## Run the tests that depend most on JAX: make subset PYTHON=python3.13 VENV=.venv-3.13
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(JAX_TESTS)
+	$(RUN_TESTS) $(JAX_TESTS)
 
 wheel: $(VENV)/.test ## Build the wheel, install it into an empty environment, and run the demo there
 	$(BIN)/pytest -m wheel tests/test_wheel.py

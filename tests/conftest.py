@@ -19,6 +19,17 @@ INSTANCES = "tpuv6e:2x2=2"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function):
+    """Count an Interrupt that gets out of a test as its failure: it would end a worker, with the tests after it."""
+    try:
+        return (yield)
+    except KeyboardInterrupt as error:
+        if "PYTEST_XDIST_WORKER" not in os.environ:
+            raise
+        raise AssertionError("An Interrupt got out of the test.") from error
+
+
 @dataclass(frozen=True)
 class Machine:
     """Where nothing of the developer's own machine is seen, nor touched."""

@@ -15,7 +15,7 @@ LINES = 40
 
 
 class Work:
-    """Work that ends when it is told to."""
+    """Work that ends when the test wants it to."""
 
     def __init__(self) -> None:
         self.begun = False
