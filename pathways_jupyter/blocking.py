@@ -18,6 +18,9 @@ from pathways_jupyter import interruptible
 
 Value = TypeVar("Value")
 
+_LOOK_SECONDS = 0.5
+"""Longest wait in one piece: a signal that arrives just before the thread blocks is handled only after it."""
+
 _ROOM = 1024
 """Most values that are queued for a slow reader."""
 
@@ -41,28 +44,38 @@ class _Call:
         self._background = background
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
-        self._begun, self._ended = interruptible.Event(), interruptible.Event()
+        self._started = False
+        self._cancelled = False
+        self._ended = interruptible.Event()
+        self._wake: Callable[[], None] = lambda: None
         self.value: Any = None
         self.error: BaseException | None = None
 
-    def start(self) -> None:
-        """Start the coroutine."""
+    @property
+    def ended(self) -> bool:
+        """Whether the coroutine has ended."""
+        return self._ended.is_set()
+
+    def start(self, waiting: interruptible.Noted) -> None:
+        """Start the coroutine, and wake `waiting` at its end; not to be interrupted."""
+        self._wake = waiting.wake
         if self._background is None:
             threading.Thread(target=self._run, name="pathways-call", daemon=True).start()
         else:
             asyncio.run_coroutine_threadsafe(self._main(), self._background.loop)
-
-    def join(self) -> None:
-        """Wait for the end."""
-        self._ended.wait()
+        self._started = True
 
     def cancel(self) -> None:
-        """Cancel the coroutine, and wait until it has cleaned up."""
-        # Before the thread has begun there is no task to cancel yet.
-        self._begun.wait()
+        """Cancel the coroutine; it still cleans up."""
+        # The thread sets the task before it looks at this, so that one of the two sees the other.
+        self._cancelled = True
         if self._task is not None:
             self.soon(self._task.cancel)
-        self.join()
+
+    def join(self) -> None:
+        """Wait for the end, if it was started."""
+        if self._started:
+            self._ended.wait()
 
     def soon(self, function: Callable[[], Any]) -> None:
         """Call `function` in the loop's thread; no-op if the loop has ended."""
@@ -77,32 +90,50 @@ class _Call:
         except BaseException as error:
             self.error = self.error or error
         finally:
-            self._begun.set()
             # Not before the loop has cancelled what the coroutine has left.
-            self._ended.set()
+            self._end()
 
     async def _main(self, *, ends: bool = True) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        self._begun.set()
         try:
+            if self._cancelled:
+                self._coroutine.close()
+                raise asyncio.CancelledError
             self.value = await self._coroutine
         except BaseException as error:
             self.error = error
         finally:
             if ends:
-                self._ended.set()
+                self._end()
+
+    def _end(self) -> None:
+        self._ended.set()
+        self._wake()
 
 
 def run(coroutine: Coroutine[Any, Any, Value], background: Background | None = None) -> Value:
-    """Run `coroutine`; return its result, or raise its exception."""
+    """Run `coroutine`; return its result, or raise its exception.
+
+    Raises:
+      KeyboardInterrupt: Interrupted. The coroutine was cancelled and has cleaned up; after a second interrupt it may
+        still be doing so.
+    """
     call = _Call(coroutine, background)
-    call.start()
     try:
-        call.join()
-    except BaseException:
         # Interrupt arrives in this thread only, so pass it on.
+        with interruptible.noted() as waiting:
+            call.start(waiting)
+            waiting.wait_for(lambda: call.ended or waiting.presses)
+            if not call.ended:
+                call.cancel()
+                waiting.wait_for(lambda: call.ended or waiting.presses > 1)
+    except BaseException:
+        # Where a signal has another handler, which raised this.
         call.cancel()
+        call.join()
         raise
+    if waiting.presses:
+        raise KeyboardInterrupt
     if call.error is not None:
         raise call.error
     result: Value = call.value
@@ -131,12 +162,22 @@ def iterate(
             arrived.put(None)
 
     call = _Call(pump(), background)
-    call.start()
     try:
-        while (item := arrived.get()) is not None:
+        with interruptible.noted() as waiting:
+            call.start(waiting)
+        if waiting.presses:
+            raise KeyboardInterrupt
+        while (item := _next(arrived)) is not None:
             yield item[0]
             call.soon(room.release)
     finally:
         call.cancel()
+        call.join()
     if call.error is not None and not isinstance(call.error, asyncio.CancelledError):
         raise call.error
+
+
+def _next(arrived: queue.SimpleQueue[Value]) -> Value:
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return arrived.get(timeout=_LOOK_SECONDS)

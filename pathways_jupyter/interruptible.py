@@ -9,9 +9,13 @@ the lock itself, which Python does without a gap. Whatever a notebook's main thr
 from __future__ import annotations
 
 import contextlib
+import math
+import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+from pathways_jupyter import interrupts
 
 _LOOK_SECONDS = 0.5
 """Longest wait in one piece.
@@ -89,3 +93,42 @@ class Event:
           timeout: Seconds to wait; None waits for ever.
         """
         return self._changes.wait_for(self.is_set, timeout)
+
+
+class Noted:
+    """What the main thread waits for while interrupts are noted; see :func:`noted`.
+
+    Attributes:
+      presses: How many interrupts there were.
+    """
+
+    def __init__(self) -> None:
+        self.presses = 0
+        # It has no lock that a signal's handler could find taken by the code that it has interrupted.
+        self._news: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def wake(self) -> None:
+        """Make :meth:`wait_for` look at its condition; called by any thread after it has changed something."""
+        self._news.put(None)
+
+    def wait_for(self, condition: Callable[[], object], seconds: float = math.inf) -> None:
+        """Wait until a condition holds, at most for so many seconds."""
+        deadline = time.monotonic() + seconds
+        while not condition() and (left := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(queue.Empty):
+                self._news.get(timeout=min(left, _LOOK_SECONDS))
+
+    def _press(self) -> None:
+        self.presses += 1
+        self._news.put(None)
+
+
+@contextlib.contextmanager
+def noted() -> Iterator[Noted]:
+    """Context manager: inside, an interrupt raises nothing and is counted, for a wait that must not be left half done.
+
+    In other threads than the main thread, which get no interrupts, none is counted.
+    """
+    waiting = Noted()
+    with interrupts.caught(waiting._press):
+        yield waiting

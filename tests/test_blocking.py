@@ -2,11 +2,19 @@
 
 import asyncio
 import itertools
+import signal
+import sys
 import threading
 
 import pytest
 
-from pathways_jupyter import blocking
+from pathways_jupyter import blocking, interruptible
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["own thread", "background"])
+def place(request):
+    """Where a call runs."""
+    return blocking.Background() if request.param else None
 
 
 async def test_a_call_works_under_a_running_loop():
@@ -57,3 +65,55 @@ def test_an_iteration_ends_with_what_its_source_raises():
     assert next(found) == 1
     with pytest.raises(OSError, match="cut"):
         next(found)
+
+
+class Presses:
+    """A trace function that presses Interrupt before the `line`-th line of this module's own code."""
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.passed = 0
+
+    def __call__(self, frame, event, argument):
+        if frame.f_code.co_filename not in (blocking.__file__, interruptible.__file__):
+            return None
+        if event == "line":
+            self.passed += 1
+            if self.passed == self.line:
+                signal.raise_signal(signal.SIGINT)
+        return self
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize("iterates", [False, True])
+@pytest.mark.parametrize("line", range(1, 61, 3))
+def test_an_interrupt_at_any_line_cancels_the_call_and_lets_it_clean_up(line, iterates, place):
+    line += iterates
+    begun, cleaned = threading.Event(), threading.Event()
+
+    async def work():
+        begun.set()
+        try:
+            # Ends by itself where the call blocks before the line is reached.
+            await asyncio.sleep(0.05)
+        finally:
+            cleaned.set()
+
+    async def values():
+        await work()
+        yield 1
+
+    before = sys.gettrace()
+    sys.settrace(Presses(line))
+    try:
+        if iterates:
+            assert list(blocking.iterate(values, place)) == [1]
+        else:
+            blocking.run(work(), place)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    # Nothing still runs.
+    assert cleaned.is_set() == begun.is_set()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -6,16 +6,12 @@ thread waits for it in Python.
 
 from __future__ import annotations
 
-import contextlib
-import math
-import queue
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pathways_jupyter import interrupts
+from pathways_jupyter import interruptible
 from pathways_jupyter.colocated import host_versions, loss
 from pathways_jupyter.colocated.errors import ColocatedError, LostError
 from pathways_jupyter.colocated.host import Host
@@ -27,9 +23,6 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 5.0
 """Longest wait for hosts to stop a call after an interrupt."""
-
-_LOOK_SECONDS = 0.5
-"""Longest wait in one piece: a signal that arrives just before the thread blocks is handled only after it."""
 
 _REASON_SECONDS = 1.0
 """Longest wait of a failed call for the supervisor's reason; it has none if only a sidecar was lost."""
@@ -62,47 +55,35 @@ def wait(to: Sequence[Host], work: Callable[[], T], stop: Callable[[], object] |
       LostError: The session, or a host's slice, was lost meanwhile.
       Exception: The error that `work` raised.
     """
-    # Other threads, and the handler of an interrupt, append to these lists and then wake the main thread. The queue has
-    # no lock that a handler could find taken by the code that it has interrupted.
+    # Other threads append to these lists, and then wake the main thread.
     results: list[T] = []
     errors: list[BaseException] = []
     losses: list[LostError] = []
-    presses: list[None] = []
-    news: queue.SimpleQueue[None] = queue.SimpleQueue()
+    with interruptible.noted() as waiting:
 
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:
-            errors.append(error)
-        news.put(None)
+        def run() -> None:
+            try:
+                results.append(work())
+            except BaseException as error:
+                errors.append(error)
+            waiting.wake()
 
-    def lost(error: LostError) -> None:
-        # The worker thread may stay blocked in JAX for minutes: it is a daemon and is abandoned.
-        losses.append(error)
-        news.put(None)
+        def lost(error: LostError) -> None:
+            # The worker thread may stay blocked in JAX for minutes: it is a daemon and is abandoned.
+            losses.append(error)
+            waiting.wake()
 
-    def pressed() -> None:
-        presses.append(None)
-        news.put(None)
-
-    def until(condition: Callable[[], object], seconds: float = math.inf) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition() and (left := deadline - time.monotonic()) > 0:
-            with contextlib.suppress(queue.Empty):
-                news.get(timeout=min(left, _LOOK_SECONDS))
-
-    with interrupts.caught(pressed), loss.watch_for_loss((host.slice for host in to), lost) as is_watched:
-        threading.Thread(target=run, name="colocated-call", daemon=True).start()
-        until(lambda: results or errors or losses or presses)
-        if presses and stop is not None:
-            # In a thread as well, because it is a request to the same hosts and may block in C++ too.
-            threading.Thread(target=stop, name="colocated-stop", daemon=True).start()
-            until(lambda: results or errors or losses or len(presses) > 1, PATIENCE_SECONDS)
-        if is_watched and errors and isinstance(errors[0], LostError):
-            # JAX may fail first, but only the supervisor knows the reason: give its event time to arrive.
-            until(lambda: losses, _REASON_SECONDS)
-    interrupted = bool(presses)
+        with loss.watch_for_loss((host.slice for host in to), lost) as is_watched:
+            threading.Thread(target=run, name="colocated-call", daemon=True).start()
+            waiting.wait_for(lambda: results or errors or losses or waiting.presses)
+            if waiting.presses and stop is not None:
+                # In a thread as well, because it is a request to the same hosts and may block in C++ too.
+                threading.Thread(target=stop, name="colocated-stop", daemon=True).start()
+                waiting.wait_for(lambda: results or errors or losses or waiting.presses > 1, PATIENCE_SECONDS)
+            if is_watched and errors and isinstance(errors[0], LostError):
+                # JAX may fail first, but only the supervisor knows the reason: give its event time to arrive.
+                waiting.wait_for(lambda: losses, _REASON_SECONDS)
+    interrupted = waiting.presses > 0
     # A result that arrived together with a loss is complete, so it counts.
     if losses and not results:
         raise losses[0]

@@ -2,11 +2,10 @@
 
 import base64
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
+from waits import wait_until
 
 CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2"
 ARRAY = """
@@ -26,14 +25,6 @@ def connected(cluster, shared_notebook):
     assert cell.status == "ok", cell.shown
     shared_notebook.run(ARRAY)
     return shared_notebook
-
-
-def wait_until(condition) -> None:
-    """Waits for something that another process does, and that cannot be waited for otherwise."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.02)
 
 
 def lines(cell) -> list[str]:

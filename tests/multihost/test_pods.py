@@ -1,6 +1,9 @@
 """The workers of a service as hosts, by exec, from the command line and from a notebook."""
 
 import json
+from pathlib import Path
+
+from waits import wait_until
 
 from pathways_jupyter.commands.magic import MAGIC
 from pathways_jupyter.magics.completion import complete
@@ -54,9 +57,9 @@ def test_interrupting_a_cell_ends_the_command_on_the_hosts(machine, cluster, not
     empty.mkdir()
     request = notebook.begin(
         f"%%multihost --local --service pathways-cluster --dir {empty} --run-name stopped\n"
-        f"trap 'touch {mark}-$SLICE; exit 1' TERM; echo up; while true; do sleep 0.1; done"
+        f"trap 'touch {mark}-$SLICE; exit 1' TERM; touch {mark}-trapped-$SLICE; while true; do sleep 0.1; done"
     )
-    notebook.wait_for("2 running")
+    wait_until(lambda: all(Path(f"{mark}-trapped-{number}").exists() for number in (0, 1)))
     notebook.manager.interrupt_kernel()
     assert notebook.finish(request).error == "KeyboardInterrupt"
     assert all((machine.directory / f"ended-by-interrupt-{number}").exists() for number in (0, 1))
