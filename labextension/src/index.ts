@@ -7,9 +7,10 @@ import { logs } from './plugins/logs';
 import { notifications } from './plugins/notifications';
 import { pathways } from './plugins/pathways';
 import { running } from './plugins/running';
+import { runs } from './plugins/runs';
 import { sidebar } from './plugins/sidebar';
 import { statusbar } from './plugins/statusbar';
 
 export { IPathways } from './tokens';
 
-export default [pathways, sidebar, connect, commands, logs, jobs, notifications, running, statusbar, launcher];
+export default [pathways, sidebar, connect, commands, logs, jobs, runs, notifications, running, statusbar, launcher];

@@ -33,6 +33,9 @@ export enum CommandIDs {
   suspendJob = 'pathways-jupyter:suspend-job',
   resumeJob = 'pathways-jupyter:resume-job',
   deleteJob = 'pathways-jupyter:delete-job',
+  connectJob = 'pathways-jupyter:connect-job',
+  stopRun = 'pathways-jupyter:stop-run',
+  refreshRun = 'pathways-jupyter:refresh-run',
   sweep = 'pathways-jupyter:clean-up',
   quickstart = 'pathways-jupyter:open-quickstart',
   retry = 'pathways-jupyter:retry'

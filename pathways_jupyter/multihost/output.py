@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 from pathways_jupyter.multihost.errors import MultihostError
@@ -10,6 +12,8 @@ from pathways_jupyter.multihost.errors import MultihostError
 _LONGEST_LINE = 64 * 1024
 _TAIL_BYTES = 64 * 1024
 _TAIL_LINE_BYTES = 200
+_CHUNK_BYTES = 256 * 1024
+_POLL_SECONDS = 0.25
 
 
 class HostLog:
@@ -63,8 +67,7 @@ class HostLog:
         return self._texts(rest)
 
     def _texts(self, lines: list[bytes]) -> tuple[str, ...]:
-        # Of a progress bar that redraws its line with carriage returns, the last state is what counts.
-        texts = tuple(line[:_LONGEST_LINE].decode(errors="replace").rstrip("\r").rpartition("\r")[2] for line in lines)
+        texts = tuple(map(_text, lines))
         self.last_line = next((text for text in reversed(texts) if text.strip()), self.last_line)
         return texts
 
@@ -79,3 +82,54 @@ def tail(path: Path, lines: int) -> list[str]:
     except OSError:
         return []
     return [line.rstrip("\r").rpartition("\r")[2] for line in (found[:-1] if found[-1] == "" else found)][-lines:]
+
+
+async def lines(path: Path, last: int, growing: Callable[[], bool]) -> AsyncGenerator[str, None]:
+    """Yield the `last` lines of a log, then new ones as long as it is `growing`; none if there is no such file.
+
+    Args:
+      growing: Called in another thread.
+    """
+    position, partial = await asyncio.to_thread(_start, path, last), b""
+    while True:
+        # Asked before reading, so that what is written until then is not missed.
+        more = await asyncio.to_thread(growing)
+        while data := await asyncio.to_thread(_read, path, position):
+            position += len(data)
+            *whole, partial = (partial + data).split(b"\n")
+            if len(partial) > _LONGEST_LINE:
+                whole, partial = [*whole, partial], b""
+            for line in whole:
+                yield _text(line)
+        if not more:
+            break
+        await asyncio.sleep(_POLL_SECONDS)
+    if partial:
+        yield _text(partial)
+
+
+def _start(path: Path, last: int) -> int:
+    """Return where the `last` lines of a log begin; 0 if there is no such file yet."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - max(_TAIL_BYTES, last * _TAIL_LINE_BYTES)))
+            found = file.read().split(b"\n")
+    except OSError:
+        return 0
+    whole = len(found) - (not found[-1])
+    return size - len(b"\n".join(found[max(0, whole - last) :]))
+
+
+def _read(path: Path, position: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(position)
+            return file.read(_CHUNK_BYTES)
+    except OSError:
+        return b""
+
+
+def _text(line: bytes) -> str:
+    # Of a progress bar that redraws its line with carriage returns, the last state is what counts.
+    return line[:_LONGEST_LINE].decode(errors="replace").rstrip("\r").rpartition("\r")[2]

@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from pathways_jupyter.multihost.errors import MultihostError, UnknownRun
 from pathways_jupyter.multihost.targets import Target
 
 _KEEP_SECONDS = 7 * 24 * 3600.0
+_LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.01
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _ENDING = re.compile(r"-[0-9a-f]{8}\Z")
 
@@ -122,13 +123,11 @@ class Record:
         """
         file = os.open(_path(self.id).with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _locked(file):
                 raise MultihostError(
                     f"Another process follows run {self.name} already.",
                     hint="%pathways multihost logs shows its output.",
-                ) from None
+                )
             yield
         finally:
             os.close(file)
@@ -194,6 +193,38 @@ def read(run: str) -> Record:
     if record is None:
         raise UnknownRun(f"There is no run {run[:120]!r} on this machine.", hint="%pathways multihost runs lists them.")
     return record
+
+
+def goes_on(run: str) -> bool:
+    """Whether the run with this id may still produce output; false once its end is known, or its record is gone."""
+    record = _read(_path(run))
+    return record is not None and record.code is None
+
+
+def fingerprint(followed: Iterable[str]) -> object:
+    """Return a value that changes when a record, the states of a run's hosts, or one of `followed` changes; reads none.
+
+    Args:
+      followed: Ids of runs that a process of this machine follows; its death changes no file.
+    """
+    found = []
+    with os.scandir(_folder()) as entries:
+        for entry in entries:
+            # A file may be removed between scandir() and stat().
+            with contextlib.suppress(FileNotFoundError):
+                if entry.name.endswith((".json", ".hosts")):
+                    found.append((entry.name, entry.stat().st_mtime_ns, entry.inode()))
+    return sorted(found), [run for run in followed if not locks.is_held(_path(run).with_suffix(".lock"))]
+
+
+def _locked(file: int) -> bool:
+    """Lock `file`; return false if another process holds it, rather than having looked for a moment whether one does."""
+    for _ in range(_LOCK_ATTEMPTS):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(_LOCK_PAUSE_SECONDS)
+    return False
 
 
 def _read(path: Path) -> Record | None:

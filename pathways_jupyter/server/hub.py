@@ -18,6 +18,7 @@ from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster import Cluster
 from pathways_jupyter.server import scope as scopes
+from pathways_jupyter.server.runwatch import RunWatch
 from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.server.sessionwatch import SessionWatch
 from pathways_jupyter.service import leases
@@ -45,6 +46,7 @@ class Hub:
 
     def __init__(self) -> None:
         self.sessions = SessionWatch()
+        self.runs = RunWatch()
         self._watches: dict[tuple[str, str, str], ClusterWatch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -161,6 +163,7 @@ class Hub:
     async def close(self) -> None:
         """Cancel all tasks and close all watches."""
         self.sessions.close()
+        self.runs.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*(watch.close() for watch in self._watches.values()))

@@ -28,7 +28,7 @@ does not notice that a laptop slept or a VPN is gone, and does not report WebSoc
 
 
 class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHandler, JupyterHandler):  # type: ignore[misc]
-    """Sends sessions always, and a cluster's tables while the page shows one.
+    """Sends sessions and runs always, and a cluster's tables while the page shows one.
 
     A browser sends the Origin of the page that opens a WebSocket, which Jupyter checks; there is no XSRF token.
     """
@@ -52,11 +52,12 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
         await super().get(*words, **named)
 
     async def open(self, *words: str, **named: str) -> None:
-        """Send the version and the user's name, then the sessions."""
+        """Send the version and the user's name, then the sessions and the runs on many hosts."""
         super().open(*words, **named)
         self._send({"type": "hello", "version": version("pathways_jupyter"), "user": current_user()})
         await self.hub.sessions.add(self._send)
         if self.ws_connection is not None:
+            self.hub.runs.add(self._send)
             self._beating = self.hub.spawn(self._beat())
 
     async def on_message(self, message: str | bytes) -> None:
@@ -74,6 +75,7 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
         if self._beating is not None:
             self._beating.cancel()
         self.hub.sessions.remove(self._send)
+        self.hub.runs.remove(self._send)
         self._view.close()
         super().on_close()
 

@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 import sshd
+from pages import opened
 from runs import DEADLINE, Lab
+
+from pathways_jupyter.multihost import records
 
 ROUTES = [
     ("GET", "runs"),
@@ -117,3 +121,67 @@ async def test_a_detached_run_is_brought_up_to_date_on_request(server, lab):
             ("exited", "end 0"),
             ("exited", "end 1"),
         ]
+
+
+async def test_a_page_receives_the_runs_and_every_change_of_them(server, lab):
+    def mine(page):
+        return next((each for each in page.runs.values() if each["name"] == "watched"), None)
+
+    def written(page):
+        return mine(page) and [each["last_line"] for each in mine(page)["hosts"]] == ["at 0", "at 1"]
+
+    async with opened(server) as page:
+        following = asyncio.create_task(lab.run("echo at $WORKER; sleep 300", name="watched"))
+        await page.until(lambda page: following.done() or written(page))
+        assert not following.done(), following.result()
+        assert mine(page)["state"] == "running"
+        run = mine(page)["id"]
+        async with opened(server) as later:
+            # A page that opens later receives what is known.
+            await later.until(written)
+        async with server.http() as http, http.post(server.route(f"runs/{run}/stop")) as answer:
+            assert answer.status == 200, await answer.text()
+        await page.until(lambda page: mine(page)["state"] == "ended")
+        await following
+
+
+async def test_a_followed_log_goes_on_until_the_run_has_ended(server, lab):
+    release = lab.directory / "release"
+    command = f"echo before; while [ ! -e {release} ]; do sleep 0.05; done; printf after"
+    async with opened(server) as page, server.http() as http:
+        following = asyncio.create_task(lab.run(command, name="followed"))
+        await page.until(lambda page: following.done() or any(each["name"] == "followed" for each in page.runs.values()))
+        run = next(each["id"] for each in page.runs.values() if each["name"] == "followed")
+        async with asyncio.timeout(DEADLINE), http.get(server.route(f"runs/{run}/logs?host=0-1&follow=true")) as answer:
+            assert answer.status == 200
+            assert await answer.content.readline() == b"before\n"
+            release.touch()
+            # The last line has no end, and is there anyway.
+            assert await answer.content.read() == b"after\n"
+        assert (await following).code == 0
+
+
+async def test_a_run_whose_process_was_killed_is_shown_as_not_followed(server, lab):
+    # In a process of its own, which dies without a word; its death changes no file.
+    code = (
+        "import sys\n"
+        "from pathways_jupyter.multihost.records import Record\n"
+        "record = Record('killed-00000000', 'killed', 'true', (), '/nowhere', started=1.0)\n"
+        "with record.attending():\n"
+        "    record.save()\n"
+        "    print('ready', flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=server.environ
+    )
+    try:
+        async with opened(server) as page:
+            await page.until(lambda page: page.runs.get("killed-00000000", {}).get("state") == "running")
+            process.kill()
+            await page.until(lambda page: page.runs["killed-00000000"]["state"] == "left")
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        records.read("killed-00000000").forget()

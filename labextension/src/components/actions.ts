@@ -1,6 +1,7 @@
 /** The user's actions in the panel, implemented by the plugins. */
+import { RunAction } from '../models/hostsruns';
 import { JobAction } from '../models/joblist';
-import { IJob, ISession } from '../models/wire';
+import { IHostsRun, IJob, IRunHost, ISession } from '../models/wire';
 
 export interface IActions {
   readonly connect: () => void;
@@ -12,7 +13,13 @@ export interface IActions {
   readonly showJob: (job: IJob) => void;
   /** Open the log of a job's program in a tab. */
   readonly openJobLog: (job: IJob) => void;
+  /** Attach the notebook in front to a headless job. */
+  readonly connectJob: (job: IJob) => void;
   readonly actOnJob: (job: IJob, action: JobAction) => void;
+  /** End a run on many hosts after a question, or ask its hosts for news. */
+  readonly actOnRun: (run: IHostsRun, action: RunAction) => void;
+  /** Open what one host of a run has written. */
+  readonly openRunLog: (run: IHostsRun, host: IRunHost) => void;
   readonly sweep: () => void;
   /** Open the quickstart notebook. */
   readonly quickstart: () => void;

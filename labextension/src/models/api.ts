@@ -4,6 +4,7 @@ import { ServerConnection } from '@jupyterlab/services';
 
 import { english, ITrans } from './trans';
 import { JobAction } from './joblist';
+import { RunAction } from './hostsruns';
 import { ICapacity, IJobPicture, IProblem, IScope } from './wire';
 
 const ROOT = 'pathways-jupyter';
@@ -89,6 +90,11 @@ export class Api {
     return this._ask(`jobs/${encodeURIComponent(job)}/${action}`, 'POST', scope);
   }
 
+  /** End a run on many hosts, or ask its hosts for states and output. */
+  actOnRun(run: string, action: RunAction): Promise<unknown> {
+    return this._ask(`runs/${encodeURIComponent(run)}/${action}`, 'POST');
+  }
+
   /** Call `take` with each chunk of a pod's log, until the log ends or `signal` is aborted. */
   async log(
     scope: IScope,
@@ -109,6 +115,17 @@ export class Api {
     signal: AbortSignal
   ): Promise<void> {
     await this._stream(`jobs/${encodeURIComponent(job)}/logs` + query({ ...scope, follow }), take, signal);
+  }
+
+  /** The same for what one host of a run has written. */
+  async runLog(
+    run: string,
+    host: string,
+    follow: boolean,
+    take: (text: string) => void,
+    signal: AbortSignal
+  ): Promise<void> {
+    await this._stream(`runs/${encodeURIComponent(run)}/logs` + query({ host, follow }), take, signal);
   }
 
   private async _stream(path: string, take: (text: string) => void, signal: AbortSignal): Promise<void> {

@@ -6,7 +6,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 
 import { Cluster, sameScope } from './cluster';
 import { Holdings } from './holdings';
-import { IElasticRun, IEvent, IScope, ISession, Message } from './wire';
+import { IElasticRun, IEvent, IHostsRun, IScope, ISession, Message } from './wire';
 
 /** The state of the connection between this page and the server. */
 export type Link =
@@ -30,7 +30,7 @@ export interface IFront {
 }
 
 /** The part of the model that changed, so that a view renders only for what it shows. */
-export type Facet = 'link' | 'sessions' | 'events' | 'runs' | 'cluster' | 'front';
+export type Facet = 'link' | 'sessions' | 'events' | 'runs' | 'multihost' | 'cluster' | 'front';
 
 export class Model {
   constructor(readonly version: string) {}
@@ -118,6 +118,11 @@ export class Model {
     return this._runs.get(session) ?? null;
   }
 
+  /** The runs on many hosts, the newest first. */
+  get hostsRuns(): readonly IHostsRun[] {
+    return this._hostsRuns;
+  }
+
   /** Set the notebook paths by kernel id. A notebook may be renamed while it is connected. */
   setNotebooks(notebooks: ReadonlyMap<string, string>): void {
     this._notebooks = notebooks;
@@ -179,6 +184,10 @@ export class Model {
       case 'elastic':
         this._runs.set(message.session, message.run);
         this._changed.emit('runs');
+        break;
+      case 'multihost':
+        this._hostsRuns = merged(message.reset ? [] : this._hostsRuns, message.put, message.drop);
+        this._changed.emit('multihost');
         break;
       case 'watch':
         if (this.cluster && sameScope(message.scope, this.cluster.scope)) {
@@ -249,6 +258,7 @@ export class Model {
 
   private _notebooks: ReadonlyMap<string, string> = new Map();
   private _ended: readonly ISession[] = [];
+  private _hostsRuns: readonly IHostsRun[] = [];
   private _unlinkedSince: number | null = null;
   private _emitted = 0;
   private _emitting: ReturnType<typeof setTimeout> | undefined;
@@ -259,6 +269,17 @@ export class Model {
 }
 
 const NO_EVENTS: readonly IEvent[] = [];
+
+function merged(
+  runs: readonly IHostsRun[],
+  put: readonly IHostsRun[],
+  drop: readonly string[]
+): readonly IHostsRun[] {
+  const left = new Map(runs.map(run => [run.id, run]));
+  drop.forEach(id => left.delete(id));
+  put.forEach(run => left.set(run.id, run));
+  return [...left.values()].sort((one, other) => other.started - one.started);
+}
 
 function isLinked(link: Link): boolean {
   return link.state === 'open' || link.state === 'differs';

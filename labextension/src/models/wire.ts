@@ -1,6 +1,6 @@
 /**
- * The messages between the server extension and this package. The Python side is service/tables.py and
- * server/sessionwatch.py: change both.
+ * The messages between the server extension and this package. The Python side is service/tables.py,
+ * server/sessionwatch.py and server/run_rows.py: change both.
  */
 
 /** The state of a session; the same words as Python's `SessionState`. */
@@ -184,6 +184,8 @@ export interface IJob {
   readonly created: number;
   /** Whether it is a user's job: it can be suspended, resumed and deleted, and has a program with a log. */
   readonly runnable: boolean;
+  /** Whether a notebook can attach to its proxy. */
+  readonly headless: boolean;
 }
 
 /** A job's pod. */
@@ -222,6 +224,46 @@ export interface IJobPicture {
   };
   readonly pods: readonly IJobPod[];
   readonly events: readonly IJobEvent[];
+}
+
+/** One host of a run on many hosts, as last known. */
+export interface IRunHost {
+  /** Slice and worker, as in `0-3`. */
+  readonly label: string;
+  readonly name: string;
+  /** In Python's words: waiting, connecting, receiving files, ready, running, reconnecting, exited, stopped, failed, lost. */
+  readonly phase: string;
+  /** Whether nothing more will happen on the host. */
+  readonly over: boolean;
+  readonly code: number | null;
+  readonly last_line: string;
+  /** When the command started, in seconds since the epoch; 0 before. */
+  readonly began: number;
+  readonly ended: number;
+  /** Bytes that the host has received, of `total`. */
+  readonly sent: number;
+  readonly total: number;
+  /** What went wrong. */
+  readonly message: string;
+  readonly hint: string;
+}
+
+/** A run of a command on many hosts, started on the server's machine. */
+export interface IHostsRun {
+  readonly id: string;
+  readonly name: string;
+  readonly command: string;
+  /** `left`: the process that followed it has gone without ending it. */
+  readonly state: 'running' | 'detached' | 'left' | 'ended';
+  /** The worst exit code; null while it is not known. */
+  readonly code: number | null;
+  /** Seconds since the epoch. */
+  readonly started: number;
+  /** 0 before the end. */
+  readonly ended: number;
+  /** When the states of the hosts were true; 0 if nothing is known of them. */
+  readonly at: number;
+  readonly hosts: readonly IRunHost[];
 }
 
 /** A failure reported by the server: what failed, and what to do next. */
@@ -279,6 +321,13 @@ export type Message =
       readonly events: readonly IEvent[];
     }
   | { readonly type: 'elastic'; readonly session: string; readonly run: IElasticRun }
+  | {
+      readonly type: 'multihost';
+      /** True if all earlier rows are invalid. */
+      readonly reset: boolean;
+      readonly put: readonly IHostsRun[];
+      readonly drop: readonly string[];
+    }
   | (IOrigin & {
       readonly type: 'watch';
       readonly watch: WatchState;

@@ -4,10 +4,11 @@ import { Dialog, ICommandPalette, Notification, showDialog, showErrorMessage } f
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
-import { Api, asProblem } from '../models/api';
+import { Api } from '../models/api';
 import { baseName } from '../models/holdings';
 import { ISession } from '../models/wire';
 import { CommandIDs, DOMAIN, IPathways, PALETTE_CATEGORY } from '../tokens';
+import { failure, withNotification } from './notify';
 
 export const commands: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:commands',
@@ -140,22 +141,6 @@ async function isBusy(app: JupyterFrontEnd, kernelId: string): Promise<boolean> 
   return [...kernels.running()].some(kernel => kernel.id === kernelId && kernel.execution_state === 'busy');
 }
 
-/** Show a notification while `work` is in progress, then its result. */
-async function withNotification(
-  trans: TranslationBundle,
-  work: Promise<unknown>,
-  during: string,
-  after: string
-): Promise<void> {
-  const id = Notification.emit(during, 'in-progress', { autoClose: false });
-  try {
-    await work;
-    Notification.update({ id, message: after, type: 'success', autoClose: 4000 });
-  } catch (error) {
-    Notification.update({ id, message: sentence(trans, error), type: 'error', autoClose: 0 });
-  }
-}
-
 async function sweep(trans: TranslationBundle, pathways: IPathways): Promise<void> {
   try {
     const { removed } = await pathways.api.sweep(pathways.scope, true);
@@ -173,11 +158,6 @@ async function sweep(trans: TranslationBundle, pathways: IPathways): Promise<voi
       Notification.success(trans.__('Removed: %1', done.removed.join(', ') || '–'), { autoClose: 4000 });
     }
   } catch (error) {
-    await showErrorMessage(trans.__('Cleaning up failed'), sentence(trans, error));
+    await showErrorMessage(trans.__('Cleaning up failed'), failure(trans, error));
   }
-}
-
-function sentence(trans: TranslationBundle, error: unknown): string {
-  const { message, hint } = asProblem(error, trans);
-  return `${message} ${hint}`.trim();
 }

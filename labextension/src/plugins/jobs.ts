@@ -6,10 +6,10 @@ import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { JobView } from '../components/JobView';
-import { asProblem } from '../models/api';
 import { JobAction } from '../models/joblist';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { failure, SUCCESS_MILLISECONDS } from './notify';
 
 const JOB_ARGS = {
   type: 'object',
@@ -91,9 +91,8 @@ async function send(
 ): Promise<void> {
   try {
     await pathways.api.actOnJob(pathways.scope, job, action);
-    Notification.success(done, { autoClose: 4000 });
+    Notification.success(done, { autoClose: SUCCESS_MILLISECONDS });
   } catch (error) {
-    const { message, hint } = asProblem(error, trans);
-    Notification.error(`${message} ${hint}`.trim(), { autoClose: false });
+    Notification.error(failure(trans, error), { autoClose: false });
   }
 }

@@ -1,4 +1,4 @@
-/** Logs of proxies, workers, resource managers and jobs in tabs, which a reload of the page restores. */
+/** Logs of proxies, workers, resource managers, jobs and runs in tabs, which a reload of the page restores. */
 import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
@@ -13,7 +13,7 @@ import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 
 export const logs: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:logs',
-  description: 'Show the logs of proxies, workers, resource managers and jobs.',
+  description: 'Show the logs of proxies, workers, resource managers, jobs and runs.',
   autoStart: true,
   requires: [IPathways],
   optional: [ILayoutRestorer, ITranslator],
@@ -34,20 +34,22 @@ export const logs: JupyterFrontEndPlugin<void> = {
           properties: {
             pod: { type: 'string', description: 'Name of the pod' },
             job: { type: 'string', description: 'Name of the job whose program wrote the log; instead of a pod' },
+            run: { type: 'string', description: 'Id of a run on many hosts; instead of a pod' },
+            host: { type: 'string', description: 'The host of the run: SLICE-WORKER' },
             title: { type: 'string', description: 'Title of the tab' },
             scope: { type: 'string', description: 'The cluster, as JSON; default: the cluster in view' }
           }
         }
       },
       execute: async args => {
-        const { pod = '', job = '', scope: json, ...rest } = args as ILogArgs;
-        const name = pod || job;
+        const { pod = '', job = '', run = '', host = '', scope: json, ...rest } = args as ILogArgs;
+        const name = pod || job || (run && `${run}-${host}`);
         if (!name) {
           return;
         }
         const title = rest.title ?? name;
         const scope = json ? (JSON.parse(json) as IScope) : pathways.scope;
-        const id = `pathways-jupyter-log-${pod || `job-${job}`}`;
+        const id = `pathways-jupyter-log-${pod || (job ? `job-${job}` : `run-${name}`)}`;
         const open = tracker.find(widget => widget.id === id);
         if (open) {
           app.shell.activateById(id);
@@ -56,7 +58,9 @@ export const logs: JupyterFrontEndPlugin<void> = {
         const log = new Log(name, (follow, take, signal) =>
           pod
             ? pathways.api.log(scope, pod, follow, take, signal)
-            : pathways.api.jobLog(scope, job, follow, take, signal)
+            : job
+              ? pathways.api.jobLog(scope, job, follow, take, signal)
+              : pathways.api.runLog(run, host, follow, take, signal)
         );
         const content = ReactWidget.create(React.createElement(LogView, { log, trans }));
         content.addClass('jp-Pathways');
@@ -65,7 +69,7 @@ export const logs: JupyterFrontEndPlugin<void> = {
         widget.title.label = trans.__('Log: %1', title);
         widget.title.caption = name;
         widget.title.icon = pathwaysIcon;
-        shown.set(widget, { pod, job, title, scope: JSON.stringify(scope) });
+        shown.set(widget, { pod, job, run, host, title, scope: JSON.stringify(scope) });
         widget.disposed.connect(() => log.stop());
         app.shell.add(widget, 'main');
         await tracker.add(widget);
@@ -83,6 +87,8 @@ export const logs: JupyterFrontEndPlugin<void> = {
 interface ILogArgs {
   readonly pod?: string;
   readonly job?: string;
+  readonly run?: string;
+  readonly host?: string;
   readonly title?: string;
   /** The cluster, as JSON. */
   readonly scope?: string;

@@ -17,6 +17,7 @@ import { IActions } from '../components/actions';
 import { EventsSection } from '../components/EventsSection';
 import { JobsSection } from '../components/JobsSection';
 import { Notices } from '../components/Notices';
+import { RunsSection } from '../components/RunsSection';
 import { ServicesSection } from '../components/ServicesSection';
 import { SessionSection } from '../components/SessionSection';
 import { SlicesSection } from '../components/SlicesSection';
@@ -29,11 +30,11 @@ import { PathwaysPanel } from '../widgets/panel';
 import { SectionWidget } from '../widgets/section';
 
 /** What a researcher reads most is open; the others have their share as soon as they are unfolded. */
-const FIRST: IArrangement = { folded: ['services', 'jobs'], sizes: [0.26, 0.24, 0.2, 0.15, 0.15] };
+const FIRST: IArrangement = { folded: ['services', 'jobs', 'runs'], sizes: [0.24, 0.22, 0.18, 0.12, 0.12, 0.12] };
 
 export const sidebar: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:sidebar',
-  description: 'Show sessions, slices, events, services and jobs in the sidebar.',
+  description: 'Show sessions, slices, events, services, jobs and runs in the sidebar.',
   autoStart: true,
   requires: [IPathways],
   optional: [ILayoutRestorer, IStateDB, ITranslator],
@@ -53,7 +54,11 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
       openLog: (pod, title) => run(CommandIDs.openLog, { pod, title }),
       showJob: job => run(CommandIDs.showJob, { job: job.name }),
       openJobLog: job => run(CommandIDs.openLog, { job: job.name }),
+      connectJob: job => run(CommandIDs.connectJob, { job: job.name }),
       actOnJob: (job, action) => run(JOB_COMMANDS[action], { job: job.name }),
+      actOnRun: (each, action) => run(RUN_COMMANDS[action], { run: each.id }),
+      openRunLog: (each, host) =>
+        run(CommandIDs.openLog, { run: each.id, host: host.label, title: `${each.name} ${host.label}` }),
       sweep: () => run(CommandIDs.sweep),
       quickstart: () => run(CommandIDs.quickstart),
       retry: () => run(CommandIDs.retry)
@@ -91,6 +96,8 @@ const JOB_COMMANDS = {
   delete: CommandIDs.deleteJob
 } as const;
 
+const RUN_COMMANDS = { stop: CommandIDs.stopRun, refresh: CommandIDs.refreshRun } as const;
+
 function notices(model: Model, actions: IActions, trans: ITrans): ReactWidget {
   const widget = ReactWidget.create(React.createElement(Notices, { model, actions, trans }));
   widget.addClass('jp-Pathways');
@@ -105,7 +112,8 @@ function sections(model: Model, actions: IActions, trans: ITrans): readonly Sect
     new SectionWidget('slices', trans.__('Slices'), () => React.createElement(SlicesSection, common)),
     new SectionWidget('events', trans.__('Events'), () => React.createElement(EventsSection, { model, trans })),
     new SectionWidget('services', trans.__('Services & proxies'), () => React.createElement(ServicesSection, common)),
-    new SectionWidget('jobs', trans.__('Jobs'), () => React.createElement(JobsSection, common))
+    new SectionWidget('jobs', trans.__('Jobs'), () => React.createElement(JobsSection, common)),
+    new SectionWidget('runs', trans.__('Runs'), () => React.createElement(RunsSection, common))
   ];
 }
 

@@ -1,4 +1,16 @@
-import { expect, kubectlApply, openPanel, section, test, unfold } from './helpers';
+import {
+  disconnect,
+  expect,
+  indicator,
+  kubectl,
+  kubectlApply,
+  newNotebook,
+  openPanel,
+  section,
+  start,
+  test,
+  unfold
+} from './helpers';
 
 const JOB = {
   apiVersion: 'pathways-job.pathways.domain/v1',
@@ -53,4 +65,49 @@ test('a job is shown, read, suspended, resumed and deleted from its row', async 
   await action('Delete').click();
   await dialog.getByRole('button', { name: 'Delete' }).click();
   await expect(row).toHaveCount(0);
+});
+
+test('a notebook attaches to a headless job from its row', async ({ page }) => {
+  const { template, ...controller } = JOB.spec.controller;
+  expect(template).toBeDefined();
+  kubectlApply({ ...JOB, metadata: { ...JOB.metadata, name: 'lab' }, spec: { ...JOB.spec, controller } });
+  try {
+    const panel = await openPanel(page);
+    await unfold(panel, 'Jobs');
+    const attach = section(panel, 'jobs').getByRole('button', { name: 'Connect this notebook to job lab' });
+    await attach.click();
+    await expect(page.locator('.Toastify')).toContainText('No notebook is in front.');
+    await newNotebook(page);
+    await attach.click();
+    await expect(page.locator('.jp-CodeCell').first()).toContainText('%pathways job connect lab --local');
+    await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected');
+    await expect(panel.locator('.pw-session')).toContainText('lab');
+    await expect(indicator(page)).toHaveAttribute('data-status', 'idle');
+    await attach.click();
+    await expect(page.locator('.Toastify')).toContainText('This notebook is connected already');
+    await disconnect(page, panel);
+  } finally {
+    kubectl('delete', 'pathwaysjob', 'lab', '--wait=false');
+  }
+});
+
+test('a run on many hosts is shown with its hosts, read and stopped', async ({ page }) => {
+  await newNotebook(page);
+  const panel = await openPanel(page);
+  await unfold(panel, 'Runs');
+  await start(page, '%load_ext pathways_jupyter\nimport tempfile; code = tempfile.mkdtemp()');
+  await start(
+    page,
+    '%%multihost --service pathways-cluster --local --run-name shown --dir {code}\necho at $SLICE; sleep 600'
+  );
+  const row = section(panel, 'runs').locator('[data-run="shown"]');
+  await expect(row).toContainText('2 hosts: 2 running');
+  await row.locator('summary').click();
+  await expect(row.locator('[data-host="1-0"]')).toContainText('at 1');
+  await row.getByRole('button', { name: 'Log of host 1-0 of run shown' }).click();
+  await expect(page.locator('.pw-log pre')).toHaveText('at 1');
+  await row.getByRole('button', { name: 'Stop run shown' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Stop' }).click();
+  await expect(row.locator('.pw-tone').first()).toHaveText('Stopped');
+  await expect(row.getByRole('button', { name: 'Stop run shown' })).toHaveCount(0);
 });
