@@ -1,4 +1,4 @@
-import { listed, pauseAction } from '../src/models/joblist';
+import { canConnect, listed, pauseAction } from '../src/models/joblist';
 
 import { job } from './rows';
 
@@ -29,5 +29,19 @@ describe('pauseAction', () => {
 
   it('is none for what is not a user’s job', () => {
     expect(pauseAction(job({ runnable: false }))).toBe(null);
+  });
+});
+
+describe('canConnect', () => {
+  it.each([
+    ['Pending', true],
+    ['Running', true],
+    ['Suspended', false],
+    ['Completed', false],
+    ['Failed', false],
+    ['Ending', false]
+  ])('to a headless job that is %s: %s', (state, can) => {
+    expect(canConnect(job({ state, headless: true }))).toBe(can);
+    expect(canConnect(job({ state }))).toBe(false);
   });
 });

@@ -1,4 +1,4 @@
-import { connectCell, connectLine, IChoice, missing, suggestion } from '../src/models/line';
+import { connectCell, connectLine, IChoice, jobConnectCell, missing, suggestion } from '../src/models/line';
 
 const CHOICE: IChoice = {
   local: false,
@@ -93,5 +93,21 @@ describe('suggestion', () => {
     expect(suggestion(SCOPE, [])).toBeNull();
     expect(suggestion({ ...SCOPE, session: 'x' }, [service('a', 1)])).toBeNull();
     expect(suggestion({ ...SCOPE, context: '' }, [service('a', 1)])).toBeNull();
+  });
+});
+
+describe('jobConnectCell', () => {
+  const scope = { context: '', namespace: '', session: '', local: false };
+
+  it('names the cluster of the job', () => {
+    expect(jobConnectCell({ ...scope, local: true, namespace: 'default' }, 'lab')).toBe(
+      '%load_ext pathways_jupyter\n%pathways job connect lab --local --namespace default'
+    );
+    expect(jobConnectCell({ ...scope, context: 'my cluster' }, 'lab')).toContain('lab --context "my cluster"');
+  });
+
+  it('is nothing for a cluster that a line cannot name', () => {
+    expect(jobConnectCell({ ...scope, session: 's' }, 'lab')).toBe(null);
+    expect(jobConnectCell(scope, 'lab')).toBe(null);
   });
 });

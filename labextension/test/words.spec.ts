@@ -1,7 +1,7 @@
 import { preferences, scopeOf } from '../src/models/preferences';
 import { matching } from '../src/models/log';
 import { english } from '../src/models/trans';
-import { age, devicesWord, lostSlices, sessionTone, stateWord } from '../src/models/words';
+import { age, devicesWord, lostSlices, refusal, sessionTone, stateWord } from '../src/models/words';
 import { session } from './rows';
 
 describe('words', () => {
@@ -63,5 +63,19 @@ describe('preferences', () => {
     expect(scopeOf(wanted, null, [mine]).context).toBe('set');
     expect(scopeOf(preferences({}), null, [mine]).context).toBe('mine');
     expect(scopeOf(preferences({ local: true, context: 'x' }), null, []).local).toBe(true);
+  });
+});
+
+describe('refusal', () => {
+  it('says why a notebook cannot be connected', () => {
+    expect(refusal(english, null, null)?.message).toBe('No notebook is in front.');
+    expect(refusal(english, {}, session({ id: 'ab' }))?.message).toBe(
+      'This notebook is connected already (session ab).'
+    );
+  });
+
+  it('refuses neither a notebook without a session, nor one whose supervisor has died', () => {
+    expect(refusal(english, {}, null)).toBe(null);
+    expect(refusal(english, {}, session({ alive: false }))).toBe(null);
   });
 });

@@ -16,7 +16,7 @@ from pathways_jupyter.service import names
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import Image
 from pathways_jupyter.service.model import Holder, Service, Slice
-from pathways_jupyter.service.pathwaysjob import expansion, fields
+from pathways_jupyter.service.pathwaysjob import description, expansion, fields
 from pathways_jupyter.service.podstate import State
 
 Row = dict[str, Any]
@@ -150,6 +150,7 @@ def _job(job: Object) -> Row:
     kind = str(job.get("kind") or "Job")
     state, message = _job_state(job)
     name, namespace = str(metadata["name"]), str(metadata.get("namespace") or "")
+    runnable = _is_runnable(job)
     return {
         "id": f"{kind}/{namespace}/{name}",
         "kind": "Proxy" if kind == "Job" and _is_ours(job) else kind,
@@ -158,7 +159,8 @@ def _job(job: Object) -> Row:
         "state": state,
         "message": message,
         "created": parse_time(str(metadata.get("creationTimestamp") or "1970-01-01T00:00:00Z")),
-        "runnable": _is_runnable(job),
+        "runnable": runnable,
+        "headless": runnable and description.is_headless(job),
     }
 
 

@@ -1,5 +1,7 @@
 """The rows of slice map and sidebar."""
 
+import pathways_jobs
+
 from pathways_jupyter.service import tables
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Holder, Host, Service, Slice
@@ -72,3 +74,8 @@ def test_only_users_jobs_can_be_acted_on():
     assert not runnable("JobSet", [expansion.JOB_LABEL], ownerReferences=[{"kind": "PathwaysJob"}])
     assert not runnable("JobSet")
     assert not runnable("Job")
+
+
+def test_a_notebook_can_attach_to_headless_jobs_only():
+    assert tables._job(pathways_jobs.headless("lab"))["headless"]
+    assert not tables._job(pathways_jobs.training("train", "true"))["headless"]

@@ -1,7 +1,7 @@
 /** PathwaysJobs with their actions; JobSets and proxy Jobs with their state. */
 import * as React from 'react';
 
-import { listed, pauseAction } from '../models/joblist';
+import { canConnect, listed, pauseAction } from '../models/joblist';
 import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
 import { age, JOB_TONES, jobStateWord } from '../models/words';
@@ -52,6 +52,10 @@ function Actions({ job, actions, trans }: { job: IJob; actions: IActions; trans:
   );
   return (
     <div className="pw-links" role="group" aria-label={trans.__('Actions on job %1', job.name)}>
+      {canConnect(job) &&
+        button(trans.__('Connect'), trans.__('Connect this notebook to job %1', job.name), () =>
+          actions.connectJob(job)
+        )}
       {button(trans.__('Details'), trans.__('Details of job %1', job.name), () => actions.showJob(job))}
       {button(trans.__('Log'), trans.__('Log of job %1', job.name), () => actions.openJobLog(job))}
       {pause === 'suspend' &&

@@ -15,6 +15,11 @@ export function isOver(state: string): boolean {
   return state === 'Completed' || state === 'Failed';
 }
 
+/** Whether a notebook can attach to a job now, or once it has started. */
+export function canConnect(job: Pick<IJob, 'headless' | 'state'>): boolean {
+  return job.headless && (job.state === 'Running' || job.state === 'Pending');
+}
+
 /** Return the action that pauses or continues a job; null if there is none now. */
 export function pauseAction(job: Pick<IJob, 'runnable' | 'state'>): 'suspend' | 'resume' | null {
   if (!job.runnable || isOver(job.state) || job.state === 'Ending') {

@@ -79,6 +79,18 @@ export function connectCell(choice: IChoice): string {
   return `${LOAD}\n${connectLine(choice)}`;
 }
 
+/** Return a cell that attaches a notebook to a headless job; null for a cluster that a line cannot name. */
+export function jobConnectCell(scope: IScope, job: string): string | null {
+  if (scope.session || !(scope.local || scope.context)) {
+    return null;
+  }
+  const words = [`%pathways job connect ${job}`, scope.local ? '--local' : `--context ${quoted(scope.context)}`];
+  if (scope.namespace) {
+    words.push(`--namespace ${quoted(scope.namespace)}`);
+  }
+  return `${LOAD}\n${words.join(' ')}`;
+}
+
 /** Return the field that must be filled in before the line is valid; empty if none. */
 export function missing(choice: IChoice): 'type' | 'count' | '' {
   if (!choice.instanceType && !choice.profile && !choice.local) {

@@ -40,6 +40,26 @@ export function jobStateWord(trans: ITrans, state: string): string {
   return words[state] ?? state;
 }
 
+/** Return why the notebook in front cannot be connected now, and what to do; null if it can. */
+export function refusal(
+  trans: ITrans,
+  front: object | null,
+  session: Pick<ISession, 'id' | 'alive'> | null
+): { readonly message: string; readonly hint: string } | null {
+  if (!front) {
+    return {
+      message: trans.__('No notebook is in front.'),
+      hint: trans.__('Open a notebook to connect it to TPUs.')
+    };
+  }
+  return session?.alive
+    ? {
+        message: trans.__('This notebook is connected already (session %1).', session.id),
+        hint: trans.__('“Disconnect” ends it; “Reconnect” gets a new proxy.')
+      }
+    : null;
+}
+
 /** Return the tone of a session's state. A session without supervisor, or with all slices down, is a failure. */
 export function sessionTone(session: ISession): Tone {
   const useless = session.state === 'degraded' && !session.slices.some(each => each.up);

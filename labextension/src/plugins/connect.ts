@@ -1,6 +1,6 @@
 /** The connect dialog. It inserts the equivalent `%pathways connect` cell into the notebook. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { Dialog } from '@jupyterlab/apputils';
+import { Dialog, Notification } from '@jupyterlab/apputils';
 import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
@@ -9,11 +9,20 @@ import { Widget } from '@lumino/widgets';
 import * as React from 'react';
 
 import { ConnectForm } from '../components/ConnectForm';
-import { connectCell, IChoice } from '../models/line';
+import { connectCell, IChoice, jobConnectCell } from '../models/line';
+import { refusal } from '../models/words';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 
 const INSERT = 'insert';
+/** How long it is shown why a notebook cannot be connected. */
+const REFUSAL_MILLISECONDS = 8000;
+
+const JOB_ARGS = {
+  type: 'object',
+  properties: { job: { type: 'string', description: 'Name of a headless job in the cluster in view' } },
+  required: ['job']
+} as const;
 
 export const connect: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:connect',
@@ -41,6 +50,25 @@ export const connect: JupyterFrontEndPlugin<void> = {
         }
       }
     };
+    const connectJob = async (job: string) => {
+      const { model } = pathways;
+      const panel = notebooks.currentWidget;
+      const refused = refusal(trans, panel, model.session);
+      if (refused || !panel) {
+        Notification.warning(`${refused?.message} ${refused?.hint}`, { autoClose: REFUSAL_MILLISECONDS });
+        return;
+      }
+      const cell = model.cluster?.named && jobConnectCell(model.cluster.named, job);
+      if (!cell) {
+        Notification.warning(
+          trans.__('The cluster of job %1 has no context in the kubeconfig of the Jupyter server.', job),
+          { autoClose: REFUSAL_MILLISECONDS }
+        );
+        return;
+      }
+      insert(panel, cell);
+      await NotebookActions.run(panel.content, panel.sessionContext);
+    };
     const isEnabled = () => !!notebooks.currentWidget;
     const describedBy = { args: { type: 'object', properties: {} } } as const;
     app.commands.addCommand(CommandIDs.connect, {
@@ -55,6 +83,11 @@ export const connect: JupyterFrontEndPlugin<void> = {
       describedBy,
       isEnabled,
       execute: () => ask(false)
+    });
+    app.commands.addCommand(CommandIDs.connectJob, {
+      label: trans.__('Connect This Notebook to a Job'),
+      describedBy: { args: JOB_ARGS },
+      execute: args => connectJob(args.job as string)
     });
     notebooks.currentChanged.connect(() => app.commands.notifyCommandChanged(CommandIDs.connect));
   }

@@ -81,6 +81,11 @@ def job_info(manifest: Mapping[str, Any]) -> JobInfo:
     )
 
 
+def is_headless(manifest: Mapping[str, Any]) -> bool:
+    """Whether a notebook can attach to a job's proxy; see :func:`job_info` for `manifest`."""
+    return (_shape if manifest["kind"] == fields.KIND else _jobset_shape)(manifest)[2]
+
+
 def _shape(manifest: Mapping[str, Any]) -> tuple[str, int, bool]:
     try:
         job = fields.read(manifest)
