@@ -1,6 +1,7 @@
 import { entries } from '../src/models/timeline';
 import { english } from '../src/models/trans';
 import { IEvent } from '../src/models/wire';
+import { clock } from '../src/models/words';
 
 const event = (kind: string, message: string, at: number, data: IEvent['data'] = {}): IEvent => ({
   kind,
@@ -45,6 +46,38 @@ describe('entries', () => {
   it('have the tone of what happened to a training run', () => {
     const happened = ['detected', 'restored', 'resumed', 'unheard-of'].map(what => event('elastic', '', 0, { what }));
     expect(entries(english, happened).map(entry => entry.tone)).toEqual(['fail', 'wait', 'ok', 'none']);
+  });
+
+  it('folds the loss and the recovery of a slice into one span, which can be opened', () => {
+    const down = event('slice-down', 'Slice 3 (your 1) is down.', 20, { slice: 1, number: 3 });
+    const degraded = event('state', 'Degraded: 1 of 2 slices up.', 20, { state: 'degraded' });
+    const training = event('elastic', 'Training goes on.', 21, { what: 'resumed' });
+    const healed = event('slice-healed', 'Slice 3 is placed again.', 24.1, { slice: 1, number: 3 });
+    const again = event('state', 'All slices are up again.', 24.1, { state: 'connected' });
+    expect(texts([down, degraded, training])).toEqual(['Slice 3 (your 1) is down.', 'Training goes on.']);
+    const [span, ...rest] = entries(english, [down, degraded, training, healed, again]);
+    expect(span.text).toBe(`Slice 3 (your 1) was down for 4.1 s, until ${clock(24.1)}.`);
+    expect([span.from, span.tone, span.event.kind]).toEqual([20, 'ok', 'slice-healed']);
+    expect(span.steps).toEqual([down, degraded, healed, again]);
+    expect(rest.map(entry => entry.text)).toEqual(['Training goes on.']);
+  });
+
+  it('keeps the losses of several slices apart', () => {
+    const down = (slice: number, at: number) =>
+      event('slice-down', `Slice ${slice} is down.`, at, { slice, number: slice });
+    const healed = (slice: number, at: number) => event('slice-healed', '', at, { slice, number: slice });
+    expect(texts([down(0, 1), down(1, 2), healed(1, 5), down(1, 6), healed(0, 31)])).toEqual([
+      `Slice 0 was down for 30\u00a0s, until ${clock(31)}.`,
+      `Slice 1 was down for 3.0 s, until ${clock(5)}.`,
+      'Slice 1 is down.'
+    ]);
+  });
+
+  it('does not take a slice of the next proxy for the one that went down', () => {
+    const down = event('slice-down', 'Slice 0 is down.', 1, { slice: 0, number: 0 });
+    const lost = event('proxy-lost', 'The proxy is gone.', 2);
+    const healed = event('slice-healed', 'Slice 0 is placed again.', 9, { slice: 0, number: 0 });
+    expect(texts([down, lost, healed])).toEqual(['Slice 0 is down.', 'The proxy is gone.', 'Slice 0 is placed again.']);
   });
 
   it('has the tone ok when all slices are up again', () => {

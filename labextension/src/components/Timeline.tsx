@@ -31,10 +31,10 @@ export function Timeline({ events, trans, limit = 100 }: ITimelineProps): React.
 }
 
 function Entry({ entry, trans }: { entry: IEntry; trans: ITrans }): React.JSX.Element {
-  const { event, text, tone, steps } = entry;
+  const { event, text, tone, from, steps } = entry;
   return (
     <li className={`pw-event pw-tone-${tone}`} data-kind={event.kind}>
-      <Time event={event} />
+      <time dateTime={new Date(from * 1000).toISOString()}>{clock(from)}</time>
       {steps.length ? (
         <details className="pw-fold">
           <summary>{text}</summary>
@@ -51,8 +51,4 @@ function Entry({ entry, trans }: { entry: IEntry; trans: ITrans }): React.JSX.El
       )}
     </li>
   );
-}
-
-function Time({ event }: { event: IEvent }): React.JSX.Element {
-  return <time dateTime={new Date(event.at * 1000).toISOString()}>{clock(event.at)}</time>;
 }
