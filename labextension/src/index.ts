@@ -1,6 +1,7 @@
 /** The plugins that JupyterLab loads from this package. */
 import { commands } from './plugins/commands';
 import { connect } from './plugins/connect';
+import { drill } from './plugins/drill';
 import { jobs } from './plugins/jobs';
 import { launcher } from './plugins/launcher';
 import { logs } from './plugins/logs';
@@ -13,4 +14,17 @@ import { statusbar } from './plugins/statusbar';
 
 export { IPathways } from './tokens';
 
-export default [pathways, sidebar, connect, commands, logs, jobs, runs, notifications, running, statusbar, launcher];
+export default [
+  pathways,
+  sidebar,
+  connect,
+  commands,
+  logs,
+  jobs,
+  runs,
+  drill,
+  notifications,
+  running,
+  statusbar,
+  launcher
+];

@@ -1,4 +1,13 @@
-import { canRefresh, canStop, elapsed, hostsWords, hostTone, hostWord, runTone, runWord } from '../src/models/hostsruns';
+import {
+  canRefresh,
+  canStop,
+  elapsed,
+  hostsWords,
+  hostTone,
+  hostWord,
+  runTone,
+  runWord
+} from '../src/models/hostsruns';
 import { Model } from '../src/models/model';
 import { english } from '../src/models/trans';
 import { hostsRun, runHost } from './rows';

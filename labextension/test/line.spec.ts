@@ -73,6 +73,7 @@ describe('suggestion', () => {
     version: '',
     health: 'ready' as const,
     pod: '',
+    embedded: false,
     capacity: [{ instance_type: 'tpuv6e:2x2', chips: 4, total: 2, ready: 2, free }]
   });
 

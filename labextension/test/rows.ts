@@ -7,6 +7,7 @@ import {
   IProxy,
   IRunHost,
   IScope,
+  IService,
   ISession,
   ISlice,
   Message,
@@ -145,6 +146,21 @@ export function proxy(some: Partial<IProxy> = {}): IProxy {
     created: 0,
     mine: true,
     pod: 'p',
+    ...some
+  };
+}
+
+export function service(some: Partial<IService> = {}): IService {
+  return {
+    id: 'default/svc',
+    name: 'svc',
+    namespace: 'default',
+    address: '',
+    version: '',
+    health: 'ready',
+    capacity: [{ instance_type: 'tpuv6e:2x2', chips: 4, total: 2, ready: 2, free: 2 }],
+    pod: '',
+    embedded: false,
     ...some
   };
 }

@@ -73,8 +73,8 @@ def main(port: str, kind: str = "") -> int:
         try:
             return server.wait()
         finally:
-            if with_cluster:
-                cluster.down()
+            # Also without: a test may have started it from the sidebar.
+            cluster.down()
             for file in (user_kubeconfig, kubeconfig, pid):
                 file.unlink(missing_ok=True)
 

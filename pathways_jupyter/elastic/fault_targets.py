@@ -52,12 +52,14 @@ class Target:
     Attributes:
       where: The session, or the cluster of a job.
       jobset: The service's or the job's name.
-      slices: The numbers of the slices that may be hit; None for all of a job.
+      slices: The numbers of the slices that may be hit; None for all of a job or a service.
+      is_service: Whether it is a service with all its slices; `where` then only says where the cluster is.
     """
 
     where: Where
     jobset: str
     slices: frozenset[int] | None = None
+    is_service: bool = False
 
     def ask(self, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:
         """Run `question` with a client of the cluster and the namespace; return its result.
@@ -67,14 +69,18 @@ class Target:
         """
         return ask(self.where, question)
 
+    def holds(self, number: int) -> bool:
+        """Whether a slice may be hit."""
+        return self.slices is None or number in self.slices
+
     def check(self, number: int) -> None:
         """Refuse a slice that may not be hit.
 
         Raises:
           ConfigError: It is not one of the session's.
         """
-        if self.slices is not None and number not in self.slices:
-            listed = ", ".join(map(str, sorted(self.slices))) or "none"
+        if not self.holds(number):
+            listed = ", ".join(map(str, sorted(self.slices or ()))) or "none"
             raise ConfigError(f"Slice {number} is not one of this session's.", hint=f"This session holds: {listed}.")
 
     async def workers(self, client: Client, namespace: str, *, yes: bool) -> Workers:
@@ -84,7 +90,7 @@ class Target:
           ConfigError: The cluster is a real one, and `yes` is false.
           PathwaysError: There is no such service or job.
         """
-        if isinstance(self.where, SessionRecord):
+        if isinstance(self.where, SessionRecord) or self.is_service:
             service = await discovery.find(client, namespace, self.jobset)
             embedded = bool(service.embedded) or self.is_embedded
             found = Workers(service.name, service.namespace, service.worker_job, service.slices, embedded)
@@ -106,7 +112,7 @@ class Target:
 
     def note(self, message: str) -> None:
         """Add a fault to the log of the session, if it is one; a failure of that is no failure of the fault."""
-        if not isinstance(self.where, SessionRecord):
+        if not isinstance(self.where, SessionRecord) or self.is_service:
             return
         try:
             recording.record(self.where, [Event(EventKind.ELASTIC, message, data={"what": Kind.INJECTED})])
@@ -123,6 +129,11 @@ def of_record(record: SessionRecord) -> Target:
     """Return the slices of a session of this machine."""
     held = frozenset(each.number for each in record.slices if each.number is not None)
     return Target(record, record.service, held)
+
+
+def of_service(name: str, where: Where) -> Target:
+    """Return all slices of a service on the cluster of `where`, whether a session holds them or not."""
+    return Target(where, name, is_service=True)
 
 
 def of_job(name: str, config: ConnectConfig) -> Target:

@@ -218,7 +218,7 @@ def fingerprint(followed: Iterable[str]) -> object:
 
 
 def _locked(file: int) -> bool:
-    """Lock `file`; return false if another process holds it, rather than having looked for a moment whether one does."""
+    """Lock `file`; return false if another process holds it for longer than to see whether it is locked."""
     for _ in range(_LOCK_ATTEMPTS):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

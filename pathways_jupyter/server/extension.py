@@ -7,7 +7,7 @@ from typing import Any
 from jupyter_server.utils import url_path_join
 from prometheus_client import REGISTRY
 
-from pathways_jupyter.server import handlers, job_handlers, run_handlers
+from pathways_jupyter.server import handlers, job_handlers, run_handlers, slice_handlers
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.server_metrics import ServerMetrics
 from pathways_jupyter.server.settings import PathwaysJupyter
@@ -33,6 +33,8 @@ def load(app: Any) -> Hub:
         r"jobs/([^/]+)": job_handlers.JobHandler,
         r"jobs/([^/]+)/logs": job_handlers.JobLogsHandler,
         r"jobs/([^/]+)/(suspend|resume|delete)": job_handlers.JobActionHandler,
+        r"slices/(break|heal)": slice_handlers.SliceHandler,
+        "embedded": handlers.EmbeddedHandler,
         "quickstart": handlers.QuickstartHandler,
         "runs": run_handlers.RunsHandler,
         r"runs/([^/]+)/(stop|refresh)": run_handlers.RunHandler,

@@ -210,6 +210,17 @@ class LogsHandler(StreamHandler):
         await self.stream(self.hub.log(place, pod, container=container, follow=follow))
 
 
+class EmbeddedHandler(Handler):
+    """The embedded cluster of this machine."""
+
+    @route
+    async def post(self) -> Any:
+        """Start it, unless it runs already; return the number of its slices by type, once all are ready."""
+        self.query()
+        self.body()
+        return {"slices": await asyncio.to_thread(scope.start_embedded_cluster)}
+
+
 class QuickstartHandler(Handler):
     """The quickstart notebook."""
 

@@ -159,6 +159,17 @@ def embedded_cluster_runs() -> bool:
     return cluster.find() is not None
 
 
+def start_embedded_cluster() -> dict[str, int]:
+    """Start the embedded cluster as ``%pathways connect --local`` does; return the number of its slices by type.
+
+    Raises:
+      LocalClusterError: It does not start.
+    """
+    from pathways_jupyter.local import cluster
+
+    return dict(cluster.ensure().instances)
+
+
 def _find(scope: Scope) -> Place:
     if scope.local:
         embedded = _embedded()

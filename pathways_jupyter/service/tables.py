@@ -84,6 +84,7 @@ def _service(place: str, info: ServiceInfo, service: Service, head: str, chips: 
         "version": Image.parse(info.server_image).tag,
         "health": State.READY if service.ready else State.STARTING if not info.started else State.DOWN,
         "pod": head,
+        "embedded": bool(info.embedded),
         "capacity": [
             {
                 "instance_type": service.instance_type,

@@ -6,7 +6,15 @@ import aiohttp
 import pytest
 
 READING = ["version", "contexts", "services", "logs?pod=x", "runs", "runs/x-00000000/logs?host=0-0"]
-WRITING = ["sessions/abc/disconnect", "sessions/abc/reconnect", "sweep", "quickstart", "runs/x-00000000/stop"]
+WRITING = [
+    "sessions/abc/disconnect",
+    "sessions/abc/reconnect",
+    "sweep",
+    "quickstart",
+    "runs/x-00000000/stop",
+    "slices/break",
+    "embedded",
+]
 LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Referer": "http://evil.example/"}
 
 

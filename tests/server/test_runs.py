@@ -150,7 +150,9 @@ async def test_a_followed_log_goes_on_until_the_run_has_ended(server, lab):
     command = f"echo before; while [ ! -e {release} ]; do sleep 0.05; done; printf after"
     async with opened(server) as page, server.http() as http:
         following = asyncio.create_task(lab.run(command, name="followed"))
-        await page.until(lambda page: following.done() or any(each["name"] == "followed" for each in page.runs.values()))
+        await page.until(
+            lambda page: following.done() or any(each["name"] == "followed" for each in page.runs.values())
+        )
         run = next(each["id"] for each in page.runs.values() if each["name"] == "followed")
         async with asyncio.timeout(DEADLINE), http.get(server.route(f"runs/{run}/logs?host=0-1&follow=true")) as answer:
             assert answer.status == 200

@@ -55,7 +55,9 @@ class Page:
             before = [] if message["reset"] else self.events.get(message["session"], [])
             self.events[message["session"]] = before + message["events"]
         elif message["type"] == "multihost":
-            kept = {} if message["reset"] else {key: row for key, row in self.runs.items() if key not in message["drop"]}
+            kept = (
+                {} if message["reset"] else {key: row for key, row in self.runs.items() if key not in message["drop"]}
+            )
             self.runs = kept | {row["id"]: row for row in message["put"]}
         elif "identity" in message and message["scope"] == self.scope:
             if message["identity"] != self.identity:

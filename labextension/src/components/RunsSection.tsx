@@ -108,9 +108,7 @@ function Host({ run, host, now, actions, trans }: IHostProps): React.JSX.Element
         <Toned tone={hostTone(host)}>{hostWord(trans, host)}</Toned>
       </div>
       <div className="pw-details">
-        <span className="pw-muted">
-          {[host.name, elapsed(trans, run, host, now)].filter(Boolean).join(' · ')}
-        </span>
+        <span className="pw-muted">{[host.name, elapsed(trans, run, host, now)].filter(Boolean).join(' · ')}</span>
         <button
           type="button"
           className="pw-link"

@@ -2,6 +2,7 @@
 import { closeIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
+import { DrillAction } from '../models/drill';
 import { IHolding, sliceName } from '../models/holdings';
 import { ITrans } from '../models/trans';
 import { age, HEALTH_TONES, healthWord, holdingWord, sentence } from '../models/words';
@@ -15,14 +16,23 @@ export interface ISliceDetailsProps {
   readonly now: number;
   readonly openLog: (pod: string, title: string) => void;
   readonly close: () => void;
+  /** What a fault drill can do with it; null on a real cluster. */
+  readonly drillable: DrillAction | null;
+  readonly drill: (slice: ISlice, action: DrillAction) => void;
 }
 
 export function SliceDetails(props: ISliceDetailsProps): React.JSX.Element {
-  const { slice, holding, trans, now, openLog, close } = props;
+  const { slice, holding, trans, now, openLog, close, drillable, drill } = props;
+  const box = React.useRef<HTMLElement>(null);
+  // In a low panel, the details of a slice would open below the edge.
+  React.useEffect(() => {
+    // Nothing is returned: new browsers return a promise here, which React would call when the details close.
+    box.current?.scrollIntoView({ block: 'nearest' });
+  }, [slice.id]);
   const name = sentence(sliceName(trans, slice.number, holding.index));
   const chips = slice.hosts.reduce((sum, host) => sum + host.chips, 0);
   return (
-    <section className="pw-details-of" aria-label={trans.__('Details of %1', name)} data-details={slice.id}>
+    <section ref={box} className="pw-details-of" aria-label={trans.__('Details of %1', name)} data-details={slice.id}>
       <div className="pw-head">
         <h4>{name}</h4>
         <Toned tone={HEALTH_TONES[slice.health]}>{healthWord(trans, slice.health)}</Toned>
@@ -45,6 +55,13 @@ export function SliceDetails(props: ISliceDetailsProps): React.JSX.Element {
           <Host key={index} slice={slice} host={host} index={index} trans={trans} openLog={openLog} />
         ))}
       </ul>
+      {drillable && (
+        <div className="pw-links" role="group" aria-label={trans.__('Fault drill')}>
+          <button type="button" className="pw-link" onClick={() => drill(slice, drillable)}>
+            {drillable === 'break' ? trans.__('Break this slice…') : trans.__('Heal')}
+          </button>
+        </div>
+      )}
     </section>
   );
 }

@@ -1,11 +1,12 @@
 /** The slices of the cluster in view, as a map or a list. */
 import * as React from 'react';
 
+import { drillAction } from '../models/drill';
 import { Holdings } from '../models/holdings';
 import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
 import { slicesSentence } from '../models/words';
-import { ISlice } from '../models/wire';
+import { IService, ISlice } from '../models/wire';
 import { IActions } from './actions';
 import { ClusterState, Rows } from './ClusterState';
 import { useModel, useNow, useWidth } from './hooks';
@@ -20,6 +21,7 @@ export function SlicesSection(props: { model: Model; actions: IActions; trans: I
   const width = useWidth(box, 230);
   const [list, setList] = React.useState(false);
   const slices = model.cluster?.rows('slices') ?? [];
+  const services = model.cluster?.rows('services') ?? [];
   const { holdings } = model;
   return (
     <div ref={box}>
@@ -57,6 +59,8 @@ export function SlicesSection(props: { model: Model; actions: IActions; trans: I
             name={service}
             slices={of}
             holdings={holdings}
+            services={services}
+            usable={model.live}
             list={list}
             width={width}
             actions={actions}
@@ -73,6 +77,8 @@ interface IServiceProps {
   readonly name: string;
   readonly slices: readonly ISlice[];
   readonly holdings: Holdings;
+  readonly services: readonly IService[];
+  readonly usable: boolean;
   readonly list: boolean;
   readonly width: number;
   readonly actions: IActions;
@@ -80,7 +86,8 @@ interface IServiceProps {
 }
 
 /** One service's slices under its name: slice numbers are only unique within a service. */
-function Service({ name, slices, holdings, list, width, actions, trans }: IServiceProps): React.JSX.Element {
+function Service(props: IServiceProps): React.JSX.Element {
+  const { name, slices, holdings, services, usable, list, width, actions, trans } = props;
   const now = useNow();
   const [selected, select] = React.useState('');
   const chosen = slices.find(slice => slice.id === selected);
@@ -110,6 +117,8 @@ function Service({ name, slices, holdings, list, width, actions, trans }: IServi
               now={now}
               openLog={actions.openLog}
               close={() => select('')}
+              drillable={usable ? drillAction(chosen, services) : null}
+              drill={actions.drill}
             />
           )}
         </>

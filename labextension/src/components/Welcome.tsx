@@ -20,11 +20,12 @@ export function Welcome({
       <h2>{trans.__('Put TPUs into a notebook')}</h2>
       <p>
         {trans.__(
-          'No cluster is configured yet. The quickstart needs none: it starts a small cluster with simulated TPUs on this machine.'
+          'No cluster is configured yet. An embedded cluster with simulated TPUs on this machine is enough for the first steps.'
         )}
       </p>
       <div className="pw-buttons">
-        <Button label={trans.__('Open the quickstart')} kind="primary" run={() => actions.quickstart()} />
+        <Button label={trans.__('Start the embedded cluster')} kind="primary" run={() => actions.startEmbedded()} />
+        <Button label={trans.__('Open the quickstart')} run={() => actions.quickstart()} />
         {front && <Button label={trans.__('Connect…')} run={() => actions.connect()} />}
       </div>
       <p className="pw-muted">

@@ -2,10 +2,11 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
+import { DrillAction } from './drill';
 import { english, ITrans } from './trans';
 import { JobAction } from './joblist';
 import { RunAction } from './hostsruns';
-import { ICapacity, IJobPicture, IProblem, IScope } from './wire';
+import { ICapacity, IJobPicture, IProblem, IScope, ISlice } from './wire';
 
 const ROOT = 'pathways-jupyter';
 
@@ -80,6 +81,16 @@ export class Api {
 
   quickstart(): Promise<{ path: string }> {
     return this._ask('quickstart', 'POST');
+  }
+
+  /** Start the embedded cluster; answers when its slices are ready. */
+  startEmbedded(): Promise<{ slices: { readonly [type: string]: number } }> {
+    return this._ask('embedded', 'POST');
+  }
+
+  /** Take a slice of the embedded cluster down for a while, or end that early. */
+  drill(scope: IScope, slice: Pick<ISlice, 'service' | 'number'>, action: DrillAction): Promise<{ message: string }> {
+    return this._ask(`slices/${action}`, 'POST', { ...scope, service: slice.service, slice: slice.number });
   }
 
   job(scope: IScope, job: string): Promise<IJobPicture> {

@@ -5,7 +5,12 @@ import { IHostsRun, IRunHost } from './wire';
 
 export type RunAction = 'stop' | 'refresh';
 
-const PHASE_TONES: { readonly [phase: string]: Tone } = { running: 'ok', failed: 'fail', lost: 'fail', stopped: 'none' };
+const PHASE_TONES: { readonly [phase: string]: Tone } = {
+  running: 'ok',
+  failed: 'fail',
+  lost: 'fail',
+  stopped: 'none'
+};
 
 export function runTone(run: IHostsRun): Tone {
   switch (run.state) {
@@ -83,7 +88,7 @@ export function elapsed(trans: ITrans, run: IHostsRun, host: IRunHost, now: numb
   if (!host.began) {
     return '';
   }
-  const until = host.ended || (host.over || run.state !== 'running' ? (run.ended || run.at) : now);
+  const until = host.ended || (host.over || run.state !== 'running' ? run.ended || run.at : now);
   return age(trans, host.began, until);
 }
 

@@ -270,11 +270,7 @@ export class Model {
 
 const NO_EVENTS: readonly IEvent[] = [];
 
-function merged(
-  runs: readonly IHostsRun[],
-  put: readonly IHostsRun[],
-  drop: readonly string[]
-): readonly IHostsRun[] {
+function merged(runs: readonly IHostsRun[], put: readonly IHostsRun[], drop: readonly string[]): readonly IHostsRun[] {
   const left = new Map(runs.map(run => [run.id, run]));
   drop.forEach(id => left.delete(id));
   put.forEach(run => left.set(run.id, run));

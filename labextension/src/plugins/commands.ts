@@ -68,6 +68,17 @@ export const commands: JupyterFrontEndPlugin<void> = {
       describedBy: { args: { type: 'object', properties: {} } },
       execute: () => sweep(trans, pathways)
     });
+    app.commands.addCommand(CommandIDs.startEmbedded, {
+      label: trans.__('Start the Embedded Cluster'),
+      describedBy: { args: { type: 'object', properties: {} } },
+      execute: () =>
+        withNotification(
+          trans,
+          api.startEmbedded(),
+          trans.__('Starting the embedded cluster…'),
+          trans.__('The embedded cluster runs. It ends when it has not been used for half an hour.')
+        )
+    });
     app.commands.addCommand(CommandIDs.retry, {
       label: trans.__('Reconnect the Sidebar to the Server'),
       describedBy: { args: { type: 'object', properties: {} } },
@@ -101,6 +112,7 @@ const IN_PALETTE = [
   CommandIDs.showPanel,
   CommandIDs.sweep,
   CommandIDs.quickstart,
+  CommandIDs.startEmbedded,
   CommandIDs.retry
 ];
 

@@ -86,7 +86,9 @@ test('everything in the panel can be reached by keyboard alone', async ({ page }
   expect([...reached]).toEqual(expect.arrayContaining([...wanted, 'toolbar']));
 });
 
-test('arrow keys walk the slice map, and Enter shows who holds a slice and its hosts', async ({ page }) => {
+test('arrow keys walk the slice map, and Enter shows who holds a slice and its hosts, and breaks it', async ({
+  page
+}) => {
   const panel = await openPanel(page);
   const map = section(panel, 'slices').getByRole('listbox');
   await expect(map.getByRole('option')).toHaveCount(2);
@@ -109,7 +111,19 @@ test('arrow keys walk the slice map, and Enter shows who holds a slice and its h
   await page.keyboard.press('Escape');
   await expect(details).toHaveCount(0);
   await slice(panel, 0).click();
-  await expect(panel.getByRole('region', { name: 'Details of Slice 0' })).toBeVisible();
+  const other = panel.getByRole('region', { name: 'Details of Slice 0' });
+  await expect(other).toBeInViewport();
+
+  // On the embedded cluster, a slice can be broken on purpose.
+  const dialog = page.getByRole('dialog');
+  await other.getByRole('button', { name: 'Break this slice…' }).click();
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  await expect(slice(panel, 0)).toHaveAttribute('data-health', 'ready');
+  await other.getByRole('button', { name: 'Break this slice…' }).click();
+  await dialog.getByRole('button', { name: 'Break' }).click();
+  await expect(slice(panel, 0)).not.toHaveAttribute('data-health', 'ready');
+  await other.getByRole('button', { name: 'Heal' }).click();
+  await expect(slice(panel, 0)).toHaveAttribute('data-health', 'ready');
 });
 
 test('Tab visits the fields of the dialog in order, from the first', async ({ page }) => {

@@ -1,0 +1,73 @@
+/** Fault drill: break a slice of the embedded cluster on purpose, and watch what happens. */
+import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { Dialog, showDialog } from '@jupyterlab/apputils';
+import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
+
+import { BREAK_SECONDS } from '../models/drill';
+import { ISlice } from '../models/wire';
+import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { withNotification } from './notify';
+
+const SLICE_ARGS = {
+  type: 'object',
+  properties: { slice: { type: 'string', description: 'Id of a slice of the embedded cluster in view' } },
+  required: ['slice']
+} as const;
+
+export const drill: JupyterFrontEndPlugin<void> = {
+  id: 'pathways-jupyter:drill',
+  description: 'Break slices of the embedded cluster on purpose, and heal them.',
+  autoStart: true,
+  requires: [IPathways],
+  optional: [ITranslator],
+  activate: (app: JupyterFrontEnd, pathways: IPathways, translator: ITranslator | null) => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const describedBy = { args: SLICE_ARGS };
+    const add = (
+      command: string,
+      label: string,
+      run: (pathways: IPathways, trans: TranslationBundle, slice: ISlice) => Promise<void>
+    ) =>
+      app.commands.addCommand(command, {
+        label,
+        describedBy,
+        execute: async args => {
+          const slice = pathways.model.cluster?.find('slices', args.slice as string);
+          if (slice) {
+            await run(pathways, trans, slice);
+          }
+        }
+      });
+    add(CommandIDs.breakSlice, trans.__('Break a Slice of the Embedded Cluster…'), breakSlice);
+    add(CommandIDs.healSlice, trans.__('Heal a Slice of the Embedded Cluster'), healSlice);
+  }
+};
+
+/** Break a slice once the user has confirmed it: its arrays are lost, also those of other notebooks. */
+async function breakSlice(pathways: IPathways, trans: TranslationBundle, slice: ISlice): Promise<void> {
+  const answer = await showDialog({
+    title: trans.__('Break slice %1?', slice.number),
+    body: trans.__(
+      'Its worker is killed, and the arrays on it are lost. It stays down for %1 s, or until “Heal”.',
+      BREAK_SECONDS
+    ),
+    buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Break') })]
+  });
+  if (answer.button.accept) {
+    await withNotification(
+      trans,
+      pathways.api.drill(pathways.scope, slice, 'break'),
+      trans.__('Breaking slice %1…', slice.number),
+      trans.__('Slice %1 is broken for %2 s, or until “Heal”.', slice.number, BREAK_SECONDS)
+    );
+  }
+}
+
+function healSlice(pathways: IPathways, trans: TranslationBundle, slice: ISlice): Promise<void> {
+  return withNotification(
+    trans,
+    pathways.api.drill(pathways.scope, slice, 'heal'),
+    trans.__('Healing slice %1…', slice.number),
+    trans.__('Slice %1 recovers as soon as its worker is up.', slice.number)
+  );
+}

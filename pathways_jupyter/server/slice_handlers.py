@@ -1,0 +1,75 @@
+"""The routes about single slices: faults on purpose, on the embedded cluster only, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from pathways_jupyter import entry
+from pathways_jupyter.elastic import fault_targets
+from pathways_jupyter.elastic.fault_targets import Target
+from pathways_jupyter.errors import ConfigError, PathwaysError
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.server import request_checks, scope
+from pathways_jupyter.server.handlers import Handler, route, scope_in
+from pathways_jupyter.server.scope import Place
+from pathways_jupyter.service import discovery
+from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.session import reach, registry
+
+BREAK_SECONDS = 60.0
+"""How long a slice stays down at most; labextension/src/plugins/drill.ts says it to the user."""
+
+
+class SliceHandler(Handler):
+    """The fault drill; the page asks before it breaks a slice."""
+
+    @route
+    async def post(self, action: str) -> Any:
+        """Kill the workers of a slice and keep it down for a while, or end that early; say what was done."""
+        self.query()
+        given = self.body(*scope.NAMES, "service", "slice")
+        name, number = request_checks.object_name(str(given.get("service") or ""), "service"), given.get("slice")
+        if type(number) is not int or number < 0:
+            raise ConfigError("slice must be the number of a slice.", hint="Reload the page, and try again.")
+        place = await scope.resolve(scope_in(given))
+        async with Client(place.cluster) as client:
+            service = await discovery.find(client, place.cluster.namespace, name)
+        if not service.embedded:
+            raise ConfigError(
+                f"Service {service.name} is on a real cluster; only slices of the embedded cluster can be broken here.",
+                hint="%pathways elastic inject slice-down --yes takes down a slice of your own session there.",
+            )
+        target = await _target(place, service, number)
+        return {"message": await asyncio.to_thread(_break if action == "break" else _heal, target, number)}
+
+
+def _break(target: Target, number: int) -> str:
+    from pathways_jupyter.elastic import faults
+
+    return str(faults.slice_down(target, number, seconds=BREAK_SECONDS))
+
+
+def _heal(target: Target, number: int) -> str:
+    from pathways_jupyter.elastic import faults
+
+    faults.heal(target, number)
+    return f"Slice {number} may come back."
+
+
+async def _target(place: Place, service: ServiceInfo, number: int) -> Target:
+    """Return the session of this machine that holds the slice, whose log then says why; else the service."""
+    for record in await asyncio.to_thread(registry.sessions):
+        target = fault_targets.of_record(record)
+        if not (record.is_here and discovery.same_address(record.service, service.address) and target.holds(number)):
+            continue
+        # A service of another cluster may have the same address.
+        with contextlib.suppress(PathwaysError):
+            if (await reach.again(record)).server == place.cluster.server:
+                return target
+    if place.scope.session and (record_of := await asyncio.to_thread(registry.read, place.scope.session)):
+        return fault_targets.of_service(service.name, record_of)
+    named = {"context": place.scope.context, "namespace": service.namespace, "local": place.scope.local}
+    where = await asyncio.to_thread(entry.look, {key: value for key, value in named.items() if value})
+    return fault_targets.of_service(service.name, where)
