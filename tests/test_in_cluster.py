@@ -6,22 +6,27 @@ import json
 
 import pytest
 from kinds import ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
+from pathways_jobs import headless
 from permissions import documented_rules
 
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, PODS
+from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, PATHWAYS_JOBS, PODS
 from pathways_jupyter.kube.watch import watch
-from pathways_jupyter.service import names
+from pathways_jupyter.service import jobs, names
+from pathways_jupyter.service.pathwaysjob import submission
 
 DEADLINE = 100.0
+JOB_RULES = [{"apiGroups": [PATHWAYS_JOBS.group], "resources": [PATHWAYS_JOBS.plural], "verbs": ["get"]}]
+"""What attaching to a job needs beside the documented Role."""
 SCRIPT = """
 import json, sys, time
 import jax, jax.numpy as jnp
 import pathways_jupyter
 
 options = json.loads(sys.argv[1])
-session = pathways_jupyter.connect(tpu="tpuv6e:2x2=1", progress=False, wait=90, **options)
+slices = {} if "job" in options else {"tpu": "tpuv6e:2x2=1"}
+session = pathways_jupyter.connect(progress=False, wait=90, **slices, **options)
 total = float(jax.jit(jnp.sum)(jnp.arange(10.0)))
 report = {"total": total, "platform": jax.devices()[0].platform, "path": session.record.data_path}
 print(json.dumps(report | {"session": session.id}), flush=True)
@@ -47,14 +52,14 @@ async def notebook_pod(admin):
     """Start pods that run the script with connect's options, as an account with the documented Role and no more."""
     made = []
 
-    async def start(name, **options):
+    async def start(name, *, rules=(), **options):
         made.append(name)
         subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
         container = {"name": "main", "image": "python:3", "command": ["python", "-c", SCRIPT, json.dumps(options)]}
         spec = {"serviceAccountName": name, "restartPolicy": "Never", "containers": [container]}
         for kind, body in (
             (SERVICE_ACCOUNTS, {}),
-            (ROLES, {"rules": documented_rules()}),
+            (ROLES, {"rules": [*documented_rules(), *rules]}),
             (
                 ROLE_BINDINGS,
                 {"roleRef": {"apiGroup": ROLES.group, "kind": "Role", "name": name}, "subjects": [subject]},
@@ -111,3 +116,18 @@ async def test_a_pod_connects_directly_and_its_proxy_ends_with_it(admin, noteboo
 async def test_the_tunnel_can_be_asked_for(admin, notebook_pod):
     said = await notebook_pod("tunnelled", tunnel=True)
     assert (said["total"], said["path"]) == (45.0, "a tunnel through the API server")
+
+
+async def test_a_pod_attaches_to_a_job_directly_and_creates_nothing(admin, notebook_pod):
+    await submission.apply(admin, headless("inside"), namespace="default")
+    try:
+        said = await notebook_pod("attached", rules=JOB_RULES, job="inside")
+        assert (said["total"], said["platform"]) == (45.0, "tpu")
+        assert said["path"] == "direct, through a unix socket"
+        labels = f"{names.SESSION_LABEL}={said['session']}"
+        for kind in (JOBS, NETWORK_POLICIES, objects.LEASES):
+            assert (await objects.list_(admin, kind, namespace="default", labels=labels)).items == ()
+        tunnelled = await notebook_pod("tunnel-to-job", rules=JOB_RULES, job="inside", tunnel=True)
+        assert (tunnelled["total"], tunnelled["path"]) == (45.0, "a tunnel through the API server")
+    finally:
+        await jobs.delete(admin, "inside", namespace="default")

@@ -88,7 +88,9 @@ def test_two_notebooks_use_the_slices_of_a_job_and_leave_it_running_however_they
     assert notebook.run(SUM).text.strip() == "8 tpu 8.0"
     (record,) = json.loads(machine.cli("sessions", "--json").stdout)
     assert (record["pathways_job"], record["instances"], record["job"]) == (JOB, {"tpuv6e:2x2": 2}, "")
-    assert f"%pathways job show {JOB}" in notebook.run("%pathways slices").shown
+    slices = notebook.run("%pathways slices").text
+    assert f"{JOB}: 2 slices of tpuv6e:2x2, 0 free" in slices
+    assert slices.count(f"job {JOB}") == 2
     assert "Pathways Server serving" in notebook.run("%pathways logs").text
 
     other = open_notebook()

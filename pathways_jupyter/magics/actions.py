@@ -105,9 +105,13 @@ def slices(connection: Connection, values: Values) -> Any:
     from pathways_jupyter.render import slices as picture
     from pathways_jupyter.service import status as reading
 
-    where, mine = _service(connection, values)
-    found = entry.ask(where, lambda client, namespace: reading.fetch(client, namespace, where.service))
+    where, mine = _where(connection, values)
     current = connection.session
+    if mine and not where.service and current is not None and (job := current.record.pathways_job):
+        # Its slices are no service's, which the live map would watch.
+        own = entry.ask(where, lambda client, namespace: reading.fetch_job(client, namespace, job))
+        return picture.view((own,), viewer=picture.Viewer(user=current_user()))
+    found = entry.ask(where, lambda client, namespace: reading.fetch(client, namespace, where.service))
     if current is not None and mine and connection.screen.in_place:
         from pathways_jupyter.widgets.slices import SliceMap
 

@@ -133,14 +133,18 @@ def of_jobsets(jobsets: Sequence[Object]) -> tuple[ServiceInfo, ...]:
     return tuple(sorted((each for each in described if each is not None), key=lambda each: (each.namespace, each.name)))
 
 
-def describe(found: Object) -> ServiceInfo | None:
-    """Return the service that a JobSet describes; None when it is not a service."""
+def describe(found: Object, *, own: bool = False) -> ServiceInfo | None:
+    """Return the service that a JobSet describes; None when it is not a service.
+
+    Args:
+      own: Also describe the resource manager and workers that one workload has for itself, such as a job.
+    """
     jobs = {str(job.get("name")): job for job in (found.get("spec") or {}).get("replicatedJobs") or ()}
     worker_job = next((name for name in names.WORKER_JOBS if name in jobs), "")
     head = _containers(jobs.get(names.HEAD_JOB, {}))
     manager = head.get(names.RESOURCE_MANAGER_CONTAINER)
     # A head with a proxy of its own belongs to one workload; it is not a shared service.
-    if not worker_job or manager is None or names.PROXY_CONTAINER in head:
+    if not worker_job or manager is None or (names.PROXY_CONTAINER in head and not own):
         return None
     workers = _containers(jobs[worker_job])
     worker = workers.get(names.WORKER_CONTAINER, {})

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from pathways_jupyter import tasks
-from pathways_jupyter.errors import CapacityError, ClusterError
+from pathways_jupyter.errors import CapacityError, ClusterError, ServiceError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, PODS, Object
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, PODS, Object
 from pathways_jupyter.kube.pods import logs as pod_logs
 from pathways_jupyter.service import discovery, names
 from pathways_jupyter.service.discovery import ServiceInfo
@@ -58,6 +59,29 @@ async def fetch_with_services(
         known = {proxy: placement for proxy, task in reading.items() if (placement := task.result()) is not None}
         drawn = [_draw(each, *items, known) for each in services]
     return tuple(zip(services, drawn, strict=True))
+
+
+async def fetch_job(client: Client, namespace: str, name: str) -> Service:
+    """Get the picture of the slices of a job, which holds all of them itself.
+
+    Raises:
+      ServiceError: There is no such job, or it has no slices now.
+      ApiError: Reading JobSets or pods is forbidden.
+      ClusterError: The server could not be reached.
+    """
+    async with tasks.group() as group:
+        found = group.create_task(objects.find(client, JOBSETS, name, namespace=namespace))
+        labels = f"{names.JOBSET_NAME_LABEL}={name}"
+        pods = group.create_task(objects.list_(client, PODS, namespace=namespace, labels=labels))
+    jobset = found.result()
+    info = discovery.describe(jobset, own=True) if jobset is not None else None
+    if info is None:
+        raise ServiceError(f"Job {name} has no slices now.", hint=f"%pathways job show {name} says why.")
+    drawn = picture(info, pods=pods.result().items, jobs=())
+    wanted = {info.instance_type: info.slices}
+    holder = Holder("", "", "", info.created, wanted, False, info.slices, f"job {name}")
+    held = tuple(replace(each, held_by=holder) for each in drawn.slices)
+    return replace(drawn, slices=held, holders=(holder,), certain=True)
 
 
 async def read_placement(client: Client, namespace: str, pod: str) -> Placement | None:

@@ -11,6 +11,7 @@ from pathways_jupyter.kube import portforward
 from pathways_jupyter.service import job_proxy, names
 from pathways_jupyter.service.job_proxy import JobProxy
 from pathways_jupyter.session.registry import INSECURE
+from pathways_jupyter.session.supervisor import direct
 from pathways_jupyter.session.supervisor.pod_watch import PodWatch
 from pathways_jupyter.session.supervisor.proxy_session import Proxy
 
@@ -32,6 +33,7 @@ class AttachedProxy(Proxy):
         """
         name, namespace = self._config.job, self._session_log.record.namespace
         self._stage(Stage.JOB, f"Looking for job {name}.")
+        own, route = await direct.plan(self._client, self._config)
         found = self._found = await job_proxy.find(
             self._client,
             name,
@@ -41,7 +43,10 @@ class AttachedProxy(Proxy):
             progress=lambda words: self._stage(Stage.JOB, words),
         )
         self._slices.instances = {found.job.instance_type: found.job.slices}
-        self._session_log.update(instances=dict(self._slices.instances), direct="", credentials=INSECURE)
+        # What planning has found to be in the way, if anything, is so for a job too.
+        self._route = direct.to_job(self._config, own, found.pod) if own is not None else route
+        credentials = self._route.credentials or INSECURE
+        self._session_log.update(instances=dict(self._slices.instances), direct="", credentials=credentials)
         self._stage(Stage.JOB, f"Job {name} runs.", done=True)
         self._watch = PodWatch(
             self._client,
@@ -51,10 +56,14 @@ class AttachedProxy(Proxy):
             pod=found.pod,
             container=names.PROXY_CONTAINER,
         )
-        pod = (await self._ready())["metadata"]["name"]
+        ready = await self._ready()
+        pod = ready["metadata"]["name"]
         self._session_log.update(pod=pod)
         self._stage(Stage.START, f"Pod {pod} is ready.", pod=pod, done=True)
         self._begin(self._slices.follow(pod, namespace, joined=True))
+        if self._route.is_direct:
+            await self._connect_directly(direct.address(ready, found.port))
+            return
         await self._open_tunnel(portforward.Target(self._client, namespace, pod, found.port))
 
     async def remove(self) -> None:
