@@ -60,7 +60,9 @@ class Ssh:
         theirs = Path(options.known_hosts).expanduser() if options.known_hosts else Path.home() / ".ssh/known_hosts"
         if options.known_hosts:
             self._ours = theirs
-        self._known = _known_hosts({theirs, self._ours})
+        self._paths = {theirs, self._ours}
+        self._text = _read(self._paths)
+        self._known = _known_hosts(self._text)
         self._keys = [os.path.expanduser(key) for key in options.keys]
         for key in self._keys:
             if not os.path.isfile(key):
@@ -84,7 +86,7 @@ class Ssh:
             async with self._handshakes:
                 connection = await asyncssh.connect(
                     target.address,
-                    known_hosts=self._known,
+                    known_hosts=self._known_for(target),
                     client_factory=lambda: login,
                     connect_timeout=_CONNECT_SECONDS,
                     login_timeout=_LOGIN_SECONDS,
@@ -107,7 +109,7 @@ class Ssh:
         """Whether a key of this host is known, right or wrong."""
         port = None if target.port == SSH_PORT else target.port
         # Addresses of VMs are given to others later, so where there is another name, only that counts.
-        return any(self._known.match(host, "" if target.key_alias else address, port)[0])
+        return any(self._known_for(target).match(host, "" if target.key_alias else address, port)[0])
 
     def accept(self, target: Target, host: str, key: asyncssh.SSHKey) -> bool:
         """Remember the key of a new host if that is allowed; return whether it is."""
@@ -117,8 +119,16 @@ class Ssh:
         self._ours.parent.mkdir(parents=True, exist_ok=True)
         with self._ours.open("a") as file:
             file.write(f"{name} {key.export_public_key('openssh').decode().strip()}\n")
-        self._known = _known_hosts({self._ours})
+        self._text = _read(self._paths)
+        self._known = _known_hosts(self._text)
         return True
+
+    def _known_for(self, target: Target) -> asyncssh.SSHKnownHosts:
+        """Return the keys in files, and those that come with the target."""
+        if not target.host_keys:
+            return self._known
+        lines = (f"{target.key_alias or target.address} {key}" for key in target.host_keys)
+        return _known_hosts("\n".join((self._text, *lines)))
 
 
 class _Login(asyncssh.SSHClient):
@@ -196,15 +206,19 @@ class SshChannel:
         return HostUnreachable(f"The connection to {self._target.name} was lost.", hint="Check the network.")
 
 
-def _known_hosts(paths: set[Path]) -> asyncssh.SSHKnownHosts:
+def _read(paths: set[Path]) -> str:
     texts = []
     for path in sorted(paths):
         try:
             texts.append(path.read_text(encoding="utf-8", errors="replace"))
         except OSError:
             continue
+    return "\n".join(texts)
+
+
+def _known_hosts(text: str) -> asyncssh.SSHKnownHosts:
     try:
-        return asyncssh.import_known_hosts("\n".join(texts))
+        return asyncssh.import_known_hosts(text)
     except ValueError as error:
         raise ConfigError(
             f"The known hosts cannot be read: {error}.", hint="Fix the file, or use --known-hosts."

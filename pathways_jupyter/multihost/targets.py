@@ -29,7 +29,9 @@ class Target:
       worker: Its number in the slice.
       address: Name or IP address for SSH; empty for a pod.
       user: Name of the user there; empty for the default.
+      inside: Its address for other hosts, where that is another one; empty if only the host knows it.
       key_alias: The name under which its host key is known, where that is not its address.
+      host_keys: Its host keys where another one vouches for them, each as ``TYPE BASE64``.
       pod: Its pod; empty for a host that is reached over SSH.
       container: The container in `pod`.
     """
@@ -40,7 +42,9 @@ class Target:
     address: str = ""
     port: int = SSH_PORT
     user: str = ""
+    inside: str = ""
     key_alias: str = ""
+    host_keys: tuple[str, ...] = ()
     pod: str = ""
     namespace: str = ""
     container: str = ""
@@ -62,7 +66,7 @@ class Target:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Target:
         """Return the target that :meth:`to_json` wrote."""
-        return cls(**found)
+        return cls(**{**found, "host_keys": tuple(found.get("host_keys", ()))})
 
 
 def from_hosts(wanted: str, user: str = "") -> tuple[Target, ...]:
