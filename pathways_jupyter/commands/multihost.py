@@ -44,6 +44,7 @@ RUN_OPTIONS = (
     Option("--run-name", "name", "run directory on the hosts", metavar="NAME", default="the time"),
     Option("--use-existing-folder", "existing", "send nothing; the run directory is on the hosts", kind=_FLAG),
     Option("--log-dir", "logs", "where the logs go", metavar="DIR", source=Source.FILES, default="multihost-runs"),
+    Option("--relay", "relay", "send to a few hosts, which pass it on to the others", kind=_FLAG),
     Option("--keep-going", "keep_going", "one host's failure does not end the others", kind=_FLAG),
     Option("--keep-tpu", "keep_tpu", "leave alone what holds the TPUs of the hosts", kind=_FLAG),
     Option("--detach", "detach", "return once it runs; it goes on without this machine", kind=_FLAG),

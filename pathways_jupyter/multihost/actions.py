@@ -39,6 +39,7 @@ class Request:
       name: The run directory on the hosts; the time when empty.
       send: Whether to send anything; otherwise the run directory must be on the hosts.
       logs: Parent of the directory with the logs.
+      relay: Send to a few hosts, which pass it on to the others.
       keep_tpu: Leave alone what holds the TPUs of the hosts.
     """
 
@@ -49,6 +50,7 @@ class Request:
     send: bool = True
     logs: Path = field(default_factory=lambda: Path(LOG_FOLDER))
     keep_going: bool = False
+    relay: bool = False
     keep_tpu: bool = False
     detach: bool = False
     grace: float = 10.0
@@ -96,7 +98,7 @@ async def start(hosts: reach.Hosts, request: Request, kept: Kept | None = None) 
     packed = await asyncio.to_thread(pack, request.directory, request.exclude) if request.send else None
     # In a service's pod the TPU belongs to the service's worker.
     free = not request.keep_tpu and hosts.connection["kind"] == "ssh"
-    plan = Plan(packed, keep_going=request.keep_going, grace=request.grace, free_tpu=free, lease=request.lease)
+    plan = Plan(packed, request.keep_going, request.grace, request.relay, free_tpu=free, lease=request.lease)
     async with reach.connecting(hosts.connection, kept) as sessions:
         runner = Runner(record, sessions, plan)
         yield record

@@ -54,6 +54,7 @@ def request(values: Mapping[str, Any], command: str) -> Request:
         send=not existing,
         logs=Path(values.get("logs") or LOG_FOLDER).expanduser(),
         keep_going=bool(values.get("keep_going")),
+        relay=bool(values.get("relay")),
         keep_tpu=bool(values.get("keep_tpu")),
         detach=bool(values.get("detach")),
         grace=seconds("--grace", values.get("grace", 10)),

@@ -8,11 +8,11 @@ import json
 import zlib
 
 PACKAGE = "pathways_jupyter.multihost.remote"
-_MODULES = ("frames", "store", "tree", "processes", "keeper", "serve")
-"""In the order of their imports."""
+_MODULES = ("frames", "store", "tree", "processes", "keeper", "share", "serve")
 
-BOOTSTRAP = """
-import json, os, sys, types, zlib
+# Modules are compiled when they are imported: most connections need only some, and compiling takes longer than sending.
+BOOTSTRAP = f"""
+import json, os, sys, zlib
 def read(size):
     data = b""
     while len(data) < size:
@@ -21,14 +21,21 @@ def read(size):
             sys.exit(0)
         data += piece
     return data
-for name, source in json.loads(zlib.decompress(read(int.from_bytes(read(4), "big")))):
-    module = sys.modules[name] = types.ModuleType(name)
-    module.__path__ = []
-    parent, _, child = name.rpartition(".")
-    if parent:
-        setattr(sys.modules[parent], child, module)
-    exec(compile(source, name, "exec"), module.__dict__)
-module.main()
+sources = dict(json.loads(zlib.decompress(read(int.from_bytes(read(4), "big")))))
+class Sources:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name in sources:
+            return type(sys.__spec__)(name, Sources, is_package=not sources[name])
+    @staticmethod
+    def create_module(spec):
+        return None
+    @staticmethod
+    def exec_module(module):
+        exec(compile(sources[module.__name__], module.__name__, "exec"), module.__dict__)
+sys.meta_path.insert(0, Sources)
+from {PACKAGE}.serve import main
+main()
 """.strip()
 """The argument of ``python3 -c`` on a host; it reads :func:`program` from its standard input and runs it."""
 

@@ -12,6 +12,7 @@ from pathways_jupyter.multihost.errors import HostError, HostUnreachable
 from pathways_jupyter.multihost.events import Changed, Event, HostStatus, Output, Phase
 from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Packed
+from pathways_jupyter.multihost.relay import Relay
 from pathways_jupyter.multihost.session import Holder, HostSession, Outcome, Sessions
 from pathways_jupyter.multihost.spool import Spool
 from pathways_jupyter.multihost.targets import Target
@@ -49,8 +50,13 @@ class HostRun:
         """The host."""
         return self.status.target
 
-    async def prepare(self, packed: Packed | None, spool: Spool | None, directory: str) -> bool:
+    async def prepare(
+        self, packed: Packed | None, spool: Spool | None, directory: str, relay: Relay | None = None
+    ) -> bool:
         """Connect, and send what the host lacks; return whether that succeeded.
+
+        Args:
+          relay: Decides which host receives the files from here, and which from another host; all from here without.
 
         Raises:
           PackError: A file has changed since it was packed.
@@ -60,7 +66,11 @@ class HostRun:
         async def work(session: HostSession) -> None:
             if packed is not None and spool is not None:
                 await self._change(phase=Phase.SENDING)
-                await session.sync(packed, spool, directory, self._sent)
+                if relay is not None:
+                    await relay.sync(session, packed, spool, directory, self._sent)
+                    return
+                await session.send(spool, await session.lacking(packed, directory), self._sent)
+                await session.unpack(directory)
 
         try:
             await self._steadily(work)

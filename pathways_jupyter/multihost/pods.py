@@ -56,6 +56,7 @@ def _target(pod: Object, namespace: str) -> Target:
         name=pod["metadata"]["name"],
         slice=int(labels.get(names.JOB_INDEX_LABEL, 0)),
         worker=int(worker),
+        inside=str((pod.get("status") or {}).get("podIP") or ""),
         pod=pod["metadata"]["name"],
         namespace=namespace,
         container=names.WORKER_CONTAINER if names.WORKER_CONTAINER in containers else containers[0],

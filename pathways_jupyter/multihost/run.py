@@ -16,6 +16,7 @@ from pathways_jupyter.multihost.hostrun import HostRun
 from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Packed
 from pathways_jupyter.multihost.records import Record
+from pathways_jupyter.multihost.relay import Relay
 from pathways_jupyter.multihost.session import Sessions
 from pathways_jupyter.multihost.spool import Spool
 
@@ -36,6 +37,7 @@ class Plan:
       packed: What to send; None to use the directory that is on the hosts.
       keep_going: Whether one host's failure leaves the others running.
       grace: Seconds between SIGTERM and SIGKILL.
+      relay: Whether hosts pass the files on to each other.
       free_tpu: End what holds the TPU on the hosts first.
       lease: Seconds that a run which is not detached goes on on a host without a client.
     """
@@ -43,6 +45,7 @@ class Plan:
     packed: Packed | None
     keep_going: bool = False
     grace: float = 10.0
+    relay: bool = False
     free_tpu: bool = False
     lease: float = LEASE_SECONDS
 
@@ -118,8 +121,12 @@ class Runner:
     async def _begin(self, plan: Plan) -> bool:
         """Prepare all hosts, and only then start on all; return whether something runs."""
         name = self.record.name
+        relay = Relay(self._publish) if plan.relay else None
         with Spool(plan.packed) if plan.packed is not None else contextlib.nullcontext() as spool:
-            ready = await self._unless_stopped(_all([host.prepare(plan.packed, spool, name) for host in self._hosts]))
+            preparing = [host.prepare(plan.packed, spool, name, relay) for host in self._hosts]
+            ready = await self._unless_stopped(_all(preparing))
+        if relay is not None:
+            await relay.close()
         if self.stopping.is_set():
             await _all([host.stopped() for host in self._hosts])
             await self._publish(Note("Stopped before it began."))

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import json
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.multihost import bundle
 from pathways_jupyter.multihost.channel import Channel, Connect
-from pathways_jupyter.multihost.errors import HostError, HostUnreachable
+from pathways_jupyter.multihost.errors import FetchFailed, HostError, HostUnreachable
 from pathways_jupyter.multihost.pack import Packed
 from pathways_jupyter.multihost.remote.frames import Decoder, Frame, encode
 from pathways_jupyter.multihost.spool import Spool
@@ -24,6 +24,10 @@ _HELLO_SECONDS = 60.0
 _ECHO_SECONDS = 3.0
 _PING_SECONDS = 2.0
 """Much shorter than the lease of a run, so that a busy moment here ends nothing there."""
+
+
+Sent = Callable[[int, int], None]
+"""Called with the bytes of content that a host has received, and that it lacked."""
 
 
 @dataclass(frozen=True)
@@ -112,21 +116,13 @@ class HostSession:
         _, payload = await self._ask({"op": "offer", "directory": directory}, "lack", payload=packed.listing)
         return tuple(json.loads(zlib.decompress(payload)))
 
-    async def sync(self, packed: Packed, spool: Spool, directory: str, sent: Callable[[int, int], None]) -> int:
-        """Make `directory` on the host, relative to the home directory, hold what `packed` does.
-
-        Args:
-          sent: Called with the bytes of content that were sent, and that have to be.
-
-        Returns:
-          The number of files that the host wrote.
+    async def send(self, spool: Spool, missing: Sequence[str], sent: Sent) -> None:
+        """Send the contents with these hashes, which the host has said to lack.
 
         Raises:
           PackError: A file has changed since it was packed.
-          HostError: The host cannot write the files.
           HostUnreachable: The connection was lost; what has arrived is kept for the next attempt.
         """
-        missing = await self.lacking(packed, directory)
         total, done = spool.size(missing), 0
         self.idle = False
         sent(0, total)
@@ -136,9 +132,55 @@ class HostSession:
                 await self._channel.write(piece)
                 done += share
                 sent(done, total)
+
+    async def unpack(self, directory: str) -> int:
+        """Make `directory` on the host, relative to the home directory, hold what was offered.
+
+        Returns:
+          The number of files that the host wrote.
+
+        Raises:
+          HostError: The host cannot write the files.
+        """
         header, _ = await self._ask({"op": "unpack", "directory": directory}, "unpacked")
-        sent(total, total)
         return int(header["written"])
+
+    async def share(self, secret: bytes) -> tuple[str, int]:
+        """Let other hosts fetch what was just unpacked; return address and port.
+
+        Args:
+          secret: The certificate and key with which they come.
+
+        Raises:
+          HostError: The host cannot listen.
+        """
+        header, _ = await self._ask({"op": "share", "address": self.target.inside}, "shared", payload=secret)
+        return str(header["address"]), int(header["port"])
+
+    async def unshare(self) -> None:
+        """Stop what :meth:`share` began."""
+        await self._send({"op": "unshare"})
+
+    async def fetch(self, address: str, port: int, secret: bytes, received: Callable[[int], None]) -> None:
+        """Let the host fetch what it lacks from another one.
+
+        Args:
+          received: Called with the bytes that have arrived so far.
+
+        Raises:
+          FetchFailed: The other host did not send it; what has arrived is kept.
+          HostError: The host cannot write the files.
+        """
+        self.idle = False
+        await self._send({"op": "fetch", "address": address, "port": port}, secret)
+        while True:
+            header, _ = await self._receive("fetching", "fetched")
+            if header["op"] == "fetched":
+                break
+            received(header["bytes"])
+        self.idle = True
+        if header["problem"]:
+            raise FetchFailed(header["problem"])
 
     async def holders(self, *, stop: bool, grace: float) -> tuple[Holder, ...]:
         """Return the processes that hold the host's TPU, and end them if `stop`.

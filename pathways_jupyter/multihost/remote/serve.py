@@ -17,12 +17,15 @@ import sys
 import time
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.multihost.remote import keeper, processes
 from pathways_jupyter.multihost.remote.frames import Decoder, encode
 from pathways_jupyter.multihost.remote.store import Store
-from pathways_jupyter.multihost.remote.tree import Library, lacking, unpack
+from pathways_jupyter.multihost.remote.tree import FILE, Library, lacking, unpack
+
+if TYPE_CHECKING:
+    from pathways_jupyter.multihost.remote.share import Fetch, Share
 
 VERSION = 1
 _STATE = ".pathways-jupyter"
@@ -32,6 +35,7 @@ _QUICK_SECONDS, _IDLE_SECONDS = 0.005, 0.2
 _SILENCE_SECONDS = 90.0
 """The client pings more often than this; without a ping the connection is dead."""
 _RUN_RECORD_SECONDS = 30 * 24 * 3600.0
+_PROGRESS_SECONDS = 0.25
 
 
 class Server:
@@ -43,6 +47,11 @@ class Server:
         self._store: Store | None = None
         self._library = Library(self._root / "trees")
         self._entries: list[list[Any]] = []
+        self._absent: list[str] = []
+        self._files: dict[str, str] = {}
+        self._share: Share | None = None
+        self._fetch: Fetch | None = None
+        self._reported = 0.0
         self._out = bytearray()
         self._run: Path | None = None
         self._output = -1
@@ -54,6 +63,9 @@ class Server:
             "offer": self._on_offer,
             "blob": self._on_blob,
             "unpack": self._on_unpack,
+            "share": self._on_share,
+            "unshare": self._on_unshare,
+            "fetch": self._on_fetch,
             "start": self._on_start,
             "follow": self._on_follow,
             "stop": self._on_stop,
@@ -69,8 +81,14 @@ class Server:
         self._send({"op": "hello", "version": VERSION, "python": platform.python_version(), "home": str(self._home)})
         while True:
             timeout = pause if self._run is not None else _SILENCE_SECONDS
-            readable, _, _ = select.select([0], [1] if self._out else [], [], timeout)
-            if readable:
+            watched: list[Any] = [0]
+            if self._fetch is not None:
+                watched.append(self._fetch)
+                timeout = 0.0 if self._fetch.pending else 1.0
+            readable, _, _ = select.select(watched, [1] if self._out else [], [], timeout)
+            if self._fetch is not None:
+                self._receive(self._fetch)
+            if 0 in readable:
                 data = os.read(0, _READ_BYTES)
                 if not data:
                     return
@@ -84,6 +102,8 @@ class Server:
 
     def close(self) -> None:
         """Remove what arrived in part."""
+        self._on_unshare({}, b"")
+        self._end_fetch()
         if self._store is not None:
             self._store.close(keep=True)
 
@@ -92,11 +112,14 @@ class Server:
         try:
             self._answers[operation](header, payload)
         except OSError as error:
-            kind = "full" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "system"
-            text = error.strerror or str(error)
-            self._send({"op": "error", "kind": kind, "message": text, "path": str(error.filename or "")})
+            self._fail(error)
             # The client learns it at its next answer; until then it may be sending content.
             self._failed = operation == "blob"
+
+    def _fail(self, error: OSError) -> None:
+        kind = "full" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "system"
+        text = error.strerror or str(error)
+        self._send({"op": "error", "kind": kind, "message": text, "path": str(error.filename or "")})
 
     def _on_ping(self, header: dict[str, Any], payload: bytes) -> None:
         if self._run is not None:
@@ -112,6 +135,7 @@ class Server:
         self._failed = False
         self._entries = json.loads(zlib.decompress(payload))
         absent = lacking(self._entries, self._store, self._library, self._home / header["directory"])
+        self._absent = absent
         self._send({"op": "lack"}, zlib.compress(json.dumps(absent).encode(), 1))
 
     def _on_blob(self, header: dict[str, Any], payload: bytes) -> None:
@@ -131,10 +155,63 @@ class Server:
         written = unpack(self._entries, self._store, self._library, directory)
         # Before a run is started: its keeper would inherit the lock.
         self._store.close(keep=False)
-        self._store, self._entries = None, []
+        self._files = {content: f"{directory}/{path}" for kind, path, _, content in self._entries if kind == FILE}
+        self._store, self._entries, self._absent = None, [], []
         self._send({"op": "unpacked", "directory": str(directory), "written": written})
 
+    def _on_share(self, header: dict[str, Any], payload: bytes) -> None:
+        # Imported where it is needed, which it is in few connections.
+        from pathways_jupyter.multihost.remote.share import Share, own_address
+
+        if self._share is None:
+            try:
+                self._share = Share(self._files, payload, header["address"] or own_address())
+            except ImportError as error:
+                raise OSError("its Python has no ssl") from error
+        self._send({"op": "shared", "address": self._share.address, "port": self._share.port})
+
+    def _on_unshare(self, header: dict[str, Any], payload: bytes) -> None:
+        if self._share is not None:
+            self._share.close()
+            self._share = None
+
+    def _on_fetch(self, header: dict[str, Any], payload: bytes) -> None:
+        from pathways_jupyter.multihost.remote.share import Fetch, FetchError
+
+        assert self._store is not None
+        try:
+            self._fetch = Fetch(header["address"], header["port"], payload, self._store, self._absent)
+        except (FetchError, ImportError) as error:
+            self._send({"op": "fetched", "problem": str(error)})
+
+    def _receive(self, fetch: Fetch) -> None:
+        """Keep what has arrived from another host; answer the client at the end."""
+        from pathways_jupyter.multihost.remote.share import FetchError
+
+        done, problem = False, ""
+        try:
+            done = fetch.receive()
+        except FetchError as error:
+            problem = str(error)
+        except OSError as error:
+            self._end_fetch()
+            self._fail(error)
+            return
+        if done or problem:
+            self._end_fetch()
+            self._send({"op": "fetched", "problem": problem})
+        elif time.monotonic() - self._reported > _PROGRESS_SECONDS:
+            self._reported = time.monotonic()
+            self._send({"op": "fetching", "bytes": fetch.received})
+
+    def _end_fetch(self) -> None:
+        if self._fetch is not None:
+            self._fetch.close()
+            self._fetch = None
+
     def _on_start(self, header: dict[str, Any], payload: bytes) -> None:
+        # Before the keeper, which is a copy of this process, would inherit its sockets.
+        self._on_unshare(header, payload)
         spec = header["spec"]
         cwd = self._home / spec["cwd"]
         if not cwd.is_dir():
