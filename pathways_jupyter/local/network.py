@@ -14,26 +14,27 @@ import errno
 import os
 import shutil
 import socket
-import tempfile
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
+
+from pathways_jupyter import socket_directories
 
 _FIRST_NETWORK = 64
 _NETWORKS = 128
 _ADDRESSES = 250 * 256
 _CLAIM_PORT = 29000
 _BUFFER = 1024 * 1024
-# The shortest limit of the systems supported, less what is added below the root: "/<8 digits>/<5 digits>".
-_SOCKET_PATH = 104 - 16
+_LONGEST_SOCKET = "s/12345678/12345"
+"""Below the cluster's directory: a pod's uid, shortened, and a port."""
 
 
 class Network:
     """The addresses, names and sockets of one cluster's pods.
 
     Args:
-      directory: Where the hosts file and the sockets go; unix sockets move below the system's temporary directory when
-        the path is too long for them.
+      directory: Where the hosts file and the sockets go; sockets move below the system's temporary directory when the
+        path does not suit them (:mod:`~pathways_jupyter.socket_directories`).
     """
 
     def __init__(self, directory: Path) -> None:
@@ -46,8 +47,8 @@ class Network:
         self._writing = False
         self._directories: dict[str, Path] = {}
         self._sockets = directory / "s"
-        if len(os.fsencode(self._sockets)) > _SOCKET_PATH:
-            self._sockets = Path(tempfile.mkdtemp(prefix="pathways-"))
+        if not socket_directories.fits(directory, _LONGEST_SOCKET):
+            self._sockets = socket_directories.temporary("pathways-", _LONGEST_SOCKET)
         self._sockets.mkdir(mode=0o700, exist_ok=True)
         self._write()
 

@@ -16,23 +16,18 @@ import os
 import secrets
 import socket
 import stat
-import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter import tpu
+from pathways_jupyter import socket_directories, tpu
 from pathways_jupyter.config import runtime_dir
 from pathways_jupyter.errors import SessionError
 from pathways_jupyter.events import SessionSlice, SessionState
 
-_SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
-"""The longest path that fits ``sun_path``, without its final NUL."""
 TEMPORARY_PREFIX = "pathways-"
-_TEMPORARY_BYTES = len("/pathways-0123456789-12345678/0123456789.tunnel")
 _RECORD_BYTES = 1 << 20
 """An upper bound on the size of a record."""
 
@@ -211,16 +206,14 @@ def log_path(session: str) -> Path:
 def socket_paths(session: str) -> tuple[Path, Path]:
     """Return the paths of the control socket and the tunnel of `session`, in a directory of mode 0700.
 
-    They are beside the record, unless that path is too long for a socket address; then in a new directory under the
-    system's temporary one. The record contains them.
+    They are beside the record, unless its directory does not suit sockets
+    (:mod:`~pathways_jupyter.socket_directories`); then in a new one under the system's temporary directory. The record
+    contains them.
     """
-    directory = runtime_dir()
-    if len(os.fsencode(directory / f"{session}.tunnel")) > _SOCKET_PATH_BYTES:
-        parent = tempfile.gettempdir()
-        if len(os.fsencode(parent)) + _TEMPORARY_BYTES > _SOCKET_PATH_BYTES:
-            parent = "/tmp"
+    directory, longest = runtime_dir(), f"{session}.tunnel"
+    if not socket_directories.fits(directory, longest):
         # Named after the session, so that strays.py finds it even if the session never used it.
-        directory = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY_PREFIX}{session}-", dir=parent))
+        directory = socket_directories.temporary(f"{TEMPORARY_PREFIX}{session}-", longest)
     return directory / f"{session}.sock", directory / f"{session}.tunnel"
 
 
