@@ -95,4 +95,11 @@ async def _delete(client: Client, namespace: str, session: str) -> None:
     labels = f"{SESSION_LABEL}={session}"
     for resource in (JOBS, LEASES):
         for item in (await list_(client, resource, namespace=namespace, labels=labels)).items:
-            await delete(client, resource, item["metadata"]["name"], namespace=namespace)
+            name, uid = item["metadata"]["name"], item["metadata"]["uid"]
+            try:
+                # By uid: the session's next proxy has the same names, and a request may arrive after it was made,
+                # when a reconnect did not wait for the answer.
+                await delete(client, resource, name, namespace=namespace, uid=uid)
+            except ApiError as error:
+                if error.status != 409:
+                    raise
