@@ -301,17 +301,21 @@ def stream(
     return blocking.iterate(values)
 
 
-def examine(config: ConnectConfig, *, lab: bool = False, platform: bool = False) -> tuple[Finding, ...]:
+def examine(
+    config: ConnectConfig, *, lab: bool = False, platform: bool = False, faults: bool = False
+) -> tuple[Finding, ...]:
     """Return the doctor's findings for a connection from this process to the cluster of `config`.
 
     Args:
       lab: Also check what `pathways-jupyter lab` needs.
       platform: Also check what deploying services and installing the operator need.
+      faults: Also check what faults on purpose need.
     """
     from importlib.metadata import PackageNotFoundError, version
     from platform import python_version
 
     from pathways_jupyter.service import doctor
+    from pathways_jupyter.service.fault_needs import FAULT_NEEDS
     from pathways_jupyter.service.images import Versions
     from pathways_jupyter.service.lab.lifecycle import LAB_NEEDS
     from pathways_jupyter.service.platform_needs import PLATFORM_NEEDS
@@ -324,7 +328,8 @@ def examine(config: ConnectConfig, *, lab: bool = False, platform: bool = False)
         versions = Versions(python=python_version())
     left = [f"session {record.id} (its supervisor is gone)" for record in sweep.dead()]
     left += [f"files of session {each.session} (its supervisor died before writing a record)" for each in strays.find()]
-    further = (*(LAB_NEEDS if lab else ()), *(PLATFORM_NEEDS if platform else ()))
+    asked = ((lab, LAB_NEEDS), (platform, PLATFORM_NEEDS), (faults, FAULT_NEEDS))
+    further = [need for wanted, needs in asked if wanted for need in needs]
     findings = blocking.run(doctor.examine(config, versions=versions, leftovers=left, further=further))
     hint = _embedded_hint(config)
     return tuple(

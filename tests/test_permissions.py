@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from pathways_jobs import headless
-from permissions import HOSTS, INSTALL, LAB, PLATFORM, USER, as_rules, documented_grants
+from permissions import FAULTS, HOSTS, INSTALL, LAB, PLATFORM, USER, as_rules, documented_grants
 from watched_cluster import DEADLINE, TYPE, Watched
 
 from pathways_jupyter.config import ConnectConfig
@@ -27,6 +27,7 @@ from pathways_jupyter.local import images
 from pathways_jupyter.multihost import pods as hosts
 from pathways_jupyter.service import checks, deploy, deployment, discovery, doctor, leases, logs, names, overview
 from pathways_jupyter.service.clusterwatch import ClusterWatch
+from pathways_jupyter.service.fault_needs import FAULT_NEEDS
 from pathways_jupyter.service.lab import lifecycle, manifests
 from pathways_jupyter.service.lab.forward import LabForward
 from pathways_jupyter.service.pathwaysjob import fields
@@ -462,6 +463,19 @@ async def test_the_doctor_checks_the_documented_platform_role_and_installing_the
     async with person.client() as client:
         allowed = await asyncio.gather(*(checks.permission(client, "default", need) for need in INSTALL_NEEDS))
     assert {each.level for each in allowed} == {checks.Level.OK}
+
+
+async def test_the_doctor_checks_the_documented_role_for_faults(cluster):
+    documented = documented_grants(FAULTS)
+    assert {(each.resource.group, str(each), verb) for each in FAULT_NEEDS for verb in each.verbs} == documented
+    person = Person(cluster, "frida", as_rules(documented - {("", "nodes", "patch")}))
+    async with person.client() as client:
+        found = await asyncio.gather(*(checks.permission(client, "default", need) for need in FAULT_NEEDS))
+    (missing,) = [each for each in found if each.level is not checks.Level.OK]
+    assert missing.message == "Not allowed to patch nodes, which is needed to cordon and uncordon nodes."
+    assert missing.hint == (
+        "Ask for: kubectl create clusterrole pathways-jupyter-faults --verb=patch --resource=nodes."
+    )
 
 
 async def test_without_the_right_to_create_a_service_deploying_says_so_and_leaves_nothing(cluster):

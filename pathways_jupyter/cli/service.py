@@ -56,7 +56,7 @@ def _print(line: str, *, pod: str, as_json: bool) -> None:
 
 @click.command(epilog=epilog(DOCTOR))
 @takes(DOCTOR)
-def doctor(json: bool, lab: bool, platform: bool, **values: Any) -> None:
+def doctor(json: bool, lab: bool, platform: bool, faults: bool, **values: Any) -> None:
     """Check cluster, permissions, service, versions and leftovers, with advice for each problem.
 
     Exit code 1 if a problem must be fixed before a notebook can connect.
@@ -66,7 +66,7 @@ def doctor(json: bool, lab: bool, platform: bool, **values: Any) -> None:
 
     findings = [
         dataclasses.replace(each, hint=worded(each.hint, Face.TERMINAL))
-        for each in entry.examine(entry.where(given(values)), lab=lab, platform=platform)
+        for each in entry.examine(entry.where(given(values)), lab=lab, platform=platform, faults=faults)
     ]
     show(picture.view(findings), as_json=json)
     sys.exit(int(any(finding.level is Level.FAIL for finding in findings)))

@@ -25,6 +25,7 @@ DOCTOR = Command(
             "also check the permissions for deploying services and installing the operator",
             kind=Kind.FLAG,
         ),
+        Option("--faults", "faults", "also check the permissions for elastic inject", kind=Kind.FLAG),
         SERVICE,
         *CLUSTER,
     ),

@@ -181,9 +181,9 @@ def doctor(connection: Connection, values: Values) -> View:
     from pathways_jupyter.render import doctor as picture
 
     asked = dict(values)
-    lab, platform = bool(asked.pop("lab", False)), bool(asked.pop("platform", False))
+    further = {name: bool(asked.pop(name, False)) for name in ("lab", "platform", "faults")}
     where, _ = _where(connection, asked)
-    return picture.view(entry.examine(where, lab=lab, platform=platform))
+    return picture.view(entry.examine(where, **further))
 
 
 def elastic(connection: Connection, values: Values) -> Any:

@@ -18,7 +18,7 @@ def documents() -> list[dict]:
 
 
 USER, LAB, PLATFORM = "pathways-jupyter-user", "pathways-jupyter-lab", "pathways-platform"
-INSTALL, HOSTS = "pathways-operator-install", "pathways-jupyter-hosts"
+INSTALL, HOSTS, FAULTS = "pathways-operator-install", "pathways-jupyter-hosts", "pathways-jupyter-faults"
 
 
 def documented_rules(name: str = USER) -> list[dict]:
