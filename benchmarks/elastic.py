@@ -27,7 +27,7 @@ def run() -> list[Table]:
     overhead = taken["snapshots"]
     return [
         Table(
-            "A slice is lost: from its worker's death to the next complete step",
+            "A slice is lost: from the signal that kills its worker to the next complete step",
             "ms",
             [
                 Row("train_loop, compiled ahead", {"median": ours}),

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.elastic import DOWN_SECONDS, SLICES
 from benchmarks.measure import median
+
+if TYPE_CHECKING:
+    from pathways_jupyter.kube.client import Client
+    from pathways_jupyter.session.kernel.session import Session
 
 _ROUNDS = 3
 _STEPS_BEFORE = 30
@@ -28,15 +34,13 @@ _SNAPSHOTS_SECONDS = 60.0
 def main(kubeconfig: str) -> None:
     """Connect, measure, and disconnect."""
     import pathways_jupyter
-    from pathways_jupyter.elastic import Manager, faults
+    from pathways_jupyter.elastic import Manager
 
     with pathways_jupyter.connect(kubeconfig=kubeconfig, tpu={"tpuv6e:2x2": SLICES}) as session:
         number = next(each.number or 0 for each in session.record.slices if each.index == _SLICE)
 
         def kill() -> float:
-            at = time.time()
-            faults.slice_down(session, number, seconds=DOWN_SECONDS)
-            return at
+            return _kill(session, number)
 
         repeated: list[int] = []
         runs: dict[str, Callable[[Callable[[], float]], float]] = {
@@ -60,6 +64,43 @@ def main(kubeconfig: str) -> None:
         result["repeated"] = max(repeated)
         result["snapshots"] = _snapshots()
     print(json.dumps(result))
+
+
+def _kill(session: Session, number: int) -> float:
+    """Kill the worker of a slice, and keep its node from a new one; return when it was killed, as seconds of the epoch.
+
+    By a signal to its process, as a failing machine would end it: the clock starts at that very moment, and not when a
+    request for it was sent, nor when anything had noticed.
+    """
+    from pathways_jupyter.elastic import cordons, fault_targets
+    from pathways_jupyter.kube import pods
+    from pathways_jupyter.service import names
+
+    target = fault_targets.of_session(session)
+
+    async def prepare(client: Client, namespace: str) -> list[int]:
+        of = await target.workers(client, namespace, yes=True)
+        found = await fault_targets.running(client, of, number)
+        nodes = sorted({str(pod["spec"]["nodeName"]) for pod in found})
+        await cordons.cordon(client, target.where, nodes, of.name, number, DOWN_SECONDS)
+        pids = []
+        for pod in found:
+            # What the embedded cluster's own `kill` takes for process 1.
+            said = await pods.run(
+                client,
+                str(pod["metadata"]["name"]),
+                ["/bin/sh", "-c", "echo $PATHWAYS_LOCAL_MAIN_PID"],
+                namespace=of.namespace,
+                container=names.WORKER_CONTAINER,
+            )
+            pids.append(int(said.stdout))
+        return pids
+
+    pids = target.ask(prepare)
+    at = time.time()
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    return at
 
 
 def _step(state: Any, batch: Any) -> Any:
