@@ -18,6 +18,8 @@ class Spent(StrEnum):
 
     STEP = "STEP"
     """Steps whose effect is in the state."""
+    TPU_INITIALIZATION = "TPU_INITIALIZATION"
+    """Until JAX has its devices, at the begin and after the loss of the proxy."""
     TRAINING_PREP = "TRAINING_PREP"
     PROGRAM_STARTUP = "PROGRAM_STARTUP"
     """Compilation."""

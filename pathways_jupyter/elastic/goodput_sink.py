@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 
 _WAITS = {Spent.SLICE_DOWN: "elastic_slice_down", Spent.SCALE_UP: "elastic_scale_up"}
 _SPANS = {
+    Spent.TPU_INITIALIZATION: "tpu_init",
     Spent.TRAINING_PREP: "training_preparation",
     Spent.DATA_LOADING: "data_loading",
     Spent.SLICE_DOWN: "elastic_wait",
@@ -28,7 +29,15 @@ _SPANS = {
     Spent.PROGRAM_STARTUP: "custom_badput_event",
 }
 """What of the recorder's a category is: ``record_SPAN_start_time`` and ``record_SPAN_end_time``."""
-_BETWEEN_STEPS = frozenset({Spent.SLICE_DOWN, Spent.SCALE_UP, Spent.REINITIALIZATION, Spent.CHECKPOINT_RESTORE})
+_BETWEEN_STEPS = frozenset(
+    {
+        Spent.SLICE_DOWN,
+        Spent.SCALE_UP,
+        Spent.REINITIALIZATION,
+        Spent.CHECKPOINT_RESTORE,
+        Spent.TPU_INITIALIZATION,
+    }
+)
 
 
 class GoodputSink:

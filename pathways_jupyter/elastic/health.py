@@ -99,6 +99,11 @@ class Health:
             self._closed = None
 
     @property
+    def is_watching(self) -> bool:
+        """Whether it was started, and not closed since."""
+        return self._closed is not None
+
+    @property
     def up(self) -> frozenset[int]:
         """The slices that are up, trusted or not."""
         with self._changed.lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 
 
@@ -15,7 +16,7 @@ class Kind(StrEnum):
     RESTORED = "restored"
     """A snapshot was put on the remaining slices."""
     RESUMED = "resumed"
-    """The first step after a change of slices is complete."""
+    """The first step after a change of slices is complete, or a function has been called again."""
     GROWN = "grown"
     WAITING = "waiting"
     """Fewer slices than allowed; training is paused."""
@@ -46,3 +47,26 @@ PHASES = {
     Kind.GROWN: Phase.TRAINING,
 }
 """The phase that begins with an event."""
+
+
+def listed(slices: Collection[int]) -> str:
+    """Return slices for people."""
+    numbers = ", ".join(map(str, sorted(slices))) or "none"
+    return f"slice {numbers}" if len(slices) == 1 else f"slices {numbers}"
+
+
+def lost_words(lost: Collection[int], error: BaseException | None) -> str:
+    """Return the sentence for slices that were lost, or for `error` if none was."""
+    if lost:
+        return f"{listed(lost).capitalize()} lost."
+    return "A step or a transfer failed" + (f": {first_line(error)}" if error is not None else ".")
+
+
+def paused_words(up: int, wanted: int) -> str:
+    """Return the sentence for a run that waits, because `up` slices can be used and `wanted` are needed."""
+    return f"Training pauses: {up} of at least {wanted} slices are up."
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message."""
+    return str(error).partition("\n")[0]

@@ -18,9 +18,10 @@ from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.compiled import CompiledSteps, Step
 from pathways_jupyter.elastic.errors import ElasticRuntimeError, ProxyLostError
 from pathways_jupyter.elastic.goodput import Goodput, Spent
+from pathways_jupyter.elastic.kinds import listed
 from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Kind, Record
-from pathways_jupyter.elastic.recovery import Recovery, Restored, listed
+from pathways_jupyter.elastic.recovery import Recovery, Restored
 from pathways_jupyter.elastic.snapshots import Snapshots
 from pathways_jupyter.events import SessionState
 
@@ -92,24 +93,31 @@ def train_loop(
       TimeoutError: A pause took longer than `timeout`.
       Exception: An error of `step`, `data` or `mesh_for`.
     """
-    snapshots = snapshots or Snapshots()
+    snapshots, record = snapshots or Snapshots(), record or Record()
     if snapshots.batches is None or snapshots.batches.source is not data:
         snapshots.batches = Batches(data)
-    run = _Run(
-        batches=snapshots.batches,
-        mesh_for=mesh_for or default_mesh,
-        rule=batch,
-        snapshot_every=snapshot_every,
-        minimum=minimum_slices,
-        snapshots=snapshots,
-        manager=manager or Manager(),
-        precompile=precompile,
-        record=record or Record(),
-        timeout=timeout,
-        compiled=CompiledSteps(step, batch_spec),
-        steps=steps,
-    )
-    return run.train(state)
+    record.begin(steps=steps)
+    try:
+        with record.goodput.during(Spent.TPU_INITIALIZATION):
+            manager = manager or Manager()
+        record.has_devices(manager.total_slice_count, manager.session)
+        run = _Run(
+            batches=snapshots.batches,
+            mesh_for=mesh_for or default_mesh,
+            rule=batch,
+            snapshot_every=snapshot_every,
+            minimum=minimum_slices,
+            snapshots=snapshots,
+            manager=manager,
+            precompile=precompile,
+            record=record,
+            timeout=timeout,
+            compiled=CompiledSteps(step, batch_spec),
+            steps=steps,
+        )
+        return run.train(state)
+    finally:
+        record.end()
 
 
 def default_mesh(slices: Sequence[Sequence[jax.Device]]) -> jax.sharding.Mesh:
@@ -165,7 +173,7 @@ class _Run:
         )
 
     def train(self, state: Any) -> Result:
-        self.record.begin(steps=self.steps, slices=self.manager.total_slice_count, session=self.manager.session)
+        was_watching = self.manager.health.is_watching
         self.manager.health.listeners.append(self.record.slice_changed)
         try:
             self.manager.start_monitoring()
@@ -182,9 +190,9 @@ class _Run:
                     self._resume(self.recovery.after(error, done=self.confirmed))
             self._finish()
         finally:
-            self.manager.close()
+            if not was_watching:
+                self.manager.health.close()
             self.manager.health.listeners.remove(self.record.slice_changed)
-            self.record.end()
         return Result(self.state, self.confirmed, self.record.metrics, self.goodput, self.record)
 
     def _begin(self, state: Any) -> None:
@@ -235,7 +243,7 @@ class _Run:
         active = self.manager.active_slice_indices
         if lost := active - self.manager.health.up:
             # The event came before any array failed: do not start a step that cannot succeed.
-            raise jax.errors.JaxRuntimeError(f"DATA_LOSS: {listed(sorted(lost))} down")
+            raise jax.errors.JaxRuntimeError(f"DATA_LOSS: {listed(lost)} down")
         if self.manager.available_inactive_slices:
             self._grow()
         before, self.in_flight = self.in_flight, None

@@ -1,30 +1,22 @@
-"""Which slices a training run uses, and decorators that call it again when they change.
+"""Decorators that call a training function again when slices change, and the calls of earlier managers.
 
 The names and their meanings follow pathwaysutils' ``elastic.manager.Manager`` (version 0.1.13), so that a program can
-change from one to the other by its import; names of its earlier versions are kept as aliases. The difference is how
-changes are noticed: here a session's event wakes a waiting run at once, and polling is only the fallback.
+change from one to the other by its import; names of its earlier versions are kept as aliases.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import logging
-import sys
-import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pathways_jupyter.elastic.errors import (
-    ElasticRetryLimit,
-    ElasticRuntimeError,
-    ScaleUpSignalError,
-    is_slice_down,
-)
-from pathways_jupyter.elastic.health import SETTLE_SECONDS, Health, by_slice
+from pathways_jupyter.elastic.errors import ElasticRetryLimit, ElasticRuntimeError, is_slice_down
+from pathways_jupyter.elastic.goodput import Spent
+from pathways_jupyter.elastic.health import SETTLE_SECONDS
+from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.elastic.retry import Retries, RetryPolicy
+from pathways_jupyter.elastic.slices import Slices
 from pathways_jupyter.elastic.snapshots import Snapshots
-from pathways_jupyter.errors import SessionError
-from pathways_jupyter.events import SessionState
 
 if TYPE_CHECKING:
     import jax
@@ -32,24 +24,17 @@ if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-RetryPolicy = Callable[[int, Exception], bool]
-
-logger = logging.getLogger(__name__)
 
 
-class Manager:
+class Manager(Slices):
     """The slices of this process, and those that its computation uses.
 
     Args:
-      devices: The devices to manage; default: all of JAX's.
-      session: The session whose events report losses; default: this process's. Without one, slices are probed.
-      settle_seconds: How long a slice that was lost must be up before it is used again; doubles with each loss.
+      devices, session, settle_seconds, record: As for :class:`~pathways_jupyter.elastic.slices.Slices`.
+      snapshot_period: Of how many steps :meth:`maybe_snapshot` takes a snapshot of one.
+      reshard_check_period: Of how many steps :meth:`maybe_reshard_up` looks for more slices at one.
 
     Attributes:
-      slice_to_devices: Devices by slice index.
-      all_slice_indices: The indices of all slices.
-      inactive_slice_indices: Those that the computation does not use.
-      elastic_down_event_count: How often slices in use were lost.
       snapshots: The snapshots that :meth:`maybe_snapshot` takes.
     """
 
@@ -61,122 +46,12 @@ class Manager:
         settle_seconds: float = SETTLE_SECONDS,
         snapshot_period: int = 1,
         reshard_check_period: int = 1,
+        record: Record | None = None,
     ) -> None:
-        import jax
-
-        self.session = session if session is not None else _session_of_this_process()
-        self.elastic_down_event_count = 0
+        super().__init__(devices, session=session, settle_seconds=settle_seconds, record=record)
         self.snapshots = Snapshots()
         self.snapshot_period = snapshot_period
         self.reshard_check_period = reshard_check_period
-        self._settle_seconds = settle_seconds
-        self._lock = threading.Lock()
-        self._manage(devices or jax.devices())
-
-    def _manage(
-        self, devices: Sequence[jax.Device], listeners: Sequence[Callable[[int, bool, str], None]] = ()
-    ) -> None:
-        """Make `devices` the ones that are managed; `listeners` are those of their health."""
-        self.slice_to_devices: Mapping[int, Sequence[jax.Device]] = by_slice(devices)
-        self.all_slice_indices = frozenset(self.slice_to_devices)
-        self.health = Health(self.slice_to_devices, self.session, settle_seconds=self._settle_seconds)
-        self.health.listeners.extend(listeners)
-        self._active: frozenset[int] = frozenset()
-        self.inactive_slice_indices = self.all_slice_indices
-        # A proxy that is lost cannot be asked.
-        is_lost = self.session is not None and self.session.state is SessionState.LOST
-        self.active_slice_indices = frozenset() if is_lost else self.health.check()
-
-    def reconnect(self) -> tuple[str, ...]:
-        """Get a new proxy for the session, and manage the same devices of it; all arrays are lost.
-
-        Call it on the thread that runs the user's code. Compiled functions and meshes have to be made again.
-
-        Returns:
-          The user's variables that have become unusable.
-
-        Raises:
-          SessionError: There is no session, it is over, or the new proxy did not come up; then it can be tried again.
-        """
-        import jax
-
-        if self.session is None:
-            raise SessionError("This process has no session whose proxy could be replaced.")
-        managed = [device for devices in self.slice_to_devices.values() for device in devices]
-        listeners = self.health.listeners
-        self.health.close()
-        # With other devices than JAX's, these are of a proxy that has been replaced already.
-        is_replaced = self.session.state.is_connected and not set(managed) & set(jax.devices())
-        unusable = () if is_replaced else self.session.reconnect().unusable
-        ids = {device.id for device in managed}
-        self._manage([device for device in jax.devices() if device.id in ids], listeners)
-        self.start_monitoring()
-        return tuple(each.name for each in unusable)
-
-    def start_monitoring(self, poll_interval: float = 10) -> None:
-        """Start to watch the slices; `poll_interval` is in seconds, and counts only where there is no session."""
-        self.health.start(poll_interval)
-
-    def close(self) -> None:
-        """Stop to watch."""
-        self.health.close()
-
-    @property
-    def active_slice_indices(self) -> frozenset[int]:
-        """The slices that the computation uses."""
-        return self._active
-
-    @active_slice_indices.setter
-    def active_slice_indices(self, indices: Collection[int]) -> None:
-        with self._lock:
-            self._active = frozenset(indices)
-            self.inactive_slice_indices = self.all_slice_indices - self._active
-
-    @property
-    def available_inactive_slices(self) -> frozenset[int]:
-        """Slices that the computation does not use and could: they are up and have settled."""
-        return self.health.trusted - self._active
-
-    @property
-    def total_slice_count(self) -> int:
-        """The number of all slices."""
-        return len(self.slice_to_devices)
-
-    @property
-    def active_slice_count(self) -> int:
-        """The number of slices that the computation uses."""
-        return len(self._active)
-
-    @property
-    def active_devices(self) -> list[jax.Device]:
-        """The devices of the active slices, slice by slice."""
-        return [device for index in sorted(self._active) for device in self.slice_to_devices[index]]
-
-    @property
-    def default_device(self) -> jax.Device:
-        """A device of an active slice.
-
-        Raises:
-          ValueError: No slice is active.
-        """
-        if not self._active:
-            raise ValueError("No slice is active.")
-        return self.slice_to_devices[min(self._active)][0]
-
-    def scale_by_active_slices(self, x: int | float) -> int | float:
-        """Return `x` times the share of slices that are active.
-
-        Raises:
-          ValueError: `x` is an integer and the result would not be one; or it is no number.
-        """
-        if isinstance(x, bool) or not isinstance(x, (int, float)):
-            raise ValueError(f"{x!r} is no number.")
-        if isinstance(x, float):
-            return x * self.active_slice_count / self.total_slice_count
-        quotient, remainder = divmod(x * self.active_slice_count, self.total_slice_count)
-        if remainder:
-            raise ValueError(f"{x} cannot be scaled to {self.active_slice_count} of {self.total_slice_count} slices.")
-        return quotient
 
     def elastic_retry(
         self,
@@ -206,34 +81,20 @@ class Manager:
         if max_retries is not None and retry_policy is not None:
             raise ValueError("Give max_retries or retry_policy, not both.")
         wanted = self.total_slice_count if minimum_slice_count is None else minimum_slice_count
-        allowed = retry_policy or (ElasticRetryLimit(max_retries) if max_retries is not None else _always)
+        by_number: RetryPolicy = ElasticRetryLimit(max_retries) if max_retries is not None else _always
+        retries = Retries(
+            wanted=wanted,
+            poll_interval=poll_interval,
+            timeout=timeout,
+            before_attempt=pre_callback,
+            after_event=on_elastic_event_callback,
+            allowed=retry_policy or by_number,
+        )
 
         def decorator(function: Function) -> Function:
             @functools.wraps(function)
             def wrapper(*args: Any, **kwargs: Any) -> Any:
-                import jax
-
-                self.start_monitoring(poll_interval)
-                attempt = 1
-                try:
-                    while True:
-                        self.active_slice_indices = self.health.wait_for(wanted, timeout=timeout)
-                        if pre_callback is not None:
-                            pre_callback()
-                        try:
-                            with jax.default_device(self.default_device):
-                                return function(*args, **kwargs)
-                        except (ScaleUpSignalError, jax.errors.JaxRuntimeError) as error:
-                            self._after(error)
-                            if on_elastic_event_callback is not None:
-                                on_elastic_event_callback()
-                            if not allowed(attempt, error):
-                                raise ElasticRuntimeError(
-                                    f"Attempt {attempt} failed, and the retry policy allows no other."
-                                ) from error
-                        attempt += 1
-                finally:
-                    self.close()
+                return retries.call(self, functools.partial(function, *args, **kwargs))
 
             return wrapper  # type: ignore[return-value]
 
@@ -246,26 +107,6 @@ class Manager:
     def replica_resize(self, max_resizes: int, **more: Any) -> Callable[[Function], Function]:
         """Return :meth:`elastic_retry` for at least one slice."""
         return self.elastic_retry(max_resizes, 1, **more)
-
-    def _after(self, error: Exception) -> None:
-        """Update the slices after an attempt has failed; raise `error` again if it is not about slices."""
-        import jax
-
-        if not isinstance(error, ScaleUpSignalError):
-            if not is_slice_down(error):
-                raise error
-            self.note_loss()
-        # A trace that spans the loss cannot be finished, and would make the next start_trace fail.
-        with contextlib.suppress(RuntimeError, ValueError):
-            jax.profiler.stop_trace()
-
-    def note_loss(self) -> frozenset[int]:
-        """Find out which active slices are gone, after an error that says that some are; return the remaining ones."""
-        self.elastic_down_event_count += 1
-        # The error may be faster than the event, so ask the devices.
-        answered = self.health.check(self._active)
-        self.active_slice_indices = answered
-        return answered
 
     # The names that earlier versions of pathwaysutils had.
 
@@ -307,10 +148,12 @@ class Manager:
           snapshot_controller: What is not an array; returned by :meth:`get_resharded_snapshot`.
           block: Wait until it is whole.
         """
+        self.start_monitoring()
         if force or step % self.snapshot_period == 0:
-            taken = self.snapshots.take(step, snapshot_jax_arrays, snapshot_controller)
-            if block:
-                taken.finished.wait()
+            with self.own_run().record.goodput.during(Spent.CHECKPOINT_SAVE):
+                taken = self.snapshots.take(step, snapshot_jax_arrays, snapshot_controller)
+                if block:
+                    taken.finished.wait()
 
     def get_resharded_snapshot(self, mesh: jax.sharding.Mesh) -> tuple[int, Any, Any]:
         """Return the step, the arrays on `mesh`, and the rest of the newest snapshot that can be read.
@@ -322,7 +165,10 @@ class Manager:
 
         for snapshot in self.snapshots.candidates():
             try:
-                return snapshot.step, snapshot.on(mesh, usable=self.health.up), snapshot.extra
+                with self.own_run().record.goodput.during(Spent.CHECKPOINT_RESTORE):
+                    state = snapshot.on(mesh, usable=self.health.up)
+                self.own_run().restored(snapshot.step, self._active)
+                return snapshot.step, state, snapshot.extra
             except ElasticRuntimeError:
                 self.snapshots.drop(snapshot)
             except jax.errors.JaxRuntimeError as error:
@@ -345,14 +191,19 @@ class Manager:
         """
         import jax
 
-        while True:
-            if not is_slice_down(error):
-                raise error
-            self.note_loss()
-            try:
-                return elastic_handler(*handler_args, **(handler_kwargs or {}))
-            except jax.errors.JaxRuntimeError as another:
-                error = another
+        run, before = self.own_run(), self._active
+        with run.record.goodput.during(Spent.REINITIALIZATION):
+            while True:
+                if not is_slice_down(error):
+                    raise error
+                self.note_loss(error)
+                try:
+                    result = elastic_handler(*handler_args, **(handler_kwargs or {}))
+                except jax.errors.JaxRuntimeError as another:
+                    error = another
+                else:
+                    run.goes_on(self._active, before)
+                    return result
 
     def maybe_reshard_up(
         self,
@@ -370,21 +221,20 @@ class Manager:
         """
         import jax
 
+        self.start_monitoring()
         if step % self.reshard_check_period or not self.available_inactive_slices:
             return None
+        run, before = self.own_run(), self._active
         self.maybe_snapshot(step, snapshot_jax_arrays, snapshot_controller, force=True, block=True)
-        self.active_slice_indices = self.health.trusted | self._active
         try:
-            return elastic_handler(*handler_args, **(handler_kwargs or {}))
+            with run.record.goodput.during(Spent.SCALE_UP):
+                self.active_slice_indices = self.health.trusted | before
+                result = elastic_handler(*handler_args, **(handler_kwargs or {}))
         except jax.errors.JaxRuntimeError as error:
             return self.maybe_reshard_down(error, elastic_handler, handler_args, handler_kwargs)
+        run.goes_on(self._active, before)
+        return result
 
 
 def _always(attempt: int, error: Exception) -> bool:
     return True
-
-
-def _session_of_this_process() -> Session | None:
-    # Only look the module up: a process with a session has imported it.
-    module = sys.modules.get("pathways_jupyter.session.kernel.session")
-    return module.current() if module is not None else None

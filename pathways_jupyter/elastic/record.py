@@ -170,14 +170,24 @@ class Record:
             self._sink = GoodputSink(self._goodput_recorder)
         self.goodput = Goodput(self._sink)
         self.phase, self.begun, self.ended = Phase.TRAINING, time.time(), None
-        self.wanted, self.total = steps, slices
-        if session is not None:
+        self.wanted = steps
+        self.has_devices(slices, session)
+
+    def has_devices(self, slices: int, session: Session | None) -> None:
+        """Set the slices that a run may use and its session, which are not known before JAX has its devices."""
+        self.total = slices
+        if session is not None and self._publisher is None:
             self._publisher = Publisher(session, self.now)
 
-    def end(self) -> None:
-        """Stop the clock; the last state is sent to the session before this returns, if that takes no second."""
+    def end(self, *, done: bool | None = None) -> None:
+        """Stop the clock; the last state is sent to the session before this returns, if that takes no second.
+
+        Args:
+          done: Whether the run has come to its end; default: if it has done all steps.
+        """
         self.goodput.end()
-        done = self.wanted is not None and self.done >= self.wanted
+        if done is None:
+            done = self.wanted is not None and self.done >= self.wanted
         self.phase, self.ended = Phase.DONE if done else Phase.STOPPED, time.time()
         self._notify(None, important=True)
         if self._publisher is not None:
@@ -220,7 +230,9 @@ class Record:
             "losses": self.count(Kind.DETECTED),
         }
         of = f" of {self.wanted}" if self.wanted is not None else ""
-        message = f"Elastic training is {self.phase}: {data['step']}{of} steps, goodput {data['goodput']:.1%}."
+        # A loop of one's own need not note its steps.
+        steps = f"{data['step']}{of} steps, " if self.done or self.wanted is not None else ""
+        message = f"Elastic training is {self.phase}: {steps}goodput {data['goodput']:.1%}."
         return Event(EventKind.ELASTIC_RUN, message, time.time(), data)
 
     def _recorded(self, event: ElasticEvent) -> Event:
@@ -228,6 +240,12 @@ class Record:
         numbers = {name: value for name, value in event.data.items() if isinstance(value, int)}
         data = {**numbers, "what": event.kind, "run": self.id, "step": event.step, "slices": list(event.slices)}
         return Event(EventKind.ELASTIC, event.message, event.at, data)
+
+    def uses(self, slices: int) -> None:
+        """Note how many slices the run uses, without an event."""
+        with self._lock:
+            self._use(slices, time.time())
+        self._notify(None)
 
     def _use(self, slices: int, at: float) -> None:
         if not self._slices or self._slices[-1][1] != slices:

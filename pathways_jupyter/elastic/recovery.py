@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from pathways_jupyter.elastic.errors import (
     is_slice_down,
 )
 from pathways_jupyter.elastic.goodput import Spent
+from pathways_jupyter.elastic.kinds import first_line, listed, lost_words, paused_words
 from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Kind, Record
 from pathways_jupyter.elastic.snapshot import Snapshot
@@ -122,10 +123,9 @@ class Recovery:
             self._failures = 0
             return
         before = self._manager.active_slice_indices
-        remaining = self._manager.note_loss()
-        lost = tuple(sorted(before - remaining))
-        said = f"{listed(lost).capitalize()} lost." if lost else f"A step or a transfer failed: {_first_line(error)}"
-        self._record.add(Kind.DETECTED, said, step=done, slices=tuple(sorted(remaining)))
+        remaining = self._manager.find_loss()
+        lost = before - remaining
+        self._record.add(Kind.DETECTED, lost_words(lost, error), step=done, slices=tuple(sorted(remaining)))
         self._failures = 0 if lost else self._failures + 1
         if self._failures >= _PATIENCE:
             raise error
@@ -160,7 +160,7 @@ class Recovery:
             repeated = max(0, done - snapshot.step)
             self._record.add(
                 Kind.RESTORED,
-                f"The state before step {snapshot.step} is on {listed(sorted(active))}; {repeated} steps are repeated.",
+                f"The state before step {snapshot.step} is on {listed(active)}; {repeated} steps are repeated.",
                 step=snapshot.step,
                 slices=tuple(sorted(active)),
                 repeated=repeated,
@@ -186,8 +186,7 @@ class Recovery:
           TimeoutError: There are still too few when the time is over.
         """
         up = self._manager.active_slice_count
-        said = f"Training pauses: {up} of at least {self._minimum} slices are up."
-        self._record.add(Kind.WAITING, said, step=done)
+        self._record.add(Kind.WAITING, paused_words(up, self._minimum), step=done)
         with self._record.goodput.during(Spent.SLICE_DOWN):
             self._manager.active_slice_indices = self._manager.health.wait_for(self._minimum, timeout=self._timeout)
 
@@ -215,7 +214,8 @@ class Recovery:
         pause = _SHORTEST_PAUSE_SECONDS
         while True:
             try:
-                unusable = self._manager.reconnect()
+                with self._record.goodput.during(Spent.TPU_INITIALIZATION):
+                    unusable = self._manager.reconnect()
                 break
             except (PathwaysError, jax.errors.JaxRuntimeError) as problem:
                 # The latter: it was lost again at once.
@@ -224,7 +224,7 @@ class Recovery:
                         f"The proxy is gone, and there is no new one: {problem}",
                         hint="%pathways connect, then call train_loop again with the same snapshots=.",
                     ) from problem
-                self._record.add(Kind.RETRY, f"No new proxy yet: {_first_line(problem)}", step=done)
+                self._record.add(Kind.RETRY, f"No new proxy yet: {first_line(problem)}", step=done)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         self._reconnected()
@@ -233,13 +233,3 @@ class Recovery:
         self._record.add(
             Kind.RETRY, f"A new proxy is connected, with {listed(active)}.{gone}", step=done, slices=active
         )
-
-
-def listed(slices: Sequence[int]) -> str:
-    """Return slices for people."""
-    numbers = ", ".join(map(str, slices)) or "none"
-    return f"slice {numbers}" if len(slices) == 1 else f"slices {numbers}"
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]

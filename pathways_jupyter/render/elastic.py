@@ -28,6 +28,7 @@ _PHASE_TONES = {
 }
 _NAMES: Mapping[Spent, tuple[str, str]] = {
     Spent.STEP: ("productive steps", "var(--pw-ok)"),
+    Spent.TPU_INITIALIZATION: ("TPU initialization", "#b9b9b9"),
     Spent.TRAINING_PREP: ("preparation", "#8a8a8a"),
     Spent.PROGRAM_STARTUP: ("compilation", "#a78bca"),
     Spent.DATA_LOADING: ("data loading", "#5b9bd5"),
@@ -62,8 +63,12 @@ def view(record: Record, metrics: Sequence[str] = (), *, now: float | None = Non
     total = sum(spent.values())
     share = spent[Spent.STEP] / total if total else 0.0
     of = f" of {record.wanted}" if record.wanted is not None else ""
-    title = f"Elastic training: {latest.step + 1 if latest is not None else 0}{of} steps"
-    used = f"{words.count(latest.slices, 'slice')} in use" if latest is not None else "no step is complete yet"
+    # A loop of one's own need not note its steps.
+    has_steps = latest is not None or record.wanted is not None
+    title = f"Elastic training: {record.done}{of} steps" if has_steps else "Elastic training"
+    used = "no step is complete yet"
+    if slices := record.slices if latest is not None or not has_steps else []:
+        used = f"{words.count(slices[-1][1], 'slice')} in use"
     losses = words.count(record.count(Kind.DETECTED), "loss", "losses")
     summary = f"{used}, goodput {share:.1%} of {words.duration(total)}, {losses} survived"
     shown, drawn = events[-_EVENTS:], list(metrics) or list(record.curves)[:1]

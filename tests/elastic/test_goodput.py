@@ -49,6 +49,8 @@ def run(account: Goodput, clock: Clock) -> None:
             clock.passes(2)
             account.step(number)
 
+    with account.during(Spent.TPU_INITIALIZATION):
+        clock.passes(9)
     clock.passes(5)
     account.begin_steps()
     with account.during(Spent.PROGRAM_STARTUP):
@@ -78,6 +80,7 @@ def test_every_second_is_in_one_category(monkeypatch):
     spent = {name: seconds for name, seconds in account.seconds().items() if seconds}
     assert spent == {
         Spent.STEP: 20,
+        Spent.TPU_INITIALIZATION: 9,
         Spent.TRAINING_PREP: 5,
         Spent.PROGRAM_STARTUP: 4,
         Spent.DATA_LOADING: 3,
@@ -111,6 +114,7 @@ def test_the_calculator_of_ml_goodput_measurement_agrees(monkeypatch, tmp_path):
     # It counts what a step waits for data as productive, except before the first step of all.
     loading = ours[Spent.DATA_LOADING] - 0.25 * 2
     assert share == pytest.approx((ours[Spent.STEP] + loading) * percent, abs=0.5)
+    assert lost[badput.TPU_INITIALIZATION] == pytest.approx(ours[Spent.TPU_INITIALIZATION] * percent)
     assert lost[badput.TRAINING_PREP] == pytest.approx(ours[Spent.TRAINING_PREP] * percent)
     assert lost[badput.ELASTIC_SLICE_DOWN] == pytest.approx(ours[Spent.SLICE_DOWN] * percent)
     assert lost[badput.ELASTIC_SCALE_UP] == pytest.approx(ours[Spent.SCALE_UP] * percent)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 from pathways_jupyter import elastic
 from pathways_jupyter.elastic import faults
+from pathways_jupyter.elastic import record as records
+from pathways_jupyter.elastic.kinds import Kind
+from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.events import EventKind
 
 
 @pytest.fixture(params=["ours", "theirs"])
@@ -45,7 +51,8 @@ def test_a_function_is_called_again_when_the_slice_is_back(make_manager, take_do
 def test_resize_goes_on_with_fewer_slices_and_pause_waits_for_all(session, take_down):
     import jax
 
-    manager, calls = elastic.Manager(settle_seconds=0.05), []
+    record = Record()
+    manager, calls = elastic.Manager(settle_seconds=0.05, record=record), []
 
     def train():
         calls.append(sorted(manager.active_slice_indices))
@@ -64,6 +71,13 @@ def test_resize_goes_on_with_fewer_slices_and_pause_waits_for_all(session, take_
     faults.heal(session)
     assert manager.pause_resume(3, timeout=60)(train)() == 1
     assert calls == [[0, 1, 2], [0, 2], [0, 1, 2]]
+    # What happened is recorded like that of a run of train_loop: here, and in the session's log.
+    assert record is records.latest()
+    assert record.phase == "done"
+    said = [event.message for event in record.events if event.kind in {Kind.DETECTED, Kind.RESUMED}]
+    assert said[:2] == ["Slice 1 lost.", "Attempt 2 begins on slices 0, 2."]
+    whats = (event.data["what"] for event in session.follow() if event.kind is EventKind.ELASTIC)
+    assert list(itertools.islice(whats, 3)) == ["injected", "detected", "resumed"]
 
 
 def test_other_errors_are_not_retried(make_manager):
@@ -136,7 +150,8 @@ def test_the_older_calls_reshard_down_and_up(session, take_down):
     replicated = jax.sharding.NamedSharding(mesh(), jax.sharding.PartitionSpec())
     state = {"x": jax.device_put(np.arange(4, dtype=np.float32), replicated)}
     manager.maybe_snapshot(5, state, {"note": "a"}, force=True, block=True)
-    take_down(1)
+    # Until it is healed below, so that it is not back before anything has noticed.
+    take_down(1, seconds=60)
 
     def train():
         while True:
@@ -147,9 +162,16 @@ def test_the_older_calls_reshard_down_and_up(session, take_down):
     step, state, extra = manager.maybe_reshard_down(caught.value, handler)
     assert (step, extra, manager.good_slice_indices) == (5, {"note": "a"}, {0, 2})
     assert np.asarray(state["x"]).tolist() == [0, 1, 2, 3]
+    faults.heal(session)
     manager.health.wait_for(3, timeout=60)
+    manager.note_step(5, loss=0.5)
     step, state, _ = manager.maybe_reshard_up(6, state, handler)
     assert (step, manager.good_slice_count) == (6, 3)
     assert np.asarray(state["x"]).tolist() == [0, 1, 2, 3]
     assert len(state["x"].devices()) == 12
     manager.close()
+    record = records.latest()
+    said = dict.fromkeys(event.kind for event in record.events if event.kind not in {Kind.SLICE_DOWN, Kind.SLICE_UP})
+    assert list(said) == [Kind.DETECTED, Kind.RESTORED, Kind.RESUMED, Kind.GROWN]
+    assert record.metrics == {5: {"loss": 0.5}}
+    assert {slices for _, slices in record.slices} == {2, 3}

@@ -41,6 +41,7 @@ def test_a_run_that_loses_its_proxy_goes_on_with_a_new_one(session, lose):
     restored = next(event for event in record.events if event.kind is Kind.RESTORED)
     assert restored.step == 20, "the newest that was in the notebook too"
     assert any("A new proxy is connected" in event.message for event in record.events)
+    assert result.goodput.seconds()["TPU_INITIALIZATION"] > 0
     assert set(manager.slice_to_devices[0]) == set(session.slices()[0])
 
 

@@ -1,0 +1,205 @@
+"""Which slices a training run uses, of those that this process has, and the record of a loop of one's own.
+
+The names and their meanings follow pathwaysutils' ``elastic.manager.Manager`` (version 0.1.13). The difference is how
+changes are noticed: here a session's event wakes a waiting run at once, and polling is only the fallback.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pathways_jupyter.elastic.health import SETTLE_SECONDS, Health, by_slice
+from pathways_jupyter.elastic.own_run import OwnRun
+from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.errors import SessionError
+from pathways_jupyter.events import SessionState
+
+if TYPE_CHECKING:
+    import jax
+
+    from pathways_jupyter.session.kernel.session import Session
+
+
+class Slices:
+    """The slices of this process, and those that its computation uses.
+
+    Args:
+      devices: The devices to manage; default: all of JAX's.
+      session: The session whose events report losses; default: this process's. Without one, slices are probed.
+      settle_seconds: How long a slice that was lost must be up before it is used again; doubles with each loss.
+      record: Where the events of a loop of one's own go; default: a new one for each run.
+
+    Attributes:
+      slice_to_devices: Devices by slice index.
+      all_slice_indices: The indices of all slices.
+      inactive_slice_indices: Those that the computation does not use.
+      elastic_down_event_count: How often slices in use were lost.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[jax.Device] | None = None,
+        *,
+        session: Session | None = None,
+        settle_seconds: float = SETTLE_SECONDS,
+        record: Record | None = None,
+    ) -> None:
+        import jax
+
+        self.session = session if session is not None else _session_of_this_process()
+        self.elastic_down_event_count = 0
+        self._settle_seconds = settle_seconds
+        self._record = record
+        self._own_run: OwnRun | None = None
+        self._lock = threading.Lock()
+        self._manage(devices or jax.devices())
+
+    def _manage(
+        self, devices: Sequence[jax.Device], listeners: Sequence[Callable[[int, bool, str], None]] = ()
+    ) -> None:
+        """Make `devices` the ones that are managed; `listeners` are those of their health."""
+        self.slice_to_devices: Mapping[int, Sequence[jax.Device]] = by_slice(devices)
+        self.all_slice_indices = frozenset(self.slice_to_devices)
+        self.health = Health(self.slice_to_devices, self.session, settle_seconds=self._settle_seconds)
+        self.health.listeners.extend(listeners)
+        self._active: frozenset[int] = frozenset()
+        self.inactive_slice_indices = self.all_slice_indices
+        # A proxy that is lost cannot be asked.
+        is_lost = self.session is not None and self.session.state is SessionState.LOST
+        self.active_slice_indices = frozenset() if is_lost else self.health.check()
+
+    def reconnect(self) -> tuple[str, ...]:
+        """Get a new proxy for the session, and manage the same devices of it; all arrays are lost.
+
+        Call it on the thread that runs the user's code. Compiled functions and meshes have to be made again.
+
+        Returns:
+          The user's variables that have become unusable.
+
+        Raises:
+          SessionError: There is no session, it is over, or the new proxy did not come up; then it can be tried again.
+        """
+        import jax
+
+        if self.session is None:
+            raise SessionError("This process has no session whose proxy could be replaced.")
+        managed = [device for devices in self.slice_to_devices.values() for device in devices]
+        listeners = self.health.listeners
+        self.health.close()
+        # With other devices than JAX's, these are of a proxy that has been replaced already.
+        is_replaced = self.session.state.is_connected and not set(managed) & set(jax.devices())
+        unusable = () if is_replaced else self.session.reconnect().unusable
+        ids = {device.id for device in managed}
+        self._manage([device for device in jax.devices() if device.id in ids], listeners)
+        self.health.start()
+        return tuple(each.name for each in unusable)
+
+    def start_monitoring(self, poll_interval: float = 10) -> None:
+        """Start to watch the slices; `poll_interval` is in seconds, and counts only where there is no session."""
+        self.health.start(poll_interval)
+
+    def close(self, *, done: bool | None = None) -> None:
+        """Stop to watch, and end the record of a loop of one's own.
+
+        Args:
+          done: Whether that loop has come to its end; default: if no exception is being handled.
+        """
+        self.health.close()
+        own, self._own_run = self._own_run, None
+        if own is not None:
+            self.health.listeners.remove(own.record.slice_changed)
+            own.end(done=sys.exc_info()[0] is None if done is None else done)
+
+    @property
+    def active_slice_indices(self) -> frozenset[int]:
+        """The slices that the computation uses."""
+        return self._active
+
+    @active_slice_indices.setter
+    def active_slice_indices(self, indices: Collection[int]) -> None:
+        with self._lock:
+            self._active = frozenset(indices)
+            self.inactive_slice_indices = self.all_slice_indices - self._active
+
+    @property
+    def available_inactive_slices(self) -> frozenset[int]:
+        """Slices that the computation does not use and could: they are up and have settled."""
+        return self.health.trusted - self._active
+
+    @property
+    def total_slice_count(self) -> int:
+        """The number of all slices."""
+        return len(self.slice_to_devices)
+
+    @property
+    def active_slice_count(self) -> int:
+        """The number of slices that the computation uses."""
+        return len(self._active)
+
+    @property
+    def active_devices(self) -> list[jax.Device]:
+        """The devices of the active slices, slice by slice."""
+        return [device for index in sorted(self._active) for device in self.slice_to_devices[index]]
+
+    @property
+    def default_device(self) -> jax.Device:
+        """A device of an active slice.
+
+        Raises:
+          ValueError: No slice is active.
+        """
+        if not self._active:
+            raise ValueError("No slice is active.")
+        return self.slice_to_devices[min(self._active)][0]
+
+    def scale_by_active_slices(self, x: int | float) -> int | float:
+        """Return `x` times the share of slices that are active.
+
+        Raises:
+          ValueError: `x` is an integer and the result would not be one; or it is no number.
+        """
+        if isinstance(x, bool) or not isinstance(x, (int, float)):
+            raise ValueError(f"{x!r} is no number.")
+        if isinstance(x, float):
+            return x * self.active_slice_count / self.total_slice_count
+        quotient, remainder = divmod(x * self.active_slice_count, self.total_slice_count)
+        if remainder:
+            raise ValueError(f"{x} cannot be scaled to {self.active_slice_count} of {self.total_slice_count} slices.")
+        return quotient
+
+    def note_loss(self, error: Exception | None = None) -> frozenset[int]:
+        """Find out which active slices are gone, after `error` said that some are; return the remaining ones."""
+        run, before = self.own_run(), self._active
+        remaining = self.find_loss()
+        run.lost(before, remaining, error)
+        return remaining
+
+    def find_loss(self) -> frozenset[int]:
+        """The same as :meth:`note_loss`, for a loop that keeps a record of its own."""
+        self.elastic_down_event_count += 1
+        # The error may be faster than the event, so ask the devices.
+        answered = self.health.check(self._active)
+        self.active_slice_indices = answered
+        return answered
+
+    def note_step(self, step: int, **metrics: float) -> None:
+        """Note that step number `step` of a loop of one's own is complete, for its record, the log and the panel."""
+        record = self.own_run().record
+        record.goodput.step(step)
+        record.step(step, metrics, slices=self.active_slice_count, losses=self.elastic_down_event_count)
+
+    def own_run(self) -> OwnRun:
+        """Return the run of the loop of one's own that uses this manager; it begins with the first call."""
+        if self._own_run is None:
+            self._own_run = OwnRun(self._record or Record(), self.session, slices=self.total_slice_count)
+            self.health.listeners.append(self._own_run.record.slice_changed)
+        return self._own_run
+
+
+def _session_of_this_process() -> Session | None:
+    # Only look the module up: a process with a session has imported it.
+    module = sys.modules.get("pathways_jupyter.session.kernel.session")
+    return module.current() if module is not None else None
