@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pathways_jupyter.elastic.errors import is_proxy_gone
 from pathways_jupyter.elastic.health import SETTLE_SECONDS, Health, by_slice
 from pathways_jupyter.elastic.own_run import OwnRun
 from pathways_jupyter.elastic.record import Record
@@ -67,9 +68,23 @@ class Slices:
         self.health.listeners.extend(listeners)
         self._active: frozenset[int] = frozenset()
         self.inactive_slice_indices = self.all_slice_indices
-        # A proxy that is lost cannot be asked.
-        is_lost = self.session is not None and self.session.state is SessionState.LOST
-        self.active_slice_indices = frozenset() if is_lost else self.health.check()
+        self.active_slice_indices = self._answering()
+
+    def _answering(self) -> frozenset[int]:
+        """Return the slices that answer; none if the session's proxy is lost, which cannot be asked."""
+        import jax
+
+        if self.session is None:
+            return self.health.check()
+        if self.session.state is SessionState.LOST:
+            return frozenset()
+        try:
+            return self.health.check()
+        except jax.errors.JaxRuntimeError as error:
+            # A broken connection is noticed here before the session reports the loss.
+            if not is_proxy_gone(error):
+                raise
+            return frozenset()
 
     def reconnect(self) -> tuple[str, ...]:
         """Get a new proxy for the session, and manage the same devices of it; all arrays are lost.

@@ -8,6 +8,7 @@ from small_training import Data, check, first_state, step
 from pathways_jupyter import elastic
 from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.record import Kind, Record
+from pathways_jupyter.events import SessionState
 from pathways_jupyter.kube import objects
 
 
@@ -68,3 +69,15 @@ def test_interrupted_without_a_proxy_it_gets_one_when_it_is_called_again(session
         elastic.train_loop(step, first_state(), data, steps=30, snapshots=snapshots)
     result = elastic.train_loop(step, first_state(), data, steps=30, snapshots=snapshots)
     check(result, 30)
+
+
+def test_a_run_that_begins_at_the_moment_of_a_loss_gets_a_new_proxy(session, lose, monkeypatch):
+    """The connection is broken, and the session does not know it yet."""
+    link, since = session._attachment.link, session.event_count
+    lose(session.record.pod)
+    next(event for event in session.follow(since) if event.data.get("state") == "lost")
+    with monkeypatch.context() as patch:
+        patch.setattr(link, "_state", SessionState.CONNECTED)
+        manager = elastic.Manager()
+        assert manager.active_slice_indices == frozenset()
+    check(elastic.train_loop(step, first_state(), Data(), steps=5, manager=manager), 5)
