@@ -35,6 +35,8 @@ logger = logging.getLogger("pathways_jupyter.elastic")
 
 _SLICE_CHANGES = 1000
 """Changes of the number of slices that are kept."""
+_LOGGED_BEFORE = frozenset({Kind.SLICE_DOWN, Kind.SLICE_UP})
+"""What :class:`~pathways_jupyter.elastic.health.Health` has logged."""
 _SENT_CHANGES, _SENT_POINTS, _SENT_METRICS, _NAME_CHARACTERS = 100, 60, 8, 40
 """How much of a run the session's log gets: what a small picture needs."""
 
@@ -121,7 +123,8 @@ class Record:
             self.phase = PHASES.get(kind, self.phase)
             if slices or kind is Kind.DETECTED:
                 self._use(len(slices), event.at)
-        logger.info("%s", message)
+        if kind not in _LOGGED_BEFORE:
+            logger.info("%s", message)
         for listener in tuple(self.listeners):
             try:
                 listener(event)

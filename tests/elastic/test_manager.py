@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 
 import numpy as np
 import pytest
@@ -116,10 +117,11 @@ def test_scaling(session):
         manager.scale_by_active_slices(25)
 
 
-def test_a_slice_that_flaps_is_trusted_later_each_time(session):
+def test_a_slice_that_flaps_is_trusted_later_each_time(session, caplog):
     manager = elastic.Manager(settle_seconds=30)
     said = []
-    manager.health.listeners.append(lambda index, up, sentence: said.append(sentence))
+    manager.health.listeners += [lambda index, up, sentence: said.append(sentence), Record().slice_changed]
+    caplog.set_level(logging.INFO, "pathways_jupyter.elastic")
     for _ in range(2):
         manager.health._set(1, False)
         manager.health._set(1, True)
@@ -127,6 +129,7 @@ def test_a_slice_that_flaps_is_trusted_later_each_time(session):
         "Slice 1 is up again; it is used when it has been up for 30 s.",
         "Slice 1 is up again after 2 losses; it is used when it has been up for 60 s.",
     ]
+    assert caplog.messages == said, "each change is logged once"
     assert manager.health.up == {0, 1, 2}
     assert manager.health.trusted == {0, 2}
     with pytest.raises(TimeoutError, match="Only 2 of 3 slices"):
