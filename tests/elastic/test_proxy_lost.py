@@ -71,8 +71,10 @@ def test_interrupted_without_a_proxy_it_gets_one_when_it_is_called_again(session
     check(result, 30)
 
 
-def test_a_run_that_begins_at_the_moment_of_a_loss_gets_a_new_proxy(session, lose, monkeypatch):
+def test_a_run_that_is_called_again_at_the_moment_of_a_loss_gets_a_new_proxy(session, lose, monkeypatch):
     """The connection is broken, and the session does not know it yet."""
+    data, snapshots, state = Data(), elastic.Snapshots(), first_state()
+    elastic.train_loop(step, state, data, steps=5, snapshots=snapshots)
     link, since = session._attachment.link, session.event_count
     lose(session.record.pod)
     next(event for event in session.follow(since) if event.data.get("state") == "lost")
@@ -80,4 +82,6 @@ def test_a_run_that_begins_at_the_moment_of_a_loss_gets_a_new_proxy(session, los
         patch.setattr(link, "_state", SessionState.CONNECTED)
         manager = elastic.Manager()
         assert manager.active_slice_indices == frozenset()
-    check(elastic.train_loop(step, first_state(), Data(), steps=5, manager=manager), 5)
+    result = elastic.train_loop(step, state, data, steps=10, snapshots=snapshots, manager=manager)
+    assert result.step == 10
+    assert any("A new proxy is connected" in event.message for event in result.record.events)
