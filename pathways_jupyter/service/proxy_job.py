@@ -246,6 +246,7 @@ def _pod(spec: ProxySpec) -> Manifest:
     }
     if spec.relay is not None:
         pod["initContainers"] = [relay_container.container(spec.relay, spec.port)]
+        pod["containers"][0]["livenessProbe"] = relay_container.liveness_probe(spec.port)
     if spec.options.host_network:
         pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     wanted = spec.pod
@@ -283,6 +284,7 @@ def _annotations(spec: ProxySpec) -> dict[str, str]:
         names.NOTEBOOK_ANNOTATION: spec.notebook,
         names.HOST_ANNOTATION: spec.host,
         names.RECLAIMED_ANNOTATION: ",".join(spec.reclaimed),
+        names.KEEP_ANNOTATION: f"{spec.relay.keep:.0f}" if spec.relay is not None else "",
     }
     return {key: value for key, value in values.items() if value}
 

@@ -41,6 +41,29 @@ def port_of(proxy: int) -> int:
     return proxy - 1000
 
 
+def alive_port_of(proxy: int) -> int:
+    """Return the port on which the relay beside a proxy on this port shows that the proxy is still needed."""
+    return proxy - 2000
+
+
+def liveness_probe(proxy_port: int) -> dict[str, Any]:
+    """Return the liveness probe of the *proxy's* container.
+
+    Nothing else lets the end of a sidecar end a pod without a service account: Kubernetes restarts a relay that exits,
+    and would keep the pod running if it were a normal container. So the relay stops listening on that port when no one
+    has come for too long, and the kubelet ends the proxy, which is not restarted: with it ends the pod, and the Job.
+    """
+    return {
+        # At the pod's address, which all of its containers share.
+        "tcpSocket": {"port": alive_port_of(proxy_port)},
+        "initialDelaySeconds": 10,
+        "periodSeconds": 5,
+        "timeoutSeconds": 3,
+        # A relay that was killed listens again long before that.
+        "failureThreshold": 3,
+    }
+
+
 def container(spec: RelaySpec, proxy_port: int) -> dict[str, Any]:
     """Return the container of a relay.
 
@@ -51,6 +74,7 @@ def container(spec: RelaySpec, proxy_port: int) -> dict[str, Any]:
         "PATHWAYS_RELAY_SECRET_SHA256": spec.secret_sha256,
         "PATHWAYS_RELAY_PORT": str(port_of(proxy_port)),
         "PATHWAYS_RELAY_TARGET": str(proxy_port),
+        "PATHWAYS_RELAY_ALIVE_PORT": str(alive_port_of(proxy_port)),
         "PATHWAYS_RELAY_KEEP_SECONDS": f"{spec.keep:g}",
         **{f"PATHWAYS_RELAY_{name.upper()}": _source(name) for name in _MODULES},
     }

@@ -5,10 +5,15 @@ be avoided: what the proxy sends is read into the memory from which it is sent, 
 
 A connection has to begin with a `Hello` that has the session's secret; of this the pod's spec has the hash only. Any
 other connection is closed without an answer.
+
+When no one with the secret has come for as long as the settings say, the relay closes its ports and waits to be ended.
+One of these is there only to be open or closed: the proxy's liveness probe connects to it, so that the kubelet ends the
+proxy, and the pod with it, also where nothing else in the cluster does.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
@@ -58,12 +63,14 @@ class Settings:
       digest: SHA-256 of the session's secret.
       port: Where to listen.
       target: The proxy's port.
+      alive: The port that is open as long as the proxy is needed.
       keep: Seconds to keep the proxy's connections without the supervisor.
     """
 
     digest: bytes
     port: int
     target: int
+    alive: int
     keep: float
 
     @classmethod
@@ -76,9 +83,9 @@ class Settings:
         digest = bytes.fromhex(os.environ["PATHWAYS_RELAY_SECRET_SHA256"])
         if len(digest) != hashlib.sha256().digest_size:
             raise ValueError("PATHWAYS_RELAY_SECRET_SHA256 is not the hash of a secret")
-        numbers = (os.environ[f"PATHWAYS_RELAY_{name}"] for name in ("PORT", "TARGET", "KEEP_SECONDS"))
-        port, target, keep = (float(each) for each in numbers)
-        return cls(digest, int(port), int(target), keep)
+        numbers = (os.environ[f"PATHWAYS_RELAY_{name}"] for name in ("PORT", "TARGET", "ALIVE_PORT", "KEEP_SECONDS"))
+        port, target, alive, keep = (float(each) for each in numbers)
+        return cls(digest, int(port), int(target), int(alive), keep)
 
 
 def endpoint(port: int) -> str:
@@ -278,10 +285,12 @@ class Relay:
         self._ended: deque[bytes] = deque(maxlen=_ENDED_STREAMS)
         self._last_active = time.monotonic()
         self._listener = listen(settings.port)
+        self._alive = listen(settings.alive, everywhere=True)
 
     def run(self) -> None:
-        """Serve until nothing came from the supervisor for as long as the settings say."""
+        """Serve until nothing came from the supervisor for as long as the settings say; then close all sockets."""
         self.watch(self._listener, selectors.EVENT_READ, self._accept)
+        self.watch(self._alive, selectors.EVENT_READ, self._accept_probe)
         log(f"listening on port {self._settings.port} for the proxy on port {self._settings.target}")
         tick = time.monotonic()
         while True:
@@ -292,6 +301,7 @@ class Relay:
             if time.monotonic() - tick >= _TICK_SECONDS:
                 tick = time.monotonic()
                 if self._is_over(tick):
+                    self._close()
                     return
 
     def watch(self, connection: socket.socket, events: int, call: object) -> None:
@@ -331,6 +341,8 @@ class Relay:
             log("a connection without the session's secret is closed")
             self.dismiss(stranger)
             return
+        # Also without a stream: a supervisor whose notebook does not use its devices now sends hellos only.
+        self._last_active = time.monotonic()
         self._strangers.remove(stranger)
         carrier = stranger.connection
         # The link registers its own callback.
@@ -374,6 +386,20 @@ class Relay:
             self.dismiss(self._strangers[0])
         self._strangers.append(Stranger(self, connection))
 
+    def _accept_probe(self, _events: int) -> None:
+        with contextlib.suppress(OSError):
+            self._alive.accept()[0].close()
+
+    def _close(self) -> None:
+        for name, link in list(self._links.items()):
+            self._end(name, link)
+        for stranger in list(self._strangers):
+            self.dismiss(stranger)
+        for listener, port in ((self._listener, self._settings.port), (self._alive, self._settings.alive)):
+            self.forget(listener)
+            if path := endpoint(port):
+                os.unlink(path)
+
     def _is_over(self, now: float) -> bool:
         """Close what has ended or was silent for too long; return whether nothing is left to wait for."""
         for stranger in [each for each in self._strangers if now > each.deadline]:
@@ -392,13 +418,17 @@ class Relay:
         self._ended.append(name)
 
 
-def listen(port: int) -> socket.socket:
-    """Listen on the loopback interface, where port-forwarding arrives."""
+def listen(port: int, *, everywhere: bool = False) -> socket.socket:
+    """Listen on the loopback interface, where port-forwarding arrives, or on all of them."""
     if path := endpoint(port):
         if os.path.exists(path):
             os.unlink(path)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(path)
+    elif everywhere and socket.has_dualstack_ipv6():
+        listener = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    elif everywhere:
+        listener = socket.create_server(("", port))
     else:
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -455,7 +485,7 @@ def log(message: str) -> None:
 
 
 def main() -> int:
-    """Run the relay; 0 once it is not needed any more."""
+    """Run the relay until it is ended."""
     # The first process of a container gets no default handler.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
@@ -464,5 +494,7 @@ def main() -> int:
         log(f"not started: {error!r}")
         return 2
     Relay(settings).run()
-    log(f"ending: nothing came from the session for {settings.keep:.0f} s")
-    return 0
+    log(f"closed: nothing came from the session for {settings.keep:.0f} s, so the proxy is not needed any more")
+    while True:
+        # An exit would only begin a new relay.
+        signal.pause()

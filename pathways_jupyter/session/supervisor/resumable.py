@@ -8,6 +8,7 @@ one connection through the API server after the other carries the same stream.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine
@@ -24,6 +25,7 @@ from pathways_jupyter.service.relay.stream import (
     OUTDATED,
     REFUSED,
     WELCOME_BYTES,
+    Hello,
     Pool,
     ProtocolError,
     Stream,
@@ -39,6 +41,8 @@ ATTACH_SECONDS = 10.0
 """Longest time for one attempt to reach the relay."""
 NOTICE_SECONDS = 0.5
 """An interruption that is over sooner is not reported."""
+IDLE_SECONDS = 60.0
+"""Longest time without a sign of life while no program uses the tunnel; shorter where a proxy is kept for less."""
 REFUSED_SECONDS = 15.0
 """How long a port that refuses connections may still be one whose way is being set up again."""
 
@@ -87,6 +91,7 @@ class Relayed:
         self._since = 0.0
         self._notice: asyncio.TimerHandle | None = None
         self._reported = self._proven = False
+        self._idling: asyncio.Task[None] | None = None
         self._reloaded = 0.0
 
     async def open(self) -> Resumable:
@@ -104,13 +109,37 @@ class Relayed:
             self.forget(made)
             raise
         self._proven = True
+        if self._idling is None:
+            self._idling = asyncio.create_task(self._show_signs_of_life())
         return made
 
     async def close(self) -> None:
         """End every connection, and wait for their tasks."""
         if self._notice is not None:
             self._notice.cancel()
+        if self._idling is not None:
+            self._idling.cancel()
+            await asyncio.gather(self._idling, return_exceptions=True)
         await asyncio.gather(*(each.end() for each in tuple(self._connections)))
+
+    async def _show_signs_of_life(self) -> None:
+        """Say hello now and then while there is no connection, or the relay would take this session for dead."""
+        while True:
+            await asyncio.sleep(min(IDLE_SECONDS, self.keep / 4))
+            if not self._connections:
+                # A way that is cut now shows when there is a connection again.
+                with contextlib.suppress(ClusterError, TimeoutError):
+                    async with asyncio.timeout(ATTACH_SECONDS):
+                        await self._say_hello()
+
+    async def _say_hello(self) -> None:
+        remote = await Remote.open(self.target, patience=0)
+        try:
+            # For a stream that does not exist, so that the relay need not connect to the proxy.
+            await remote.send(Hello(self.secret, os.urandom(16), 1, 0, is_new=False).encode())
+            await remote.answered.wait()
+        finally:
+            remote.close()
 
     def broken(self, connection: Resumable, error: ClusterError) -> None:
         """Note that `connection` has lost its way."""

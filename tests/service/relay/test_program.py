@@ -10,13 +10,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from pathways_jupyter.service.relay import container
+from pathways_jupyter.service.relay import container, program
 from pathways_jupyter.service.relay.container import RelaySpec
 from pathways_jupyter.service.relay.stream import (
     ACCEPTED,
@@ -63,6 +65,21 @@ class Pod:
         assert made.stdout is not None
         self.said = made.stdout.readline()
         return made
+
+    def line(self) -> str:
+        """The next line that the relay says."""
+        stdout = self.processes[-1].stdout
+        assert stdout is not None
+        return stdout.readline()
+
+    def is_alive(self) -> bool:
+        """What the proxy's liveness probe finds."""
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(DEADLINE)
+            if probe.connect_ex(str(self.directory / str(container.alive_port_of(PROXY_PORT)))):
+                return False
+            assert probe.recv(1) == b""
+            return True
 
     def connect(self) -> socket.socket:
         """A carrier that has said nothing yet."""
@@ -224,8 +241,42 @@ def test_a_proxy_that_does_not_listen_is_reported(pod):
         assert greet(carrier, Hello(SECRET, b"i" * 16, 1, 0, True)) == Welcome(REFUSED)
 
 
-def test_it_ends_when_nothing_came_for_long_enough(pod):
-    assert pod.relay(keep=1.0).wait(DEADLINE) == 0
+def test_its_ports_are_closed_when_nothing_came_for_long_enough(pod):
+    relay = pod.relay(keep=1.0)
+    end = End(pod)
+    assert pod.is_alive()
+    assert "closed: nothing came from the session for 1 s" in pod.line()
+    assert not pod.is_alive()
+    with pytest.raises(OSError, match="No such file"):
+        pod.connect()
+    assert end.carrier.recv(1) == b""
+    # It waits for the end of the pod: if it exited, it would be restarted, and listen again.
+    assert relay.poll() is None
+    relay.terminate()
+    assert relay.wait(DEADLINE) == 0
+
+
+def test_a_supervisor_without_streams_keeps_the_proxy(pod, monkeypatch):
+    monkeypatch.setenv("PATHWAYS_LOCAL_SOCKETS", str(pod.directory))
+    now = 1000.0
+    monkeypatch.setattr(program, "time", SimpleNamespace(monotonic=lambda: now, strftime=time.strftime))
+    ports = container.port_of(PROXY_PORT), PROXY_PORT, container.alive_port_of(PROXY_PORT)
+    relay = program.Relay(program.Settings(hashlib.sha256(SECRET).digest(), *ports, 60.0))
+    running = threading.Thread(target=relay.run)
+    running.start()
+    now += 50
+    with pod.connect() as carrier:
+        # No stream: one that the relay does not know.
+        assert greet(carrier, Hello(SECRET, os.urandom(16), 1, 0, False)) == Welcome(UNKNOWN)
+    now += 50
+    # After the first one it looks at the clock; so the second one is taken only if it goes on.
+    assert pod.is_alive()
+    assert pod.is_alive()
+    now += 50
+    running.join(DEADLINE)
+    assert not running.is_alive()
+    assert not pod.is_alive()
+    assert pod.dialled == 0
 
 
 def test_kubernetes_takes_the_program_as_it_is():

@@ -1,0 +1,83 @@
+"""Know which proxies of a namespace are reclaimable, without a watch on their Leases.
+
+A Lease is renewed several times before it runs out, and only its end matters here. So the Leases are listed when the
+first of them would have ended, and now and then while a session is silent, to notice its return; while there is no
+proxy with a relay, never.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+
+from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import LEASES, Object
+from pathways_jupyter.service import leases, names
+from pathways_jupyter.service.model import Reclaimable
+
+AGAIN_SECONDS = 5.0
+"""Pause between two looks while a session is silent, or while a proxy has no Lease yet."""
+_SHORTEST_PAUSE_SECONDS = 0.5
+
+logger = logging.getLogger(__name__)
+
+
+class LeaseWatch:
+    """The reclaimable proxies of one namespace.
+
+    Args:
+      changed: Called when :attr:`reclaimable` has changed.
+
+    Attributes:
+      reclaimable: By the uid of their Job.
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self.reclaimable: Mapping[str, Reclaimable] = {}
+        self._changed = changed
+        self._jobs: frozenset[str] = frozenset()
+        self._jobs_changed = asyncio.Event()
+
+    def follow(self, jobs: Iterable[Object]) -> None:
+        """Follow the proxies with a relay among `jobs` from now on, and no others."""
+        found = frozenset(str(job["metadata"].get("uid")) for job in jobs if leases.may_be_kept(job))
+        if found != self._jobs:
+            self._jobs = found
+            self._jobs_changed.set()
+
+    async def run(self, client: Client, namespace: str) -> None:
+        """Keep :attr:`reclaimable` up to date; without the permission to list Leases it stays as it is."""
+        while True:
+            self._jobs_changed.clear()
+            pause = AGAIN_SECONDS
+            try:
+                pause = await self._look(client, namespace) if self._jobs else math.inf
+            except ApiError as error:
+                logger.info("leases: %s", error)
+                if error.status == 403:
+                    return
+            except ClusterError as error:
+                # The watches of the same cluster report it.
+                logger.info("leases: %s", error)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause if math.isfinite(pause) else None):
+                    await self._jobs_changed.wait()
+
+    async def _look(self, client: Client, namespace: str) -> float:
+        """List the Leases; return the time until the next look, in seconds."""
+        labels = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},{names.SESSION_LABEL}"
+        found = (await objects.list_(client, LEASES, namespace=namespace, labels=labels)).items
+        now, ends = client.now(), dict[str, float]()
+        for lease in found:
+            ends |= {str(each.get("uid")): leases.end(lease) for each in lease["metadata"].get("ownerReferences") or ()}
+        silent = {uid: each for uid, each in leases.reclaimable(found, now).items() if uid in self._jobs}
+        if silent != self.reclaimable:
+            self.reclaimable = silent
+            self._changed()
+        until = [ends[uid] - now if uid in ends and uid not in silent else AGAIN_SECONDS for uid in self._jobs]
+        return max(_SHORTEST_PAUSE_SECONDS, min(until))
