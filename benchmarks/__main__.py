@@ -15,6 +15,7 @@ from benchmarks import (
     elastic,
     imports,
     in_cluster,
+    interruption,
     jobs,
     memory,
     multihost,
@@ -33,8 +34,8 @@ def main() -> int:
     parser.add_argument(
         "names",
         nargs="*",
-        help="imports, connect, tunnel, in-cluster, dispatch, memory, jobs, transport, colocated, elastic, sidebar, "
-        "multihost",
+        help="imports, connect, tunnel, in-cluster, dispatch, memory, jobs, interruption, transport, colocated, "
+        "elastic, sidebar, multihost",
     )
     options = parser.parse_args()
     on_cluster = {
@@ -44,6 +45,8 @@ def main() -> int:
         "dispatch": dispatch.run,
         "memory": memory.run,
         "jobs": jobs.run,
+        # Last: the peer leaves its proxy behind.
+        "interruption": interruption.run,
     }
     chosen = options.names or ["imports", *on_cluster, "transport", "colocated", "elastic", "sidebar", "multihost"]
     tables: list[Table] = imports.run() if "imports" in chosen else []

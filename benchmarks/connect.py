@@ -28,7 +28,7 @@ def run(kubeconfig: str, context: str) -> list[Table]:
     with tempfile.TemporaryDirectory(prefix="pw-") as directory:
         environ = {
             **os.environ,
-            "KUBECONFIG": str(_renamed(kubeconfig, Path(directory) / "kubeconfig")),
+            "KUBECONFIG": str(renamed(kubeconfig, Path(directory) / "kubeconfig")),
             # Without it the client waits for credentials that only Google's cloud gives; ours sets it by itself.
             "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS": "true",
         }
@@ -112,7 +112,7 @@ def _medians(runs: list[dict[str, float]]) -> dict[str, float]:
     return {name: median([each[name] for each in runs]) for name in runs[0]}
 
 
-def _renamed(kubeconfig: str, path: Path) -> Path:
+def renamed(kubeconfig: str, path: Path) -> Path:
     """A copy of the kubeconfig in which the cluster has the GKE name that the peer looks for."""
     import yaml
 

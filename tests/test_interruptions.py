@@ -150,10 +150,21 @@ def states(notebook) -> list[str]:
     return every[every.index("connected") :]
 
 
-def test_a_training_loop_goes_on_where_the_network_left_it(training, notebook, way, kubeconfig, token):
+def restart_api(machine, *options: str) -> None:
+    """Restart the API server of the embedded cluster."""
+    restarted = machine.cli("local", "restart-api", *options)
+    assert restarted.returncode == 0, restarted.stdout + restarted.stderr
+
+
+def test_a_training_loop_goes_on_where_the_network_left_it(training, notebook, machine, way, kubeconfig, token):
     # Connections reset, as by a load balancer.
     way.reset()
     training.advances()
+
+    # An API server that is restarted.
+    restart_api(machine)
+    training.advances()
+    training.enters("connected")
 
     # An API server that is away for a while.
     way.cut()
@@ -217,6 +228,16 @@ def test_a_relay_whose_image_is_refused_is_left_out_with_a_warning(notebook, clu
 
 
 @pytest.mark.soak
+def test_a_training_loop_goes_on_after_an_api_server_that_was_away_for_seconds(training, notebook, machine):
+    for _ in range(3):
+        restart_api(machine, "--away", "5")
+        training.advances()
+        training.enters("connected")
+    training.finish()
+    assert set(states(notebook)) == {"connected", "interrupted"}
+
+
+@pytest.mark.soak
 def test_a_way_on_which_nothing_comes_back_is_noticed(training, notebook, way):
     way.freeze()
     training.enters("interrupted")
@@ -224,6 +245,20 @@ def test_a_way_on_which_nothing_comes_back_is_noticed(training, notebook, way):
     way.thaw()
     training.advances()
     training.finish()
+
+
+@pytest.mark.soak
+def test_a_session_whose_devices_are_not_used_for_a_while_keeps_its_proxy(notebook, cluster):
+    connected = notebook.run(
+        "%load_ext pathways_jupyter\n"
+        f"%pathways connect --tpu tpuv6e:2x2=1 --wait 60 --relay --keep 10 --kubeconfig {cluster}\n"
+        "import jax, jax.extend, time\nprint(int(jax.numpy.ones(8).sum()))"
+    )
+    assert connected.status == "ok", connected.shown
+    # Without a client there is no stream either; the proxy's liveness probe would end it after 25 s.
+    idle = notebook.run("jax.extend.backend.clear_backends()\ntime.sleep(40)\nprint(int(jax.numpy.ones(8).sum()))")
+    assert idle.text.strip() == "8", idle.shown
+    assert notebook.run("%pathways disconnect").status == "ok"
 
 
 @pytest.mark.soak

@@ -131,11 +131,14 @@ def kubeconfig(name: str, as_json: bool) -> None:
 
 @local.command("restart-api", short_help="Restart its API server in place; pods keep running.")
 @_NAME
+@click.option(
+    "--away", type=click.FloatRange(0, 600), default=0.0, metavar="SECONDS", help="How long it stays away; default 0."
+)
 @_JSON
-def restart_api(name: str, as_json: bool) -> None:
+def restart_api(name: str, away: float, as_json: bool) -> None:
     """Restart its API server in place, like an upgrade of a real cluster's control plane."""
     running = _running(name)
-    running.restart_api()
+    running.restart_api(away=away)
     if as_json:
         _print(running, as_json)
         return

@@ -59,13 +59,16 @@ class Cluster:
     context: str = CONTEXT
     spare: Mapping[str, int] = field(default_factory=dict)
 
-    def restart_api(self) -> None:
+    def restart_api(self, *, away: float = 0.0) -> None:
         """Restart the API server in place: connections drop, the state is read from disk, pods keep running.
+
+        Args:
+          away: Seconds for which it stays away.
 
         Raises:
           LocalClusterError: The cluster has ended.
         """
-        control.ask(_running(self.name).control, Order.RESTART_API, timeout=_START_SECONDS)
+        control.ask(_running(self.name).control, Order.RESTART_API, timeout=_START_SECONDS + away, away=away)
 
     def wait(self, *, timeout: float = _READY_SECONDS) -> None:
         """Wait until every service has all its slices.

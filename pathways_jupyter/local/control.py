@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -27,17 +27,18 @@ class Order(StrEnum):
     STOP = "stop"
 
 
-def ask(path: str | Path, order: Order, *, timeout: float | None = None) -> dict[str, Any]:
+def ask(path: str | Path, order: Order, *, timeout: float | None = None, **details: float) -> dict[str, Any]:
     """Send an order and wait for its answer.
 
     Args:
       timeout: Seconds to wait; None for ever.
+      details: What else the order says.
 
     Raises:
       LocalClusterError: The daemon is gone, or answered with an error.
       TimeoutError: It does not answer in time.
     """
-    for answer in _exchange(path, order, timeout):
+    for answer in _exchange(path, order, timeout, details):
         if message := answer.get("error"):
             raise LocalClusterError(message, hint=answer.get("hint", ""))
         return answer
@@ -50,16 +51,18 @@ def stop(path: str | Path, *, timeout: float | None = None) -> None:
     Raises:
       TimeoutError: It does not end in time.
     """
-    for _ in _exchange(path, Order.STOP, timeout):
+    for _ in _exchange(path, Order.STOP, timeout, {}):
         pass
 
 
-def _exchange(path: str | Path, order: Order, timeout: float | None) -> Iterator[dict[str, Any]]:
+def _exchange(
+    path: str | Path, order: Order, timeout: float | None, details: Mapping[str, float]
+) -> Iterator[dict[str, Any]]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout)
         try:
             connection.connect(str(path))
-            connection.sendall(json.dumps({"order": order}).encode() + b"\n")
+            connection.sendall(json.dumps({"order": order, **details}).encode() + b"\n")
             with connection.makefile("rb") as answers:
                 for line in answers:
                     yield json.loads(line)

@@ -128,13 +128,14 @@ class Daemon:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            order = Order(json.loads(await reader.readline())["order"])
+            request = json.loads(await reader.readline())
+            order = Order(request["order"])
             if order is Order.STOP:
                 # Left open on purpose: it closes with this process, which is how the client sees that it has ended.
                 self._stop_requests.append(writer)
                 self._stop("stop requested")
                 return
-            answer = await self._answer(order)
+            answer = await self._answer(order, away=float(request.get("away", 0.0)))
         except (ValueError, KeyError, TypeError):
             answer = {"error": f"Unknown request; the daemon serves {', '.join(Order)}."}
         except PathwaysError as error:
@@ -144,7 +145,7 @@ class Daemon:
             await writer.drain()
         writer.close()
 
-    async def _answer(self, order: Order) -> Mapping[str, Any]:
+    async def _answer(self, order: Order, *, away: float) -> Mapping[str, Any]:
         if order is Order.WAIT:
             self._waiting += 1
             try:
@@ -154,7 +155,7 @@ class Daemon:
                 self._waiting -= 1
             self._raise_if_failed()
         elif order is Order.RESTART_API:
-            await self._cluster.restart_api()
+            await self._cluster.restart_api(away)
         return {
             "pid": os.getpid(),
             "url": self._cluster.api.url,

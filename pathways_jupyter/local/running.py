@@ -102,11 +102,16 @@ class RunningCluster:
         self._store.close()
         self.network.close()
 
-    async def restart_api(self) -> None:
-        """Drop every connection, read the state from disk again, and serve on the same port; pods keep running."""
+    async def restart_api(self, away: float = 0.0) -> None:
+        """Drop every connection, read the state from disk again, and serve on the same port; pods keep running.
+
+        Args:
+          away: Seconds between the two.
+        """
         async with self._restarting:
             port = self.api.port
             await self.api.stop()
+            await asyncio.sleep(away)
             await self._stop_controllers()
             # No await from here until the new store exists: a pod writes its status to the current store at any time.
             self._kubelet.detach()
