@@ -1,6 +1,6 @@
 import { Holdings, ownerWord, sameHolding, sliceName } from '../src/models/holdings';
 import { english } from '../src/models/trans';
-import { slicesSentence } from '../src/models/words';
+import { holdingWord, silenceSentence, sliceSentence, slicesSentence } from '../src/models/words';
 import { numbered, proxy, session } from './rows';
 
 const holder = (id: string, user: string, mine: boolean, notebook = '') => ({
@@ -8,7 +8,8 @@ const holder = (id: string, user: string, mine: boolean, notebook = '') => ({
   user,
   notebook,
   since: 3,
-  mine
+  mine,
+  reclaimable: null
 });
 
 describe('Holdings', () => {
@@ -78,6 +79,22 @@ describe('Holdings', () => {
     const row = numbered(0, { holder: holder('second', 'me', true, 'old.ipynb') });
     expect(new Holdings(front, [front, second], proxies).of(row).holder).toBe('work/train.ipynb');
     expect(new Holdings(front, [front], proxies).of(row).holder).toBe('old.ipynb');
+  });
+
+  it('says which slices are only kept for a silent session, and for how long', () => {
+    const silence = { silent_since: 60, kept_until: 900 };
+    const kept = { ...rows[2], holder: { ...holder('third', 'alice', false), reclaimable: silence } };
+    const holdings = new Holdings(front, [front, second], proxies);
+    expect(holdingWord(english, holdings.of(kept))).toBe('alice (reclaimable)');
+    expect(sliceSentence(english, kept, holdings.of(kept))).toBe('Slice 2 (tpuv6e:2x2): ready, alice (reclaimable)');
+    expect(slicesSentence(english, [kept, rows[3]], holdings)).toBe(
+      '2 slices, 2 ready, 1 held by others, 1 reclaimable, 1 free'
+    );
+    expect(silenceSentence(english, silence, 180).replace(/\u00a0/g, ' ')).toBe(
+      'silent for 2 min 0 s, kept for 12 min unless its slices are needed'
+    );
+    expect(silenceSentence(english, silence, 960).replace(/\u00a0/g, ' ')).toBe('silent for 15 min');
+    expect(sameHolding(holdings.of(kept), holdings.of(rows[2]))).toBe(false);
   });
 
   it('renders again when a slice’s holder changes', () => {

@@ -74,7 +74,7 @@ describe('suggestion', () => {
     health: 'ready' as const,
     pod: '',
     embedded: false,
-    capacity: [{ instance_type: 'tpuv6e:2x2', chips: 4, total: 2, ready: 2, free }]
+    capacity: [{ instance_type: 'tpuv6e:2x2', chips: 4, total: 2, ready: 2, free, reclaimable: 0 }]
   });
 
   it('takes all free slices of the only service, without naming it', () => {

@@ -146,6 +146,7 @@ export function proxy(some: Partial<IProxy> = {}): IProxy {
     created: 0,
     mine: true,
     pod: 'p',
+    reclaimable: null,
     ...some
   };
 }

@@ -3,22 +3,50 @@
 Every connect sweeps too, but in a cluster where no user connects any more an abandoned proxy would hold its slices
 until its deadline. The sweeper only lists, watches and deletes Jobs and Leases. It watches the Leases, so it knows
 when the next one expires, and sends no requests in between. Several may sweep at the same time.
+
+The proxy of a silent session with a relay is kept for longer; the log says when that begins, and when the session is
+back.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from pathways_jupyter.errors import ClusterError
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import LEASES
+from pathways_jupyter.kube.objects import LEASES, Object
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import leases, names
 
 INTERVAL_SECONDS = 30.0
 _RETRY_SECONDS = 5.0
 _SHORTEST_PAUSE_SECONDS = 0.2
+
+
+@dataclass
+class _Lease:
+    """What the sweeper needs of a Lease; all times are in seconds since the epoch.
+
+    Attributes:
+      whose: Its session and user, in words.
+      end: When it runs out.
+      kept_until: When its Job is no longer kept; later than `end` where there is a relay.
+      ahead: Those of the two that have not been handled yet; what could not be deleted waits for the next interval.
+    """
+
+    whose: str
+    end: float
+    kept_until: float
+    ahead: list[float]
+
+    @classmethod
+    def of(cls, lease: Object) -> _Lease:
+        labels = lease["metadata"].get("labels") or {}
+        whose = f"session {labels.get(names.SESSION_LABEL)} of {labels.get(names.USER_LABEL) or 'unknown'}"
+        end, kept_until = leases.end(lease), leases.kept_until(lease)
+        return cls(whose, end, kept_until, [end, kept_until])
 
 
 class Sweeper:
@@ -37,7 +65,8 @@ class Sweeper:
         self._say = say
         self._namespace = namespace
         self._interval = interval
-        self._ends: dict[str, float] = {}
+        self._leases: dict[str, _Lease] = {}
+        self._silent: set[str] = set()
         self._changed = asyncio.Event()
         self._trouble = ""
 
@@ -74,9 +103,10 @@ class Sweeper:
         deadline = loop.time() + self._interval
         while not stopping.done():
             now = self._client.now()
+            self._report_silent(now)
             # The earliest expiry on the API server's clock, as a time to sleep. Never zero, or a lease that is due and
             # could not be deleted would make this loop spin.
-            due = min(self._ends.values(), default=float("inf")) - now
+            due = min((at for each in self._leases.values() for at in each.ahead), default=float("inf")) - now
             left = min(deadline - loop.time(), max(due, _SHORTEST_PAUSE_SECONDS))
             if left <= 0:
                 return
@@ -87,8 +117,23 @@ class Sweeper:
             if not done:
                 # Timed out: a lease has expired, or the interval is over. Forget what has expired; if the sweep cannot
                 # delete it, it waits for the next interval.
-                self._ends = {key: end for key, end in self._ends.items() if end > self._client.now()}
+                now = self._client.now()
+                for each in self._leases.values():
+                    each.ahead = [at for at in each.ahead if at > now]
+                self._report_silent(now)
                 return
+
+    def _report_silent(self, now: float) -> None:
+        """Report the proxies that have become reclaimable, and those whose session is back."""
+        silent = {key for key, each in self._leases.items() if each.end < now < each.kept_until}
+        for key in sorted(silent - self._silent):
+            each = self._leases[key]
+            left = f"kept for {each.kept_until - now:.0f} s more unless its slices are needed"
+            self._say(f"Job {key} ({each.whose}) is reclaimable: its lease was not renewed; {left}")
+        for key in sorted(self._silent - silent):
+            if key in self._leases and now <= self._leases[key].end:
+                self._say(f"Job {key} ({self._leases[key].whose}) is no longer reclaimable: its session is back")
+        self._silent = silent
 
     async def _follow(self) -> None:
         labels = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},{names.SESSION_LABEL}"
@@ -100,16 +145,15 @@ class Sweeper:
                 self._report_trouble(error)
             await asyncio.sleep(_RETRY_SECONDS)
 
-    def _take(self, kind: ChangeType, lease: dict[str, object]) -> None:
+    def _take(self, kind: ChangeType, lease: Object) -> None:
         if kind in {ChangeType.SYNCED, ChangeType.LOST}:
             return
         metadata = lease["metadata"]
-        assert isinstance(metadata, dict)
         key = f"{metadata.get('namespace')}/{metadata.get('name')}"
         if kind is ChangeType.DELETED:
-            self._ends.pop(key, None)
+            self._leases.pop(key, None)
         else:
-            self._ends[key] = leases.kept_until(lease)
+            self._leases[key] = _Lease.of(lease)
         self._changed.set()
 
     def _report_trouble(self, error: ClusterError | None) -> None:

@@ -95,6 +95,8 @@ _STYLE = (
   border: 1.5px solid var(--pw-tone); background: transparent;
 }
 .pathways-jupyter .pw-held .pw-chip { background: var(--pw-tone); }
+.pathways-jupyter .pw-kept .pw-chip { background: linear-gradient(45deg, var(--pw-tone) 50%, transparent 50%); }
+.pathways-jupyter .pw-kept { border-style: dashed; border-top-style: solid; }
 .pathways-jupyter .pw-host.pw-fail .pw-chip { border-style: dashed; }
 """,
     ),

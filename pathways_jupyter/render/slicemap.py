@@ -1,7 +1,7 @@
 """A map of slices: a box for each slice, with its hosts and their chips inside.
 
 The state of a slice is shown as a word as well as a colour; the chips of a held slice are filled, those of a free slice
-are hollow.
+are hollow, and those of a slice that is kept for a silent session are half filled.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Box:
     Attributes:
       state: Its state, in a word or two.
       held: Whether a session holds it.
+      kept: Whether that session is silent.
       detail: Its holder, or what it waits for.
       down: Indices of hosts that do not run.
     """
@@ -35,6 +36,7 @@ class Box:
     tone: Tone
     state: str
     held: bool = False
+    kept: bool = False
     detail: str = ""
     down: tuple[int, ...] = ()
 
@@ -49,7 +51,7 @@ def picture(boxes: Sequence[Box]) -> str:
 
 def _box(box: Box) -> str:
     label = f"slice {box.index}, {box.instance_type}, {box.state}{f', {box.detail}' if box.detail else ''}"
-    held = " pw-held" if box.held else ""
+    held = " pw-kept" if box.kept else " pw-held" if box.held else ""
     return (
         f'<div class="pw-slice pw-{box.tone}{held}" role="listitem" aria-label="{escape(label)}">'
         f"<div><b>slice {box.index}</b> {html.muted(box.instance_type)}</div>"

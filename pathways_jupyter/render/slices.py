@@ -21,6 +21,8 @@ _MARKS = {State.READY: Mark.OK, State.STARTING: Mark.WAIT, State.DOWN: Mark.FAIL
 _TONES = {State.READY: Tone.OK, State.STARTING: Tone.WAIT, State.DOWN: Tone.FAIL}
 _HEADERS = ("", "slice", "state", "held by", "since", "hosts")
 _NONE = "There is no Pathways service in this namespace."
+_RECLAIMABLE = "reclaimable"
+_WHAT_RECLAIMABLE_MEANS = "Reclaimable: the session is silent; its slices are kept until someone needs them."
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ def _text(service: Service, viewer: Viewer, now: float) -> str:
     rows = [_row(each, service, viewer, now) for each in service.slices]
     lines = [f"{service.name}: {_summary(service)}", f"  {service.address}", text.table(_HEADERS, rows, indent="  ")]
     lines += [f"  {_waits(holder, viewer, now)}" for holder in _loose(service)]
+    lines += [f"  {_WHAT_RECLAIMABLE_MEANS}"] if service.reclaimable else []
     return "\n".join(lines)
 
 
@@ -94,6 +97,7 @@ def _html(service: Service, viewer: Viewer, now: float) -> str:
             _tone(each, viewer),
             _state(each, viewer),
             held=each.held_by is not None,
+            kept=_is_reclaimable(each),
             detail=_detail(each, service, viewer, now),
             down=tuple(host.index for host in each.hosts if host.state is State.DOWN),
         )
@@ -104,6 +108,7 @@ def _html(service: Service, viewer: Viewer, now: float) -> str:
         html.head(service.name, html.toned(tone, _summary(service)), html.code(service.address)),
         slicemap.picture(boxes),
         *(html.line(html.muted(_waits(holder, viewer, now))) for holder in _loose(service)),
+        html.line(html.muted(_WHAT_RECLAIMABLE_MEANS)) if service.reclaimable else "",
         "" if service.ready else html.line(escape(service.reason)),
     )
 
@@ -120,20 +125,32 @@ def _summary(service: Service) -> str:
     total = words.count(len(service.slices), "slice")
     ready = sum(each.state is State.READY for each in service.slices)
     some = "" if ready == len(service.slices) else f"{ready} ready, "
-    return f"{total} of {service.instance_type}, {some}{service.free} free"
+    silent = f", {service.reclaimable} {_RECLAIMABLE}" if service.reclaimable else ""
+    return f"{total} of {service.instance_type}, {some}{service.free} free{silent}"
 
 
 def _row(each: Slice, service: Service, viewer: Viewer, now: float) -> tuple[str, ...]:
     held = each.held_by
     owner = viewer.owner(held) if held else _loser(each, service, viewer)
     return (
-        _MARKS[each.state],
+        Mark.WAIT if _is_reclaimable(each) else _MARKS[each.state],
         str(each.index),
-        str(each.state),
-        owner or ("-" if each.state is State.READY else ""),
+        _RECLAIMABLE if _is_reclaimable(each) else str(each.state),
+        _silent(held, owner, now) or ("-" if each.state is State.READY else ""),
         words.duration(now - held.since) if held else "",
         _hosts(each),
     )
+
+
+def _is_reclaimable(each: Slice) -> bool:
+    return each.state is State.READY and each.held_by is not None and each.held_by.reclaimable is not None
+
+
+def _silent(holder: Holder | None, owner: str, now: float) -> str:
+    """Add to a holder's name for how long its session has been silent, if it is."""
+    if holder is None or holder.reclaimable is None:
+        return owner
+    return f"{owner}, silent for {words.duration(now - holder.reclaimable.silent_since)}"
 
 
 def _hosts(each: Slice) -> str:
@@ -148,6 +165,8 @@ def _reasons(each: Slice) -> str:
 
 def _tone(each: Slice, viewer: Viewer) -> Tone:
     held = each.held_by
+    if _is_reclaimable(each):
+        return Tone.WAIT
     if each.state is State.READY and held is not None:
         return Tone.MINE if viewer.session and held.session == viewer.session else Tone.NONE
     return _TONES[each.state]
@@ -159,6 +178,8 @@ def _state(each: Slice, viewer: Viewer) -> str:
         return str(each.state)
     if held is None:
         return "free"
+    if held.reclaimable is not None:
+        return _RECLAIMABLE
     return "this notebook" if viewer.session and held.session == viewer.session else "taken"
 
 
@@ -167,7 +188,7 @@ def _detail(each: Slice, service: Service, viewer: Viewer, now: float) -> str:
     if held is None:
         return " · ".join(filter(None, (_loser(each, service, viewer), _reasons(each))))
     since = words.duration(now - held.since)
-    owner = viewer.owner(held)
+    owner = _silent(held, viewer.owner(held), now)
     # The state's word names this notebook already.
     return since if owner == _state(each, viewer) else f"{owner}, {since}"
 
@@ -190,4 +211,5 @@ def _loose(service: Service) -> list[Holder]:
 def _waits(holder: Holder, viewer: Viewer, now: float) -> str:
     wanted = words.count(sum(holder.instances.values()), "slice")
     does = "waits for" if holder.waiting else "holds" if holder.placed else "has asked for"
-    return f"{viewer.owner(holder)} {does} {wanted}, {words.duration(now - holder.since)}"
+    silent = f", {words.reclaimable(holder.reclaimable, now)}" if holder.reclaimable else ""
+    return f"{viewer.owner(holder)} {does} {wanted}, {words.duration(now - holder.since)}{silent}"

@@ -18,7 +18,7 @@ _UNCERTAIN = "~ Counted from the proxy's start: time in which it waited for slic
 
 def view(usage: Usage) -> View:
     """The table; its value is what ``--json`` prints."""
-    rows = [_row(each) for each in usage.proxies]
+    rows = [_row(each, usage.until) for each in usage.proxies]
     totals = [f"{user}: {hours:.2f} chip-hours" for user, hours in usage.by_user().items()]
     span = f"Since {words.moment(usage.since)}"
     notes = [NOT_RECORDED]
@@ -30,7 +30,7 @@ def view(usage: Usage) -> View:
     return View(_value(usage), plain, html.page(html.table(_HEADERS, [[*map(escape, row)] for row in rows]), *rich))
 
 
-def _row(each: Held) -> tuple[str, ...]:
+def _row(each: Held, now: float) -> tuple[str, ...]:
     hours = "not known" if each.chip_hours is None else f"{'' if each.certain else '~'}{each.chip_hours:.2f}"
     return (
         each.user or each.job,
@@ -39,8 +39,14 @@ def _row(each: Held) -> tuple[str, ...]:
         tpu.format_instances(each.instances),
         words.duration(each.seconds),
         hours,
-        "waits for slices" if each.waits else "" if each.ended is None else "ended",
+        _state(each, now),
     )
+
+
+def _state(each: Held, now: float) -> str:
+    if each.reclaimable is not None:
+        return words.reclaimable(each.reclaimable, now)
+    return "waits for slices" if each.waits else "" if each.ended is None else "ended"
 
 
 def _value(usage: Usage) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 
 from pathways_jupyter import tpu
+from pathways_jupyter.service.model import Reclaimable
 from pathways_jupyter.wording import count as count
 
 
@@ -39,6 +40,11 @@ def later(at: float, before: float) -> str:
     """The time of `at` beside the :func:`moment` of `before`: without the date where it is the same."""
     same_day = time.localtime(at)[:3] == time.localtime(before)[:3]
     return clock(at) if same_day else moment(at)
+
+
+def reclaimable(found: Reclaimable, now: float) -> str:
+    """The state of a proxy whose session is silent, and for how long it has been."""
+    return f"reclaimable, silent for {duration(now - found.silent_since)}"
 
 
 def instances(wanted: Mapping[str, int]) -> str:

@@ -25,6 +25,7 @@ from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import discovery, names
 from pathways_jupyter.service.derived_names import current_user, label_value
+from pathways_jupyter.service.leasewatch import LeaseWatch
 from pathways_jupyter.service.listeners import Listener, Listeners
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.picture import Drawn, outline, picture
@@ -81,6 +82,7 @@ class ClusterWatch:
         self._state: dict[str, Any] = {}
         self._publish_state("loading", None)
         self._dirty = asyncio.Event()
+        self._leases = LeaseWatch(self._dirty.set)
         # The first picture is drawn, or the first attempt has failed.
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -139,6 +141,7 @@ class ClusterWatch:
                     for resource in RESOURCES:
                         group.create_task(self._follow(client, resource))
                     group.create_task(self._draw(client))
+                    group.create_task(self._leases.run(client, self.cluster.namespace))
             except* PathwaysError as failures:
                 error = _first(failures)
                 logger.info("cluster %s: %s", self.cluster.name, error)
@@ -221,8 +224,11 @@ class ClusterWatch:
             for pod in pods
             if pod["metadata"]["uid"] in self._placements
         }
+        self._leases.follow(jobs)
+        silent = self._leases.reclaimable
         drawn = [
-            (info, picture(info, pods=pods, jobs=jobs, placements=placements, drawn=self._drawn)) for info in infos
+            (info, picture(info, pods=pods, jobs=jobs, placements=placements, reclaimable=silent, drawn=self._drawn))
+            for info in infos
         ]
         self.pictures = tuple(service for _, service in drawn)
         self._follow_proxies(client, self.pictures)

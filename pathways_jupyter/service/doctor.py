@@ -140,6 +140,8 @@ async def _service(client: Client, service: ServiceInfo) -> tuple[Finding, ...]:
     there = len(drawn.slices)
     bad = [each for each in drawn.slices if each.state is not State.READY]
     summary = f"{there - len(bad)} of {count(there, f'{service.instance_type} slice')} ready"
+    if drawn.reclaimable:
+        summary += f", {drawn.reclaimable} reclaimable"
     if not bad:
         return head, Finding("slices", Level.OK, f"{summary}, {drawn.free} free")
     reasons = "; ".join(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -26,6 +26,7 @@ from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import JOBS, LEASES, Object
 from pathways_jupyter.service import names
 from pathways_jupyter.service.derived_names import label_value
+from pathways_jupyter.service.model import Reclaimable
 
 DEFAULT_SECONDS = 60.0
 EVERY = 1_000_000
@@ -129,6 +130,50 @@ def kept_until(lease: Object) -> float:
     text = str((lease["metadata"].get("annotations") or {}).get(names.KEEP_ANNOTATION, ""))
     keep = float(text) if text.isdecimal() else 0.0
     return max(end(lease), _renewed(lease) + keep)
+
+
+def may_be_kept(job: Object) -> bool:
+    """Whether a proxy Job is kept beyond its Lease, because there is a relay beside the proxy."""
+    return names.KEEP_ANNOTATION in (job["metadata"].get("annotations") or {})
+
+
+def reclaimable(leases: Iterable[Object], now: float) -> dict[str, Reclaimable]:
+    """Return the reclaimable proxies by the uids of their Jobs.
+
+    Also after the time for which they asked: until someone removes them, they are there and can be taken.
+
+    Args:
+      leases: Those of a namespace; others than proxies' are ignored.
+      now: The API server's time, in seconds since the epoch.
+    """
+    return {
+        str(owner.get("uid")): Reclaimable(_renewed(lease), kept_until(lease))
+        for lease in leases
+        if names.KEEP_ANNOTATION in (lease["metadata"].get("annotations") or {}) and is_stale(lease, now)
+        for owner in lease["metadata"].get("ownerReferences") or ()
+    }
+
+
+async def fetch_reclaimable(client: Client, namespace: str, jobs: Iterable[Object]) -> dict[str, Reclaimable]:
+    """Get the reclaimable proxies among `jobs`, by their uids; sends no request while none of them has a relay.
+
+    Without the permission to list Leases, none is known.
+
+    Args:
+      namespace: Empty for all.
+
+    Raises:
+      ClusterError: The server could not be reached.
+    """
+    if not any(map(may_be_kept, jobs)):
+        return {}
+    try:
+        found = await objects.list_(client, LEASES, namespace=namespace, labels=_selector("", ""))
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return {}
+    return reclaimable(found.items, client.now())
 
 
 def is_stale(lease: Object, now: float) -> bool:

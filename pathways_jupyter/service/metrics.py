@@ -31,13 +31,17 @@ def of_services(pictures: Iterable[tuple[str, Service]]) -> Iterator[Metric]:
 
     slices = GaugeMetricFamily("pathways_slices", "Slices of a service by state.", labels=[*_SERVICE, "state"])
     free = GaugeMetricFamily("pathways_slices_free", "Slices that are ready and not held.", labels=_SERVICE)
+    silent = GaugeMetricFamily(
+        "pathways_slices_reclaimable", "Slices of silent sessions, kept until someone needs them.", labels=_SERVICE
+    )
     for (cluster, namespace, name), each in {(at, each.namespace, each.name): each for at, each in pictures}.items():
         about = (cluster, namespace, name, each.instance_type)
         counted = Counter(one.state for one in each.slices)
         for state in State:
             slices.add_metric([*about, state], counted[state])
         free.add_metric(about, each.free)
-    yield from (slices, free)
+        silent.add_metric(about, each.reclaimable)
+    yield from (slices, free, silent)
 
 
 def of_sessions(sessions: Iterable[SessionFigures], *, unreachable: int | None = None) -> Iterator[Metric]:

@@ -14,6 +14,19 @@ from pathways_jupyter.service.podstate import State
 
 
 @dataclass(frozen=True)
+class Reclaimable:
+    """A proxy with a relay whose session is silent: it is kept until its slices are needed.
+
+    Attributes:
+      silent_since: When its Lease was renewed last, in seconds since the epoch.
+      kept_until: When it is removed even if no one needs its slices, likewise.
+    """
+
+    silent_since: float
+    kept_until: float
+
+
+@dataclass(frozen=True)
 class Holder:
     """A proxy (and so a session) that holds slices or waits for them.
 
@@ -27,6 +40,7 @@ class Holder:
       placed: Number of slices that it has; None when its log could not be read.
       job: Name of its Job.
       pod: Name of its pod; empty before there is one.
+      reclaimable: Set while its session is silent, and the proxy is kept only until someone needs its slices.
     """
 
     session: str
@@ -38,6 +52,7 @@ class Holder:
     placed: int | None
     job: str
     pod: str = ""
+    reclaimable: Reclaimable | None = None
 
     def __str__(self) -> str:
         where = short_path(self.notebook) or (self.session and f"session {self.session}")
@@ -116,6 +131,14 @@ class Service:
         if self.certain:
             return sum(1 for each in self.slices if each.held_by is not None)
         return min(len(self.slices), sum(_holding(each, self.instance_type) for each in self.holders))
+
+    @property
+    def reclaimable(self) -> int:
+        """Number of slices of silent sessions, which the next one that needs them gets; they do not count as free."""
+        silent = [each for each in self.holders if each.reclaimable is not None]
+        if self.certain:
+            return sum(1 for each in self.slices if each.held_by in silent)
+        return min(len(self.slices), sum(_holding(each, self.instance_type) for each in silent))
 
     def available_to(self, job: str) -> int:
         """Return the number of slices that are ready and, as far as is known, free or held by the proxy `job`."""

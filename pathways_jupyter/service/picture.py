@@ -13,7 +13,7 @@ from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import Object
 from pathways_jupyter.service import discovery, names
 from pathways_jupyter.service.discovery import ServiceInfo
-from pathways_jupyter.service.model import Holder, Host, Service, Slice
+from pathways_jupyter.service.model import Holder, Host, Reclaimable, Service, Slice
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podstate import State, pod_state, restarts
 
@@ -27,6 +27,7 @@ def picture(
     pods: Iterable[Object],
     jobs: Iterable[Object],
     placements: Mapping[str, Placement] | None = None,
+    reclaimable: Mapping[str, Reclaimable] | None = None,
     drawn: Drawn | None = None,
 ) -> Service:
     """Compute the picture of a service.
@@ -36,13 +37,14 @@ def picture(
       jobs: Jobs of its namespace; others than proxies of this service are ignored.
       placements: Slices of each proxy according to its log, by the name of its pod; missing ones are unknown. A pod
         that follows another under the same Job has slices of its own.
+      reclaimable: The proxies of silent sessions, by the uid of their Job; see :mod:`pathways_jupyter.service.leases`.
       drawn: Cache of a caller that draws the same namespace repeatedly: a slice whose pods and holder have not changed
         is not computed again.
     """
     read = placements or {}
     listed = list(pods)
     own = [pod for pod in listed if _labels(pod).get(names.JOBSET_NAME_LABEL) == service.name]
-    holders = _holders(service, jobs, listed, read)
+    holders = _holders(service, jobs, listed, read, reclaimable or {})
     by_worker_job = {
         worker_job: holder
         for holder in holders
@@ -139,7 +141,11 @@ def _host(service: ServiceInfo, index: int, pod: Object | None) -> Host:
 
 
 def _holders(
-    service: ServiceInfo, jobs: Iterable[Object], pods: list[Object], placements: Mapping[str, Placement]
+    service: ServiceInfo,
+    jobs: Iterable[Object],
+    pods: list[Object],
+    placements: Mapping[str, Placement],
+    reclaimable: Mapping[str, Reclaimable],
 ) -> tuple[Holder, ...]:
     pod_of: dict[str, str] = {}
     # The newest last: a pod and the one that follows it overlap for a moment.
@@ -147,12 +153,16 @@ def _holders(
         labels = _labels(pod)
         if job := labels.get(names.JOB_NAME_LABEL) or labels.get("job-name"):
             pod_of[str(job)] = str(pod["metadata"]["name"])
-    found = (_holder(service, job, pod_of, placements) for job in jobs)
+    found = (_holder(service, job, pod_of, placements, reclaimable) for job in jobs)
     return tuple(sorted((each for each in found if each is not None), key=lambda each: (each.since, each.job)))
 
 
 def _holder(
-    service: ServiceInfo, job: Object, pod_of: Mapping[str, str], placements: Mapping[str, Placement]
+    service: ServiceInfo,
+    job: Object,
+    pod_of: Mapping[str, str],
+    placements: Mapping[str, Placement],
+    reclaimable: Mapping[str, Reclaimable],
 ) -> Holder | None:
     metadata, spec = job["metadata"], job.get("spec") or {}
     pod = (spec.get("template") or {}).get("spec") or {}
@@ -179,6 +189,7 @@ def _holder(
         placed=None if placement is None else placement.placed,
         job=name,
         pod=pod_name,
+        reclaimable=reclaimable.get(str(metadata.get("uid") or "")),
     )
 
 

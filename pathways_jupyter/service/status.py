@@ -13,9 +13,9 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, PODS, Object
 from pathways_jupyter.kube.pods import logs as pod_logs
-from pathways_jupyter.service import discovery, names
+from pathways_jupyter.service import discovery, leases, names
 from pathways_jupyter.service.discovery import ServiceInfo
-from pathways_jupyter.service.model import Holder, Service
+from pathways_jupyter.service.model import Holder, Reclaimable, Service
 from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podstate import State
@@ -51,13 +51,14 @@ async def fetch_with_services(
         pods = group.create_task(objects.list_(client, PODS, namespace=namespace))
         jobs = group.create_task(objects.list_(client, JOBS, namespace=namespace))
     services, items = found.result(), (pods.result().items, jobs.result().items)
-    drawn = [_draw(each, *items, {}) for each in services]
+    silent = await leases.fetch_reclaimable(client, namespace, items[1])
+    drawn = [_draw(each, *items, {}, silent) for each in services]
     proxies = {(each.namespace, holder.pod) for each in drawn for holder in each.holders if holder.pod}
     if logs and proxies:
         async with tasks.group() as group:
             reading = {proxy: group.create_task(read_placement(client, *proxy)) for proxy in proxies}
         known = {proxy: placement for proxy, task in reading.items() if (placement := task.result()) is not None}
-        drawn = [_draw(each, *items, known) for each in services]
+        drawn = [_draw(each, *items, known, silent) for each in services]
     return tuple(zip(services, drawn, strict=True))
 
 
@@ -139,6 +140,7 @@ def _draw(
     pods: Iterable[Object],
     jobs: Iterable[Object],
     placements: Mapping[tuple[str, str], Placement],
+    silent: Mapping[str, Reclaimable],
 ) -> Service:
     here = service.namespace
     return picture(
@@ -146,4 +148,5 @@ def _draw(
         pods=[pod for pod in pods if pod["metadata"].get("namespace") == here],
         jobs=[job for job in jobs if job["metadata"].get("namespace") == here],
         placements={pod: placement for (namespace, pod), placement in placements.items() if namespace == here},
+        reclaimable=silent,
     )

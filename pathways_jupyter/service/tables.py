@@ -15,7 +15,7 @@ from pathways_jupyter.kube.objects import Object
 from pathways_jupyter.service import names
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import Image
-from pathways_jupyter.service.model import Holder, Service, Slice
+from pathways_jupyter.service.model import Holder, Reclaimable, Service, Slice
 from pathways_jupyter.service.pathwaysjob import description, expansion, fields
 from pathways_jupyter.service.podstate import State
 
@@ -92,6 +92,7 @@ def _service(place: str, info: ServiceInfo, service: Service, head: str, chips: 
                 "total": len(service.slices),
                 "ready": sum(1 for each in service.slices if each.state is State.READY),
                 "free": service.free,
+                "reclaimable": service.reclaimable,
             }
         ]
         if service.instance_type
@@ -123,6 +124,7 @@ def _slice(key: str, service: Service, each: Slice, chips: Sequence[int], me: st
             "notebook": holder.notebook,
             "since": holder.since,
             "mine": bool(me) and holder.user == me,
+            "reclaimable": _silence(holder.reclaimable),
         }
         if holder
         else None,
@@ -143,7 +145,12 @@ def _proxy(service: Service, holder: Holder, me: str) -> Row:
         "created": holder.since,
         "mine": bool(me) and holder.user == me,
         "pod": holder.pod,
+        "reclaimable": _silence(holder.reclaimable),
     }
+
+
+def _silence(found: Reclaimable | None) -> Row | None:
+    return None if found is None else {"silent_since": found.silent_since, "kept_until": found.kept_until}
 
 
 def _job(job: Object) -> Row:

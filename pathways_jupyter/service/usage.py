@@ -18,7 +18,8 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import JOBS, LEASES, Object
-from pathways_jupyter.service import discovery, names
+from pathways_jupyter.service import discovery, leases, names
+from pathways_jupyter.service.model import Reclaimable
 from pathways_jupyter.service.session_figures import SessionFigures
 
 NOT_RECORDED = (
@@ -43,6 +44,7 @@ class Held:
       ended: When it ended; None while it is there.
       waits: Whether it waits for its slices now, and holds none.
       certain: Whether time spent waiting is left out; otherwise it may be counted as held.
+      reclaimable: Set while its session is silent, and it is kept only until someone needs its slices.
     """
 
     user: str
@@ -57,6 +59,7 @@ class Held:
     seconds: float
     waits: bool
     certain: bool
+    reclaimable: Reclaimable | None = None
 
     @property
     def chip_hours(self) -> float | None:
@@ -110,17 +113,16 @@ async def fetch(client: Client, namespace: str, seconds: float) -> Usage:
       ApiError: Listing Jobs or Leases is forbidden.
       ClusterError: The server could not be reached.
     """
-    jobs, leases = await asyncio.gather(
+    jobs, found = await asyncio.gather(
         objects.list_(client, JOBS, namespace=namespace), objects.list_(client, LEASES, namespace=namespace)
     )
-    return usage(jobs.items, leases.items, since=client.now() - seconds, now=client.now())
+    return usage(jobs.items, found.items, since=client.now() - seconds, now=client.now())
 
 
-def usage(jobs: Iterable[Object], leases: Iterable[Object], *, since: float, now: float) -> Usage:
+def usage(jobs: Iterable[Object], found: Iterable[Object], *, since: float, now: float) -> Usage:
     """Compute the usage from the Jobs and Leases of a cluster; both times are in seconds since the epoch."""
-    by_place = {_place(lease): lease for lease in leases}
-    found = (_held(job, by_place.get(_place(job)), since, now) for job in jobs)
-    held = [each for each in found if each is not None]
+    by_place = {_place(lease): lease for lease in found}
+    held = [each for job in jobs if (each := _held(job, by_place.get(_place(job)), since, now)) is not None]
     return Usage(since, now, tuple(sorted(held, key=lambda each: (-(each.chip_hours or 0.0), each.job))))
 
 
@@ -159,6 +161,7 @@ def _held(job: Object, lease: Object | None, since: float, now: float) -> Held |
         seconds=0.0 if waits else max(0.0, until - began),
         waits=waits,
         certain=certain,
+        reclaimable=None if lease is None or ended else leases.reclaimable([lease], now).get(str(metadata.get("uid"))),
     )
 
 

@@ -3,11 +3,14 @@ import os
 import signal
 import sys
 
+from program_log import Log
+
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBS, LEASES
 from pathways_jupyter.operator.main import say
 from pathways_jupyter.operator.sweeper import Sweeper
 from pathways_jupyter.service import leases
+from pathways_jupyter.service.relay.container import RelaySpec
 
 DEADLINE = 60.0
 
@@ -48,6 +51,23 @@ async def test_the_operator_goes_on_after_the_server_restarted(bench, capsys):
         stop.set()
         await asyncio.wait_for(running, DEADLINE)
     assert "session dead of jane" in capsys.readouterr().out
+
+
+async def test_it_reports_a_session_that_becomes_silent_and_one_that_is_back(bench):
+    lines = Log()
+    async with bench.client() as client:
+        stop = asyncio.Event()
+        running = asyncio.create_task(Sweeper(client, interval=1e6, say=lines.write).run(stop))
+        job = await bench.proxy(client, "quiet", relay=RelaySpec("00" * 32))
+        name = job["metadata"]["name"]
+        await leases.create(client, job, seconds=1, keep=3600)
+        await lines.until(f"Job default/{name} (session quiet of jane) is reclaimable: its lease was not renewed; kept")
+        change = {"spec": {"leaseDurationSeconds": 3600, "renewTime": leases.stamp(client.now())}}
+        await objects.patch(client, LEASES, name, change, namespace="default")
+        await lines.until("is no longer reclaimable: its session is back")
+        stop.set()
+        await asyncio.wait_for(running, DEADLINE)
+        assert {each["metadata"]["name"] for each in (await objects.list_(client, JOBS)).items} == {name}
 
 
 async def start(bench, *arguments):

@@ -19,7 +19,7 @@ from pathways_jupyter.render import (
     words,
 )
 from pathways_jupyter.service.checks import Finding, Level
-from pathways_jupyter.service.model import Holder, Host, Service, Slice
+from pathways_jupyter.service.model import Holder, Host, Reclaimable, Service, Slice
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.session.kernel.user_arrays import NamedArray
 from pathways_jupyter.session.registry import SessionRecord
@@ -229,3 +229,20 @@ def test_the_many_arrays_of_one_variable_are_shown_together():
     lost += [NamedArray("w['in']", (8, 2), "float32", 64), NamedArray("w['out']", (2, 1), "float32", 8)]
     (line,) = array_notes.switched(lost, ())
     assert line == ("102 arrays became unusable: losses (100 arrays), w['in']: float32[8,2], w['out']: float32[2,1]")
+
+
+def test_slices_of_a_silent_session_are_reclaimable_in_words_and_shape():
+    silent = Reclaimable(NOW - 300, NOW + 600)
+    holder = Holder("4f2a", "ada", "work/train.ipynb", NOW - 900, {"tpuv6e:2x2": 1}, False, 1, "j", "p", silent)
+    ready = (Host(0, State.READY, "w-0"),)
+    both = (Slice(0, State.READY, ready, "w0", holder), Slice(1, State.READY, ready, "w1"))
+    drawn = slices.view([service(instance_type="tpuv6e:2x2", slices=both, holders=(holder,))], now=NOW)
+    assert "2 slices of tpuv6e:2x2, 1 free, 1 reclaimable" in drawn.text
+    assert re.search(r"0 +reclaimable +ada \(train.ipynb\), silent for 5 min 00 s", drawn.text)
+    assert "its slices are kept until someone needs them" in drawn.text
+    assert "reclaimable, ada (train.ipynb), silent for 5 min 00 s" in drawn.html
+    assert drawn.html.count('pw-kept"') == 1
+    assert dataclasses.asdict(drawn.value[0])["slices"][0]["held_by"]["reclaimable"]["silent_since"] == NOW - 300
+    blind = service(instance_type="tpuv6e:2x2", slices=both[1:], holders=(holder,), certain=False)
+    assert (blind.free, blind.reclaimable) == (0, 1)
+    assert "holds 1 slice, 15 min 00 s, reclaimable, silent for 5 min 00 s" in slices.view([blind], now=NOW).text

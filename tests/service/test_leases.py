@@ -6,7 +6,10 @@ from pathways_jupyter.errors import ApiError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBS, LEASES
 from pathways_jupyter.service import leases, names
+from pathways_jupyter.service.leasewatch import LeaseWatch
+from pathways_jupyter.service.relay.container import RelaySpec
 
+DEADLINE = 60.0
 HOUR = 3600.0
 
 
@@ -221,3 +224,48 @@ async def test_a_session_that_comes_back_in_time_keeps_its_proxy(bench, monkeypa
         later(monkeypatch, client, 600)
         assert await leases.renew(client, job["metadata"]["name"], namespace="default")
         assert await leases.sweep(client, "default", reclaim=leases.EVERY) == ()
+
+
+async def test_a_silent_proxy_with_a_relay_is_reclaimable_until_its_session_is_back(bench, monkeypatch):
+    async with bench.client() as client:
+        kept, plain = await bench.proxy(client, "kept", relay=RelaySpec("00" * 32)), await bench.proxy(client, "plain")
+        for job, keep in ((kept, 900.0), (plain, 0.0)):
+            await leases.create(client, job, seconds=10, keep=keep)
+        assert await leases.fetch_reclaimable(client, "default", [kept, plain]) == {}
+        later(monkeypatch, client, 60)
+        found = await leases.fetch_reclaimable(client, "default", [kept, plain])
+        assert list(found) == [kept["metadata"]["uid"]]
+        (silence,) = found.values()
+        assert silence.kept_until - silence.silent_since == 900
+        # A cluster without relays is not asked.
+        assert await leases.fetch_reclaimable(client, "default", [plain]) == {}
+        await leases.renew(client, kept["metadata"]["name"], namespace="default")
+        assert await leases.fetch_reclaimable(client, "default", [kept]) == {}
+
+
+async def test_without_the_permission_to_list_leases_no_proxy_is_known_to_be_reclaimable(bench):
+    async with bench.client() as admin, bench.client(rules=[], name="blind") as client:
+        job = await bench.proxy(admin, "s1", relay=RelaySpec("00" * 32))
+        assert await leases.fetch_reclaimable(client, "default", [job]) == {}
+
+
+async def test_a_watch_of_leases_notices_silence_and_return(bench):
+    async with bench.client() as client:
+        job = await bench.proxy(client, "s1", relay=RelaySpec("00" * 32))
+        name, changed = job["metadata"]["name"], asyncio.Event()
+        await leases.create(client, job, seconds=1, keep=900)
+        watch = LeaseWatch(changed.set)
+        running = asyncio.create_task(watch.run(client, "default"))
+        watch.follow([job])
+        async with asyncio.timeout(DEADLINE):
+            await changed.wait()
+            assert list(watch.reclaimable) == [job["metadata"]["uid"]]
+            changed.clear()
+            change = {"spec": {"leaseDurationSeconds": 3600, "renewTime": leases.stamp(client.now())}}
+            await objects.patch(client, LEASES, name, change, namespace="default")
+            # Another proxy makes it look again at once.
+            watch.follow([job, await bench.proxy(client, "s2", relay=RelaySpec("00" * 32))])
+            await changed.wait()
+        assert watch.reclaimable == {}
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

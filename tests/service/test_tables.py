@@ -1,10 +1,12 @@
 """The rows of slice map and sidebar."""
 
+from dataclasses import replace
+
 import pathways_jobs
 
 from pathways_jupyter.service import tables
 from pathways_jupyter.service.discovery import ServiceInfo
-from pathways_jupyter.service.model import Holder, Host, Service, Slice
+from pathways_jupyter.service.model import Holder, Host, Reclaimable, Service, Slice
 from pathways_jupyter.service.pathwaysjob import expansion
 from pathways_jupyter.service.podstate import State
 
@@ -42,6 +44,16 @@ def test_each_host_has_its_chips():
 def test_a_proxy_names_the_slices_that_it_holds():
     (proxy,) = drawn(service(holder()))["proxies"].values()
     assert proxy["slices"] == ["0"]
+
+
+def test_what_a_silent_session_holds_is_reclaimable_and_not_free():
+    held = replace(holder(), reclaimable=Reclaimable(7.0, 900.0))
+    rows, silence = drawn(service(held)), {"silent_since": 7.0, "kept_until": 900.0}
+    assert rows["slices"]["ns/svc/0"]["holder"]["reclaimable"] == silence
+    assert [row["reclaimable"] for row in rows["proxies"].values()] == [silence]
+    (capacity,) = rows["services"]["ns/svc"]["capacity"]
+    assert (capacity["free"], capacity["reclaimable"]) == (1, 1)
+    assert drawn(service(holder()))["slices"]["ns/svc/0"]["holder"]["reclaimable"] is None
 
 
 def test_only_changes_are_sent():

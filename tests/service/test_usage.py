@@ -121,3 +121,16 @@ def test_the_command_shows_who_holds_what_now(machine, cluster, monkeypatch):
     finally:
         assert link.close(patience=holders.DEADLINE)
     assert "no proxies" in machine.cli("usage", "--kubeconfig", str(cluster)).stdout
+
+
+def test_the_proxy_of_a_silent_session_is_shown_as_reclaimable():
+    job, silent = proxy("a", began=NOW - HOUR), lease("a", renewed=NOW - 300)
+    job["metadata"]["uid"] = "u"
+    silent["metadata"]["annotations"][names.KEEP_ANNOTATION] = "900"
+    silent["metadata"]["ownerReferences"] = [{"uid": "u"}]
+    found = usage([job], [silent], since=NOW - 24 * HOUR, now=NOW)
+    assert "reclaimable, silent for 5 min 00 s" in usage_table.view(found).text
+    assert usage_table.view(found).value["proxies"][0]["reclaimable"] == {
+        "silent_since": NOW - 300,
+        "kept_until": NOW + 600,
+    }

@@ -4,7 +4,7 @@ import * as React from 'react';
 import { baseName } from '../models/holdings';
 import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
-import { age, HEALTH_TONES, healthWord } from '../models/words';
+import { age, HEALTH_TONES, healthWord, reclaimableWord, silenceSentence } from '../models/words';
 import { IProxy, IService } from '../models/wire';
 import { IActions } from './actions';
 import { Button } from './Button';
@@ -64,6 +64,7 @@ function Service(props: { service: IService; actions: IActions; trans: ITrans })
             capacity.total,
             capacity.ready
           )}
+          {capacity.reclaimable > 0 && trans.__(', %1 %2', capacity.reclaimable, reclaimableWord(trans))}
         </div>
       ))}
       <div className="pw-details">
@@ -98,11 +99,16 @@ function Proxy(props: { proxy: IProxy; model: Model; actions: IActions; trans: I
     <li className={`pw-is-${owner}`} data-owner={owner}>
       <div className="pw-head">
         <b>{title}</b>
-        <Toned tone={HEALTH_TONES[proxy.health]}>{healthWord(trans, proxy.health)}</Toned>
+        {proxy.reclaimable ? (
+          <Toned tone="wait">{reclaimableWord(trans)}</Toned>
+        ) : (
+          <Toned tone={HEALTH_TONES[proxy.health]}>{healthWord(trans, proxy.health)}</Toned>
+        )}
       </div>
       <div className="pw-details">
         <span className="pw-muted">
           {[
+            proxy.reclaimable && silenceSentence(trans, proxy.reclaimable, now),
             owner !== 'mine' && notebook,
             proxy.slices.length > 0 && trans._n('slice %2', 'slices %2', proxy.slices.length, proxy.slices.join(', ')),
             (model.cluster?.rows('services').length ?? 0) > 1 && proxy.service,

@@ -5,7 +5,7 @@ import * as React from 'react';
 import { DrillAction } from '../models/drill';
 import { IHolding, sliceName } from '../models/holdings';
 import { ITrans } from '../models/trans';
-import { age, HEALTH_TONES, healthWord, holdingWord, sentence } from '../models/words';
+import { age, HEALTH_TONES, healthWord, holdingWord, sentence, silenceSentence } from '../models/words';
 import { IHost, ISlice } from '../models/wire';
 import { Toned } from './Toned';
 
@@ -49,6 +49,12 @@ export function SliceDetails(props: ISliceDetailsProps): React.JSX.Element {
             ? trans.__('%1, for %2', holdingWord(trans, holding), age(trans, holding.since, now))
             : holdingWord(trans, holding)}
         </dd>
+        {holding.reclaimable && (
+          <>
+            <dt>{trans.__('Its session')}</dt>
+            <dd>{silenceSentence(trans, holding.reclaimable, now)}</dd>
+          </>
+        )}
       </dl>
       <ul className="pw-list" aria-label={trans.__('Hosts of %1', name)}>
         {slice.hosts.map((host, index) => (

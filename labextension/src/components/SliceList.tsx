@@ -3,7 +3,7 @@ import * as React from 'react';
 
 import { Holdings, IHolding, sameHolding, sliceName } from '../models/holdings';
 import { ITrans } from '../models/trans';
-import { age, HEALTH_TONES, healthWord, holdingWord, sentence } from '../models/words';
+import { age, HEALTH_TONES, healthWord, holdingWord, sentence, silenceSentence } from '../models/words';
 import { ISlice } from '../models/wire';
 import { Toned } from './Toned';
 
@@ -23,7 +23,8 @@ export function SliceList({ slices, holdings, trans, now, openLog }: ISliceListP
         const holding = holdings.of(slice);
         // Pass the age as text: a row then renders only when the text changes, not on each tick of the clock.
         const since = holding.since ? age(trans, holding.since, now) : '';
-        return <Row key={slice.id} slice={slice} holding={holding} since={since} trans={trans} openLog={openLog} />;
+        const silence = holding.reclaimable ? silenceSentence(trans, holding.reclaimable, now) : '';
+        return <Row key={slice.id} {...{ slice, holding, since, silence, trans, openLog }} />;
       })}
     </ul>
   );
@@ -33,14 +34,16 @@ interface IRowProps extends Pick<ISliceListProps, 'trans' | 'openLog'> {
   readonly slice: ISlice;
   readonly holding: IHolding;
   readonly since: string;
+  readonly silence: string;
 }
 
 const Row = React.memo(
-  function Row({ slice, holding, since, trans, openLog }: IRowProps): React.JSX.Element {
+  function Row({ slice, holding, since, silence, trans, openLog }: IRowProps): React.JSX.Element {
     const ready = slice.hosts.filter(host => host.health === 'ready').length;
     const reasons = [...new Set(slice.hosts.map(host => host.reason).filter(Boolean))];
     const details = [
       since ? trans.__('%1, %2', holdingWord(trans, holding), since) : holdingWord(trans, holding),
+      silence,
       (slice.hosts.length > 1 || ready < slice.hosts.length) &&
         trans._n('%2 of %1 host ready', '%2 of %1 hosts ready', slice.hosts.length, ready),
       ...reasons
@@ -61,6 +64,7 @@ const Row = React.memo(
   (one, other) =>
     one.slice === other.slice &&
     one.since === other.since &&
+    one.silence === other.silence &&
     one.trans === other.trans &&
     one.openLog === other.openLog &&
     sameHolding(one.holding, other.holding)

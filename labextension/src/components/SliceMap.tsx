@@ -5,7 +5,7 @@ import { looksLike } from '../models/cluster';
 import { Holdings, IHolding, Owner, sameHolding } from '../models/holdings';
 import { ChipLook, chipsPath, hostPlaces, hostSize, IPlace, IShape, layout, moved, sliceSize } from '../models/layout';
 import { ITrans } from '../models/trans';
-import { sliceSentence, slicesSentence } from '../models/words';
+import { reclaimableWord, sliceSentence, slicesSentence } from '../models/words';
 import { Health, ISlice } from '../models/wire';
 
 /** Margin of the drawing, so that frames are not clipped at its edge. */
@@ -20,6 +20,10 @@ const CHIP_LOOKS: { readonly [owner in Owner]: ChipLook } = {
   other: 'hatched',
   free: 'hollow'
 };
+
+function chipLook(holding: IHolding): ChipLook {
+  return holding.reclaimable ? 'half' : holding.lost ? 'hollow' : CHIP_LOOKS[holding.owner];
+}
 
 export interface ISliceMapProps {
   readonly slices: readonly ISlice[];
@@ -108,9 +112,10 @@ const SlicePicture = React.memo(
   function SlicePicture({ slice, holding, x, y, shape, trans, chosen }: IPictureProps): React.JSX.Element {
     const size = sliceSize(slice, shape);
     const lost = holding.lost ? ' pw-lost' : '';
+    const silent = holding.reclaimable ? ' pw-reclaimable' : '';
     return (
       <g
-        className={`pw-slice pw-${slice.health} pw-of-${holding.owner}${lost}`}
+        className={`pw-slice pw-${slice.health} pw-of-${holding.owner}${lost}${silent}`}
         transform={`translate(${x} ${y})`}
         id={elementId(slice)}
         role="option"
@@ -118,6 +123,7 @@ const SlicePicture = React.memo(
         data-slice={slice.id}
         data-health={slice.health}
         data-owner={holding.owner}
+        data-reclaimable={!!holding.reclaimable}
       >
         <title>{sliceSentence(trans, slice, holding)}</title>
         <rect className="pw-frame" width={size.width} height={size.height} rx={shape.label ? 4 : 1} />
@@ -128,7 +134,7 @@ const SlicePicture = React.memo(
             {OWNER_MARKS[holding.owner]}
           </text>
         )}
-        <Hosts slice={slice} look={holding.lost ? 'hollow' : CHIP_LOOKS[holding.owner]} shape={shape} />
+        <Hosts slice={slice} look={chipLook(holding)} shape={shape} />
       </g>
     );
   },
@@ -176,7 +182,8 @@ export function SliceLegend({
   trans
 }: Pick<ISliceMapProps, 'slices' | 'holdings' | 'trans'>): React.JSX.Element {
   const health = new Set(slices.map(slice => slice.health));
-  const owners = new Set(slices.map(slice => holdings.of(slice).owner));
+  const held = slices.map(slice => holdings.of(slice));
+  const owners = new Set(held.filter(holding => !holding.reclaimable).map(holding => holding.owner));
   const words: { readonly [owner in Owner]: string } = {
     this: trans.__('★ this notebook'),
     mine: trans.__('☆ my other notebooks'),
@@ -197,6 +204,11 @@ export function SliceLegend({
               <Swatch look={CHIP_LOOKS[owner]} /> {words[owner]}
             </li>
           )
+      )}
+      {held.some(holding => holding.reclaimable) && (
+        <li>
+          <Swatch look="half" /> {reclaimableWord(trans)}
+        </li>
       )}
       {(['ready', 'starting', 'down'] as const).map(state => health.has(state) && <li key={state}>{states[state]}</li>)}
     </ul>

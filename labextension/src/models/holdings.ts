@@ -3,7 +3,7 @@
  * slice has two numbers: the page shows the service's, with JAX's beside it where they differ.
  */
 import { ITrans } from './trans';
-import { IProxy, ISession, ISlice } from './wire';
+import { IProxy, IReclaimable, ISession, ISlice } from './wire';
 
 /** The holder of a slice, relative to the notebook in front. */
 export type Owner = 'this' | 'mine' | 'other' | 'free';
@@ -19,9 +19,11 @@ export interface IHolding {
   readonly holder: string;
   /** When it was taken, in seconds since the epoch; 0 if unknown. */
   readonly since: number;
+  /** Set while the holder is silent, and the slice is kept only until it is needed. */
+  readonly reclaimable: IReclaimable | null;
 }
 
-const FREE: IHolding = { owner: 'free', index: null, lost: false, holder: '', since: 0 };
+const FREE: IHolding = { owner: 'free', index: null, lost: false, holder: '', since: 0, reclaimable: null };
 
 /** The part of a session that says which slices it holds. */
 export type Claimant = Pick<ISession, 'id' | 'namespace' | 'service' | 'slices' | 'notebook'>;
@@ -68,7 +70,8 @@ export class Holdings {
       index: owner === 'this' && claim?.session.id === session ? claim.index : null,
       lost: claim?.session.id === session && !claim.up,
       holder: owner === 'other' ? slice.holder?.user || session : owner === 'mine' ? notebook : '',
-      since: slice.holder?.since ?? 0
+      since: slice.holder?.since ?? 0,
+      reclaimable: slice.holder?.reclaimable ?? null
     };
   }
 
@@ -104,7 +107,11 @@ export function ownerWord(trans: ITrans, holding: IHolding): string {
 export function sameHolding(one: IHolding, other: IHolding): boolean {
   return (
     one === other ||
-    (one.owner === other.owner && one.index === other.index && one.lost === other.lost && one.holder === other.holder)
+    (one.owner === other.owner &&
+      one.index === other.index &&
+      one.lost === other.lost &&
+      one.holder === other.holder &&
+      one.reclaimable?.silent_since === other.reclaimable?.silent_since)
   );
 }
 

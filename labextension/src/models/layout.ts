@@ -117,8 +117,11 @@ export function sliceSize(slice: ISlice, shape: IShape): { width: number; height
   };
 }
 
-/** Shape of a chip, which shows its owner without color: `ring` has a hole, `hatched` a diagonal line. */
-export type ChipLook = 'full' | 'ring' | 'hatched' | 'hollow';
+/**
+ * Shape of a chip, which shows its owner without color: `ring` has a hole, `hatched` a diagonal line, and `half` is a
+ * triangle: its holder is silent.
+ */
+export type ChipLook = 'full' | 'ring' | 'hatched' | 'half' | 'hollow';
 
 /** Return a host's chips as one SVG path, to be filled with the even-odd rule. */
 export function chipsPath(host: IHost, x: number, y: number, shape: IShape, look: ChipLook): string {
@@ -129,6 +132,10 @@ export function chipsPath(host: IHost, x: number, y: number, shape: IShape, look
   for (let chip = 0; chip < Math.max(1, host.chips); chip++) {
     const left = x + (chip % columns) * (shape.chip + shape.gap);
     const top = y + Math.floor(chip / columns) * (shape.chip + shape.gap);
+    if (look === 'half') {
+      path += `M${left} ${top}v${shape.chip}h${shape.chip}z`;
+      continue;
+    }
     path += `M${left} ${top}h${shape.chip}v${shape.chip}h${-shape.chip}z`;
     if (look === 'ring') {
       path += `M${left + inset} ${top + inset}h${hole}v${hole}h${-hole}z`;

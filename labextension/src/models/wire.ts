@@ -114,6 +114,13 @@ export interface IHost {
   readonly reason: string;
 }
 
+/** A proxy whose session is silent: it is kept, until its slices are needed. Times are in seconds since the epoch. */
+export interface IReclaimable {
+  readonly silent_since: number;
+  /** When it is removed even if its slices are not needed. */
+  readonly kept_until: number;
+}
+
 /** The proxy that holds a slice. */
 export interface IHolder {
   readonly session: string;
@@ -123,6 +130,8 @@ export interface IHolder {
   readonly since: number;
   /** Whether it belongs to this user. */
   readonly mine: boolean;
+  /** Null unless its session is silent. */
+  readonly reclaimable: IReclaimable | null;
 }
 
 /** One slice of a service. */
@@ -159,6 +168,8 @@ export interface ICapacity {
   readonly total: number;
   readonly ready: number;
   readonly free: number;
+  /** Held for silent sessions, until they are needed. */
+  readonly reclaimable: number;
 }
 
 /** A proxy of any user. */
@@ -173,6 +184,8 @@ export interface IProxy {
   readonly created: number;
   readonly mine: boolean;
   readonly pod: string;
+  /** Null unless its session is silent. */
+  readonly reclaimable: IReclaimable | null;
 }
 
 /** A PathwaysJob, a JobSet or a Job. */

@@ -1,7 +1,7 @@
 /** Texts for states, ages and counts. */
 import { Holdings, IHolding, ownerWord, sliceName } from './holdings';
 import { ITrans } from './trans';
-import { Health, ISession, ISlice, SessionState } from './wire';
+import { Health, IReclaimable, ISession, ISlice, SessionState } from './wire';
 
 /** The color and the mark beside a word; never the only sign of a state. */
 export type Tone = 'ok' | 'wait' | 'fail' | 'none';
@@ -119,7 +119,27 @@ export function sliceSentence(trans: ITrans, slice: ISlice, holding: IHolding): 
 
 export function holdingWord(trans: ITrans, holding: IHolding): string {
   const owner = ownerWord(trans, holding);
+  if (holding.reclaimable) {
+    return trans.__('%1 (%2)', owner, reclaimableWord(trans));
+  }
   return holding.lost ? trans.__('%1 (lost, waiting for it)', owner) : owner;
+}
+
+/** The state of a proxy, and of its slices, while its session is silent. */
+export function reclaimableWord(trans: ITrans): string {
+  return trans.__('reclaimable');
+}
+
+/** Say for how long the session of a reclaimable proxy has been silent, and for how long the proxy is kept. */
+export function silenceSentence(trans: ITrans, reclaimable: IReclaimable, now: number): string {
+  const silent = age(trans, reclaimable.silent_since, now);
+  return reclaimable.kept_until > now
+    ? trans.__(
+        'silent for %1, kept for %2 unless its slices are needed',
+        silent,
+        age(trans, now, reclaimable.kept_until)
+      )
+    : trans.__('silent for %1', silent);
 }
 
 /** Return `text` with its first letter capitalized. */
@@ -161,9 +181,11 @@ export function instancesWord(instances: { readonly [type: string]: number }): s
 export function slicesSentence(trans: ITrans, slices: readonly ISlice[], holdings: Holdings): string {
   const held = { this: 0, mine: 0, other: 0, free: 0 };
   let free = 0;
+  let silent = 0;
   for (const slice of slices) {
-    const { owner } = holdings.of(slice);
+    const { owner, reclaimable } = holdings.of(slice);
     held[owner]++;
+    silent += reclaimable ? 1 : 0;
     free += owner === 'free' && slice.health === 'ready' ? 1 : 0;
   }
   const count = (fits: (slice: ISlice) => boolean) => slices.filter(fits).length;
@@ -180,6 +202,7 @@ export function slicesSentence(trans: ITrans, slices: readonly ISlice[], holding
     held.this && trans.__('%1 in this notebook', held.this),
     held.mine && trans.__('%1 in my other notebooks', held.mine),
     held.other && trans.__('%1 held by others', held.other),
+    silent && trans.__('%1 %2', silent, reclaimableWord(trans)),
     trans.__('%1 free', free)
   ];
   return parts.filter(Boolean).join(', ');

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import time
+
 import psutil
 
+from pathways_jupyter import entry
 from pathways_jupyter.events import EventKind, SessionState
+from pathways_jupyter.render import slices
+from pathways_jupyter.render.view import View
+from pathways_jupyter.service import status
 from pathways_jupyter.session.kernel import session
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0
 LEASE = 2.0
+
+
+def reclaimable(config) -> View:
+    """The slices, once some of them are reclaimable; the lease of the session runs out within seconds."""
+    deadline = time.monotonic() + DEADLINE
+    while not (found := entry.ask(config, lambda client, namespace: status.fetch(client, namespace)))[0].reclaimable:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return slices.view(found)
 
 
 def test_a_silent_session_is_taken_by_the_next_one_and_both_learn_of_it(config, hold, gone):
@@ -18,6 +33,9 @@ def test_a_silent_session_is_taken_by_the_next_one_and_both_learn_of_it(config, 
     supervisor = psutil.Process(record["pid"])
     supervisor.suspend()
     try:
+        shown = reclaimable(config(1))
+        assert "2 reclaimable" in shown.text
+        assert "(holder.ipynb), silent for" in shown.text
         # It waits for the lease to run out; the operator of the cluster leaves the proxy alone after that.
         with session.connect(config(1, wait=DEADLINE)) as made:
             (taken,) = (event for event in made.events() if event.data.get("session") == link.session)
