@@ -31,8 +31,8 @@ from pathways_jupyter.errors import ClusterError
 from pathways_jupyter.kube import auth, objects, portforward
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service.relay import container
-from pathways_jupyter.service.relay.stream import SECRET_BYTES
-from pathways_jupyter.session.supervisor.resumable import Notices, Relayed
+from pathways_jupyter.service.relay.wire import SECRET_BYTES
+from pathways_jupyter.session.supervisor.relayed import Notices, Relayed
 
 _POD = "bench-sink"
 _NAMESPACE = "default"

@@ -9,9 +9,9 @@ from typing import Any
 NAME = "pathways-relay"
 DEFAULT_IMAGE = "python:3.13-slim"
 
-_MODULES = ("stream", "program")
+_MODULES = ("wire", "replay", "stream", "sockets", "link", "program")
 _PACKAGE = __name__.rpartition(".")[0]
-# Registers each module under its own name, so that the second one finds the first; their packages are not needed.
+# Registers each module under its own name, so that the next ones find it; their packages are not needed.
 _LOADER = f"""
 import os, sys, types
 for name in {_MODULES!r}:

@@ -14,228 +14,32 @@ because Kubernetes would expand it.
 
 from __future__ import annotations
 
-import struct
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-BLOCK_BYTES = 256 * 1024
-"""Buffers grow by this much, which is also the most that one frame carries."""
-ACK_BYTES = BLOCK_BYTES
-"""Data is acknowledged each time that so much of it has arrived.
+from pathways_jupyter.service.relay.replay import PIECE_BYTES, Pool, ReplayBuffer
+from pathways_jupyter.service.relay.wire import (
+    ACCEPTED,
+    ACK,
+    ASK,
+    BLOCK_BYTES,
+    DATA,
+    FINISH,
+    FINISHED,
+    HEADER,
+    OUTDATED,
+    PING,
+    PONG,
+    Hello,
+    ProtocolError,
+    Welcome,
+)
 
-A full buffer of two blocks has at least so much that is not acknowledged, so that a sender never waits in vain.
+ACK_BYTES = 4 * BLOCK_BYTES
+"""Data is acknowledged each time that so much of it has arrived, or when the sender asks because its buffer is full.
+
+An acknowledgement goes all the way through the API server, so it costs more than the bytes that it releases.
 """
-_OWN_BLOCKS = 2
-
-SECRET_BYTES = 32
-
-_HEADER = struct.Struct(">BQI")
-_DATA, _ACK, _PING, _PONG, _FINISH, _FINISHED = range(1, 7)
-_HELLO = struct.Struct(">4s32s16sIQB")
-_WELCOME = struct.Struct(">4sBQ")
-_MAGIC = b"PJR1"
-
-HELLO_BYTES, WELCOME_BYTES = _HELLO.size, _WELCOME.size
-
-# The relay's answers to a Hello.
-ACCEPTED, UNKNOWN, OUTDATED, REFUSED, FULL = range(5)
-
-
-class ProtocolError(Exception):
-    """The other end does not follow the protocol; its carrier has to be closed."""
-
-
-class Unrecoverable(Exception):
-    """The two ends cannot agree on a position, so that bytes would be missing or repeated; the stream is lost."""
-
-
-@dataclass(frozen=True)
-class Hello:
-    """What the supervisor sends first on a carrier.
-
-    Attributes:
-      secret: 32 bytes that prove that it is the session's supervisor.
-      stream: 16 bytes that identify the stream.
-      attempt: Number of the carrier, so that one that was overtaken on its way is not taken for the latest.
-      received: How many bytes of the stream have arrived here.
-      is_new: Whether the stream may be unknown to the relay, because no carrier of it was ever answered.
-    """
-
-    secret: bytes
-    stream: bytes
-    attempt: int
-    received: int
-    is_new: bool
-
-    def encode(self) -> bytes:
-        """Return the message of :data:`HELLO_BYTES`."""
-        return _HELLO.pack(_MAGIC, self.secret, self.stream, self.attempt, self.received, self.is_new)
-
-    @classmethod
-    def decode(cls, data: bytes) -> Hello:
-        """The inverse of :meth:`encode`.
-
-        Raises:
-          ProtocolError: It is not a Hello.
-        """
-        magic, secret, stream, attempt, received, is_new = _HELLO.unpack(data)
-        if magic != _MAGIC or is_new > 1:
-            raise ProtocolError("not a hello")
-        return cls(secret, stream, attempt, received, bool(is_new))
-
-
-@dataclass(frozen=True)
-class Welcome:
-    """The relay's answer to a :class:`Hello`.
-
-    Attributes:
-      code: :data:`ACCEPTED`, or why not.
-      received: How many bytes of the stream have arrived there.
-    """
-
-    code: int
-    received: int = 0
-
-    def encode(self) -> bytes:
-        """Return the message of :data:`WELCOME_BYTES`."""
-        return _WELCOME.pack(_MAGIC, self.code, self.received)
-
-    @classmethod
-    def decode(cls, data: bytes) -> Welcome:
-        """The inverse of :meth:`encode`.
-
-        Raises:
-          ProtocolError: It is not a Welcome.
-        """
-        magic, code, received = _WELCOME.unpack(data)
-        if magic != _MAGIC:
-            raise ProtocolError("not a relay's answer")
-        return cls(code, received)
-
-
-class Pool:
-    """Memory that the streams of one process share.
-
-    Args:
-      blocks: How many blocks all of its streams may use, besides the first two of each.
-      each: How many blocks one stream may use.
-    """
-
-    def __init__(self, blocks: int, each: int) -> None:
-        self.each = each
-        self._left = blocks
-        self._free: list[bytearray] = []
-
-    def take(self) -> bytearray | None:
-        """Return a block, or None while all are in use."""
-        if self._left <= 0:
-            return None
-        self._left -= 1
-        return self._free.pop() if self._free else bytearray(BLOCK_BYTES)
-
-    def give(self, block: bytearray) -> None:
-        """Return a block that was taken; kept for the next stream, since fresh memory is slow."""
-        self._left += 1
-        self._free.append(block)
-
-
-class ReplayBuffer:
-    """What one end sends: everything from the first byte that is not acknowledged.
-
-    Attributes:
-      acked: Position up to which the other end has received everything.
-      sent: Position up to which the current carrier was given everything.
-      end: Position of the next byte to be written.
-    """
-
-    def __init__(self, pool: Pool) -> None:
-        self.acked = self.sent = self.end = 0
-        self._pool = pool
-        # Blocks of its own, so that a stream goes on, if slowly, while the others use up the pool.
-        self._own: list[bytearray] = []
-        self._owned = self._taken = 0
-        # Blocks in the order of the stream; the first byte of the first one is at position `_base`.
-        self._blocks: deque[bytearray] = deque()
-        self._base = 0
-
-    def space(self) -> memoryview:
-        """Return where to write the next bytes; empty while the buffer is full. Then call :meth:`filled`."""
-        used = self.end - self._base
-        if used == len(self._blocks) * BLOCK_BYTES and not self._grow():
-            return memoryview(b"")
-        return memoryview(self._blocks[-1])[used - (len(self._blocks) - 1) * BLOCK_BYTES :]
-
-    def filled(self, count: int) -> None:
-        """Note that `count` bytes were written into :meth:`space`."""
-        self.end += count
-
-    def unsent(self) -> memoryview:
-        """Return bytes that the carrier has not been given yet, at most the rest of one block."""
-        if self.sent == self.end:
-            return memoryview(b"")
-        index, offset = divmod(self.sent - self._base, BLOCK_BYTES)
-        return memoryview(self._blocks[index])[offset : offset + self.end - self.sent]
-
-    def acknowledge(self, position: int) -> None:
-        """Release everything before `position`.
-
-        Raises:
-          ProtocolError: So much was never sent.
-        """
-        if position > self.sent:
-            raise ProtocolError(f"{position} bytes acknowledged, {self.sent} sent")
-        self.acked = max(self.acked, position)
-        if self.acked == self.end:
-            # Begin again in the first block, so that a stream of small messages stays within it.
-            self._release(len(self._blocks))
-            self._base = self.end
-        else:
-            done = (self.acked - self._base) // BLOCK_BYTES
-            self._release(done)
-            self._base += done * BLOCK_BYTES
-
-    def rewind(self, position: int) -> None:
-        """Send from `position` on again, on another carrier.
-
-        Raises:
-          Unrecoverable: Those bytes are no longer here, or were never written.
-        """
-        if not self.acked <= position <= self.end:
-            raise Unrecoverable(f"{position} bytes arrived of {self.acked} to {self.end}")
-        self.sent = self.end
-        self.acknowledge(position)
-        self.sent = position
-
-    def close(self) -> None:
-        """Give all memory back."""
-        self._release(len(self._blocks))
-        self._own, self._owned = [], 0
-        self._base = self.acked = self.sent = self.end
-
-    def _grow(self) -> bool:
-        block: bytearray | None
-        if self._own:
-            block = self._own.pop()
-        elif self._owned < _OWN_BLOCKS:
-            self._owned += 1
-            block = bytearray(BLOCK_BYTES)
-        else:
-            block = self._pool.take() if len(self._blocks) < self._pool.each else None
-            self._taken += block is not None
-        if block is not None:
-            self._blocks.append(block)
-        return block is not None
-
-    def _release(self, count: int) -> None:
-        for _ in range(count):
-            block = self._blocks.popleft()
-            # All blocks are alike: those of the pool are given back first.
-            if self._taken:
-                self._taken -= 1
-                self._pool.give(block)
-            else:
-                self._own.append(block)
+_NOTHING = memoryview(b"")
 
 
 class Stream:
@@ -269,8 +73,15 @@ class Stream:
         self._acked = self.received
         self._ping = self._pong = 0
         self._said_finish = self._say_finished = False
+        # Whether this end has asked for an acknowledgement, and whether the other end has.
+        self._asked = self._is_asked = False
 
     # Sending.
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing can be written."""
+        return self._out.is_full
 
     def space(self) -> memoryview:
         """Return where to write the next bytes; empty while the buffer is full. Then call :meth:`filled`."""
@@ -281,9 +92,15 @@ class Stream:
         self._out.filled(count)
 
     def write(self, data: bytes | memoryview) -> int:
-        """Copy as much of `data` into the buffer as there is room for; return how much."""
+        """Write as much of `data` as there is room for; return how much. It must not change any more."""
         view, done = memoryview(data), 0
-        while done < len(view) and (space := self._out.space()):
+        while done < len(view):
+            piece = view[done : done + BLOCK_BYTES]
+            if len(piece) >= PIECE_BYTES and self._out.append(piece):
+                done += len(piece)
+                continue
+            if not (space := self._out.space()):
+                break
             count = min(len(space), len(view) - done)
             space[:count] = view[done : done + count]
             self._out.filled(count)
@@ -301,34 +118,41 @@ class Stream:
     @property
     def must_answer(self) -> bool:
         """Whether there is a frame to send although nothing was written: an acknowledgement, an answer to a ping."""
-        acknowledges = self.received - self.undelivered - self._acked >= ACK_BYTES
-        return bool(acknowledges or self._pong or self._say_finished)
+        return bool(self._pong or self._say_finished or self._must_acknowledge)
+
+    @property
+    def _must_acknowledge(self) -> bool:
+        news = self.received - self.undelivered - self._acked
+        return news >= ACK_BYTES or (self._is_asked and news > 0)
 
     def next(self) -> tuple[bytes, memoryview] | None:
         """Return the next frame for the carrier, header and data, or None while there is nothing to send.
 
         The data is valid until the other end acknowledges it.
         """
-        nothing = memoryview(b"")
         if self._pong:
             number, self._pong = self._pong, 0
-            return _HEADER.pack(_PONG, number, 0), nothing
+            return HEADER.pack(PONG, number, 0), _NOTHING
         if self._ping:
             number, self._ping = self._ping, 0
-            return _HEADER.pack(_PING, number, 0), nothing
-        if (delivered := self.received - self.undelivered) - self._acked >= ACK_BYTES:
-            self._acked = delivered
-            return _HEADER.pack(_ACK, delivered, 0), nothing
+            return HEADER.pack(PING, number, 0), _NOTHING
+        if self._must_acknowledge:
+            self._acked, self._is_asked = self.received - self.undelivered, False
+            return HEADER.pack(ACK, self._acked, 0), _NOTHING
         if data := self._out.unsent():
-            header = _HEADER.pack(_DATA, self._out.sent, len(data))
+            header = HEADER.pack(DATA, self._out.sent, len(data))
             self._out.sent += len(data)
             return header, data
+        if self._out.is_full and not self._asked:
+            # The other end acknowledges rarely, and does not know how little room there is here.
+            self._asked = True
+            return HEADER.pack(ASK, self._out.end, 0), _NOTHING
         if self.finished and not self._said_finish:
             self._said_finish = True
-            return _HEADER.pack(_FINISH, self._out.end, 0), nothing
+            return HEADER.pack(FINISH, self._out.end, 0), _NOTHING
         if self._say_finished:
             self._say_finished = False
-            return _HEADER.pack(_FINISHED, self.received, 0), nothing
+            return HEADER.pack(FINISHED, self.received, 0), _NOTHING
         return None
 
     # Receiving.
@@ -342,9 +166,10 @@ class Stream:
           ProtocolError: The other end does not follow the protocol.
         """
         view, at = memoryview(data), 0
-        while at < len(view):
+        end = len(view)
+        while at < end:
             if self._left:
-                count = min(self._left, len(view) - at)
+                count = min(self._left, end - at)
                 dropped = min(self._skip, count)
                 piece = view[at + dropped : at + count]
                 at += count
@@ -354,32 +179,39 @@ class Stream:
                     self.received += len(piece)
                     yield piece
                 continue
-            missing = _HEADER.size - len(self._head)
+            if not self._head and end - at >= HEADER.size:
+                self._take(*HEADER.unpack_from(view, at))
+                at += HEADER.size
+                continue
+            missing = HEADER.size - len(self._head)
             self._head += view[at : at + missing]
             at += missing
-            if len(self._head) == _HEADER.size:
-                kind, position, length = _HEADER.unpack(self._head)
+            if len(self._head) == HEADER.size:
+                kind, position, length = HEADER.unpack(self._head)
                 self._head.clear()
                 self._take(kind, position, length)
 
     def _take(self, kind: int, position: int, length: int) -> None:
-        if length > BLOCK_BYTES or (length and kind != _DATA):
+        if length > BLOCK_BYTES or (length and kind != DATA):
             raise ProtocolError(f"a frame of {length} bytes")
-        if kind == _DATA:
+        if kind == DATA:
             if position > self.received or self.peer_finished:
                 raise ProtocolError(f"data at {position} after {self.received} bytes")
             self._left, self._skip = length, min(length, self.received - position)
-        elif kind == _ACK:
+        elif kind == ACK:
             self._out.acknowledge(position)
-        elif kind == _PING:
+            self._asked = False
+        elif kind == ASK:
+            self._is_asked = True
+        elif kind == PING:
             self._pong = position
-        elif kind == _PONG:
+        elif kind == PONG:
             self.answered = position
-        elif kind == _FINISH:
+        elif kind == FINISH:
             if position != self.received:
                 raise ProtocolError(f"the end at {position} after {self.received} bytes")
             self.peer_finished = self._say_finished = True
-        elif kind == _FINISHED:
+        elif kind == FINISHED:
             if not self.finished or position != self._out.end:
                 raise ProtocolError("the end of an unfinished stream was confirmed")
             self._out.acknowledge(position)

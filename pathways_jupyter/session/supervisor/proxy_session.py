@@ -32,16 +32,17 @@ from pathways_jupyter.service import discovery, leases, names, networkpolicy, pr
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.relay.container import RelaySpec
 from pathways_jupyter.service.relay.container import port_of as relay_port
-from pathways_jupyter.service.relay.stream import SECRET_BYTES
+from pathways_jupyter.service.relay.wire import SECRET_BYTES
 from pathways_jupyter.session import cleanup, reach
 from pathways_jupyter.session.reach import Embedded
 from pathways_jupyter.session.registry import ALTS, INSECURE
 from pathways_jupyter.session.supervisor import direct
+from pathways_jupyter.session.supervisor.carrier import TooManyConnections
 from pathways_jupyter.session.supervisor.direct import Route
 from pathways_jupyter.session.supervisor.lease_keeper import LeaseKeeper
 from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch
 from pathways_jupyter.session.supervisor.proxy_slices import ProxySlices
-from pathways_jupyter.session.supervisor.resumable import Notices, Relayed, TooManyConnections
+from pathways_jupyter.session.supervisor.relayed import Notices, Relayed
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 logger = logging.getLogger(__name__)

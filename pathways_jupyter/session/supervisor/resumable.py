@@ -8,30 +8,21 @@ one connection through the API server after the other carries the same stream.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.errors import ApiError, ClusterError
-from pathways_jupyter.kube.podport import PortRefused, Remote, Target
+from pathways_jupyter.kube.podport import PortRefused, Remote
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.retry import Backoff
-from pathways_jupyter.service.relay.stream import (
-    ACCEPTED,
-    FULL,
-    OUTDATED,
-    REFUSED,
-    WELCOME_BYTES,
-    Hello,
-    Pool,
-    ProtocolError,
-    Stream,
-    Unrecoverable,
-    Welcome,
-)
+from pathways_jupyter.service.relay.stream import Stream
+from pathways_jupyter.service.relay.wire import ACCEPTED, Welcome
+from pathways_jupyter.session.supervisor.carrier import Carrier, StreamLost, check
+
+if TYPE_CHECKING:
+    from pathways_jupyter.session.supervisor.relayed import Relayed
 
 logger = logging.getLogger(__name__)
 
@@ -39,146 +30,13 @@ PING_SECONDS = 4.0
 """Time between a sign of life and the next ping, and the time to answer it: a dead way is noticed within twice this."""
 ATTACH_SECONDS = 10.0
 """Longest time for one attempt to reach the relay."""
-NOTICE_SECONDS = 0.5
-"""An interruption that is over sooner is not reported."""
-IDLE_SECONDS = 60.0
-"""Longest time without a sign of life while no program uses the tunnel; shorter where a proxy is kept for less."""
 REFUSED_SECONDS = 15.0
 """How long a port that refuses connections may still be one whose way is being set up again."""
 
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.5
-_RELOAD_SECONDS = 3.0
 _GRACE_SECONDS = 0.5
-# What waits for the relay's acknowledgement: 6 MB in all, 4 MB for one connection. The relay keeps as much for a proxy
-# that does not read, so it cannot be larger than what the relay has memory for.
-_POOL_BLOCKS, _STREAM_BLOCKS = 24, 16
 _MAX_PENDING_BYTES = 256 * 1024
-
-
-@dataclass(frozen=True)
-class Notices:
-    """What is called when the way to the relay changes.
-
-    Attributes:
-      interrupted: The way is cut, with the reason; the connections wait for another one.
-      restored: All connections have a way again, after so many seconds.
-      reload: Load the cluster's address and credentials again, because of this error, or of silence.
-    """
-
-    interrupted: Callable[[str], None]
-    restored: Callable[[float], None]
-    reload: Callable[[ClusterError], Awaitable[None]]
-
-
-class Relayed:
-    """The way to a relay, which all connections of one tunnel share.
-
-    Args:
-      target: The relay's port.
-      secret: The session's secret, 32 bytes.
-      keep: Seconds for which a cut way is tried again.
-    """
-
-    def __init__(self, target: Target, secret: bytes, keep: float, notices: Notices) -> None:
-        self.target = target
-        self.secret = secret
-        self.keep = keep
-        self.pool = Pool(_POOL_BLOCKS, _STREAM_BLOCKS)
-        self._notices = notices
-        self._connections: set[Resumable] = set()
-        self._broken: set[Resumable] = set()
-        self._since = 0.0
-        self._notice: asyncio.TimerHandle | None = None
-        self._reported = self._proven = False
-        self._idling: asyncio.Task[None] | None = None
-        self._reloaded = 0.0
-
-    async def open(self) -> Resumable:
-        """Open a connection to the proxy.
-
-        Raises:
-          PortRefused: The relay or the proxy does not listen.
-          ClusterError: The relay could not be reached; after the first success only once `keep` is over.
-        """
-        made = Resumable(self)
-        self._connections.add(made)
-        try:
-            await made.start(patient=self._proven)
-        except BaseException:
-            self.forget(made)
-            raise
-        self._proven = True
-        if self._idling is None:
-            self._idling = asyncio.create_task(self._show_signs_of_life())
-        return made
-
-    async def close(self) -> None:
-        """End every connection, and wait for their tasks."""
-        if self._notice is not None:
-            self._notice.cancel()
-        if self._idling is not None:
-            self._idling.cancel()
-            await asyncio.gather(self._idling, return_exceptions=True)
-        await asyncio.gather(*(each.end() for each in tuple(self._connections)))
-
-    async def _show_signs_of_life(self) -> None:
-        """Say hello now and then while there is no connection, or the relay would take this session for dead."""
-        while True:
-            await asyncio.sleep(min(IDLE_SECONDS, self.keep / 4))
-            if not self._connections:
-                # A way that is cut now shows when there is a connection again.
-                with contextlib.suppress(ClusterError, TimeoutError):
-                    async with asyncio.timeout(ATTACH_SECONDS):
-                        await self._say_hello()
-
-    async def _say_hello(self) -> None:
-        remote = await Remote.open(self.target, patience=0)
-        try:
-            # For a stream that does not exist, so that the relay need not connect to the proxy.
-            await remote.send(Hello(self.secret, os.urandom(16), 1, 0, is_new=False).encode())
-            await remote.answered.wait()
-        finally:
-            remote.close()
-
-    def broken(self, connection: Resumable, error: ClusterError) -> None:
-        """Note that `connection` has lost its way."""
-        logger.info("the way to the relay is cut: %s", error)
-        loop = asyncio.get_running_loop()
-        if not self._broken:
-            self._since = self._reloaded = loop.time()
-            self._notice = loop.call_later(NOTICE_SECONDS, self._report, str(error))
-        self._broken.add(connection)
-
-    def restored(self, connection: Resumable) -> None:
-        """Note that `connection` has a way again, or needs none any more."""
-        if connection not in self._broken:
-            return
-        self._broken.discard(connection)
-        if not self._broken:
-            seconds = asyncio.get_running_loop().time() - self._since
-            logger.info("the way to the relay was cut for %.2f s", seconds)
-            if self._notice is not None:
-                self._notice.cancel()
-            if self._reported:
-                self._reported = False
-                self._notices.restored(seconds)
-
-    def forget(self, connection: Resumable) -> None:
-        """Note that `connection` has ended."""
-        self._connections.discard(connection)
-        self.restored(connection)
-
-    async def failed(self, error: ClusterError) -> None:
-        """Note that an attempt failed; the cluster may have moved, or its credentials may have expired."""
-        now = asyncio.get_running_loop().time()
-        if now - self._reloaded > _RELOAD_SECONDS or (isinstance(error, ApiError) and now - self._reloaded > 1.0):
-            self._reloaded = now
-            await self._notices.reload(error)
-
-    def _report(self, reason: str) -> None:
-        self._reported = True
-        self._notices.interrupted(reason)
 
 
 class Resumable:
@@ -271,7 +129,7 @@ class Resumable:
 
     # One carrier after the other.
 
-    async def _live(self, carrier: _Carrier) -> None:
+    async def _live(self, carrier: Carrier) -> None:
         try:
             while True:
                 pinging = asyncio.create_task(self._keep_asking(carrier))
@@ -306,7 +164,7 @@ class Resumable:
     def _is_over(self) -> bool:
         return self._stream.is_over and self._stream.peer_finished
 
-    async def _again(self) -> _Carrier:
+    async def _again(self) -> Carrier:
         """Make another carrier.
 
         Raises:
@@ -335,7 +193,7 @@ class Resumable:
                 await self._way.failed(error)
             await backoff.wait()
 
-    async def _attach(self) -> _Carrier:
+    async def _attach(self) -> Carrier:
         """Make one attempt to reach the relay.
 
         Raises:
@@ -345,7 +203,7 @@ class Resumable:
         """
         try:
             async with asyncio.timeout(ATTACH_SECONDS):
-                carrier = _Carrier(await Remote.open(self._way.target, patience=0), self._begin, self._received)
+                carrier = Carrier(await Remote.open(self._way.target, patience=0), self._begin, self._received)
                 try:
                     hello = self._stream.hello(self._way.secret, self._id, is_new=not self._known)
                     await carrier.remote.send(hello.encode())
@@ -353,7 +211,7 @@ class Resumable:
                     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                     if not carrier.welcome.done():
                         raise carrier.why_ended()
-                    self._check(carrier.welcome.result())
+                    check(carrier.welcome.result())
                 except BaseException:
                     # Before the next attempt: nothing that this one still delivers may come between.
                     await carrier.close()
@@ -370,19 +228,6 @@ class Resumable:
         """Continue where the relay is; called before the first bytes that follow the relay's answer."""
         if welcome.code == ACCEPTED:
             self._stream.resume(welcome.received)
-
-    def _check(self, welcome: Welcome) -> None:
-        if welcome.code == REFUSED:
-            raise PortRefused("The proxy refuses connections.", hint="See its log: %pathways logs proxy.")
-        if welcome.code == FULL:
-            raise TooManyConnections(
-                "The relay beside the proxy has as many connections as it can hold.",
-                hint="End some of the processes that share this session.",
-            )
-        if welcome.code == OUTDATED:
-            raise ConnectionLost("The relay has answered a later attempt.")
-        if welcome.code != ACCEPTED:
-            raise StreamLost("The relay no longer has the connection: it was restarted, or has waited too long.")
 
     async def _received(self, data: memoryview) -> None:
         """Take in bytes of the carrier; the next ones come when this returns."""
@@ -401,7 +246,7 @@ class Resumable:
                     await self._near
         if self._stream.peer_finished:
             self._all_received.set()
-        if self._stream.space():
+        if not self._stream.is_full:
             self._room.set()
         # Not awaited: reading must not wait for writing, or two full pipes would wait for each other.
         if self._stream.must_answer and not self._pumping:
@@ -425,7 +270,7 @@ class Resumable:
         finally:
             self._pumping = False
 
-    async def _keep_asking(self, carrier: _Carrier) -> None:
+    async def _keep_asking(self, carrier: Carrier) -> None:
         """Close a carrier on which nothing comes back."""
         number = 0
         while True:
@@ -446,67 +291,6 @@ class Resumable:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-class StreamLost(ConnectionLost):
-    """The relay answered, and the stream cannot be continued."""
-
-
-class TooManyConnections(ClusterError):
-    """The relay takes no further connection; those that it has continue."""
-
-
-class _Carrier:
-    """One connection to the relay: first its answer, then the stream.
-
-    Attributes:
-      welcome: The relay's answer.
-      listening: Done when the connection has ended.
-    """
-
-    def __init__(
-        self,
-        remote: Remote,
-        begin: Callable[[Welcome], None],
-        received: Callable[[memoryview], Awaitable[None]],
-    ) -> None:
-        self.remote = remote
-        self.welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
-        self.problem: ClusterError | None = None
-        self._begin = begin
-        self._received = received
-        self._head = b""
-        self.listening = asyncio.create_task(remote.deliver(self._take))
-
-    async def _take(self, data: memoryview) -> None:
-        if self.problem is not None:
-            return
-        try:
-            if not self.welcome.done():
-                missing = WELCOME_BYTES - len(self._head)
-                self._head += data[:missing]
-                data = data[missing:]
-                if len(self._head) < WELCOME_BYTES:
-                    return
-                welcome = Welcome.decode(self._head)
-                # At once, because the stream's own bytes may follow in the same message.
-                self._begin(welcome)
-                self.welcome.set_result(welcome)
-            if data and self.welcome.result().code == ACCEPTED:
-                await self._received(data)
-        except (ProtocolError, Unrecoverable) as error:
-            self.problem = StreamLost(f"The relay and this process do not agree: {error}.")
-            self.remote.close()
-
-    def why_ended(self) -> ClusterError:
-        """Return why it ended."""
-        return self.problem or self.remote.error or ConnectionLost("The connection to the relay was closed.")
-
-    async def close(self) -> None:
-        """Close the connection; after this it delivers nothing any more."""
-        self.remote.close()
-        self.listening.cancel()
-        await asyncio.gather(self.listening, return_exceptions=True)
 
 
 async def _drop(_data: memoryview) -> None:

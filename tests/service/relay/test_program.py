@@ -20,7 +20,9 @@ import pytest
 
 from pathways_jupyter.service.relay import container, program
 from pathways_jupyter.service.relay.container import RelaySpec
-from pathways_jupyter.service.relay.stream import (
+from pathways_jupyter.service.relay.replay import Pool
+from pathways_jupyter.service.relay.stream import Stream
+from pathways_jupyter.service.relay.wire import (
     ACCEPTED,
     OUTDATED,
     REFUSED,
@@ -28,8 +30,6 @@ from pathways_jupyter.service.relay.stream import (
     UNKNOWN,
     WELCOME_BYTES,
     Hello,
-    Pool,
-    Stream,
     Welcome,
 )
 

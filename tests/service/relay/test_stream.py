@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 import pytest
 
 from pathways_jupyter.service.relay import stream as streams
-from pathways_jupyter.service.relay.stream import (
+from pathways_jupyter.service.relay.replay import Pool
+from pathways_jupyter.service.relay.stream import Stream
+from pathways_jupyter.service.relay.wire import (
     ACCEPTED,
     BLOCK_BYTES,
+    HEADER,
     HELLO_BYTES,
     OUTDATED,
     WELCOME_BYTES,
     Hello,
-    Pool,
     ProtocolError,
-    Stream,
     Unrecoverable,
     Welcome,
 )
@@ -290,7 +291,7 @@ def test_ends_that_cannot_agree_do_not_continue():
 def test_frames_that_no_end_sends_are_refused(kind, position, length):
     _, relay = pair()
     with pytest.raises(ProtocolError):
-        list(relay.feed(streams._HEADER.pack(kind, position, length)))
+        list(relay.feed(HEADER.pack(kind, position, length)))
 
 
 @pytest.mark.parametrize("data", [bytes(HELLO_BYTES), b"GET / HTTP/1.1\r\n".ljust(HELLO_BYTES, b"x")])

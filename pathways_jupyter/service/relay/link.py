@@ -1,0 +1,195 @@
+"""One stream in the relay: its connection to the proxy, and its carrier.
+
+What the proxy sends is read into the memory from which it is sent, and from there again if need be.
+
+This text also runs in the relay's container: standard library only, for Python 3.9 and later, and no dollar sign,
+because Kubernetes would expand it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import time
+from collections import deque
+
+from pathways_jupyter.service.relay.replay import Pool
+from pathways_jupyter.service.relay.sockets import READ, WRITE, Sockets, log, reject
+from pathways_jupyter.service.relay.stream import Stream
+from pathways_jupyter.service.relay.wire import ACCEPTED, BLOCK_BYTES, Hello, ProtocolError
+
+UNDELIVERED_BYTES = 5 * 1024 * 1024
+"""Most bytes that wait for a proxy that does not read; more than a supervisor has unacknowledged."""
+_MOST_PIECES = 16
+"""For one system call."""
+_SMALL_BYTES = 8 * 1024
+"""Waiting pieces are joined up to this size, because an object for each byte would need more memory than the bytes."""
+
+# One for all: what is read into it is passed on before anything else is read.
+_SCRATCH = memoryview(bytearray(BLOCK_BYTES))
+
+
+class Link:
+    """One stream: its connection to the proxy, and its carrier, if it has one at the moment."""
+
+    def __init__(self, sockets: Sockets, pool: Pool, proxy: socket.socket) -> None:
+        self.stream = Stream(pool)
+        self.carrier: socket.socket | None = None
+        self.last_active = time.monotonic()
+        self._sockets = sockets
+        self._proxy: socket.socket | None = proxy
+        # What the proxy has not taken yet (`stream.undelivered` counts its bytes), and the rest of a frame that the
+        # carrier has not taken yet.
+        self._to_proxy: deque[memoryview] = deque()
+        self._to_carrier: list[bytes | memoryview] = []
+        # What the two sockets are registered for.
+        self._proxy_events = self._carrier_events = 0
+        proxy.setblocking(False)
+        self._update()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether both ends have finished, and know it of each other."""
+        stream = self.stream
+        return stream.is_over and stream.peer_finished and not self._to_carrier and not self._to_proxy
+
+    def attach(self, carrier: socket.socket, hello: Hello) -> None:
+        """Continue on another carrier, unless it was overtaken.
+
+        Raises:
+          Unrecoverable: The stream cannot be continued.
+        """
+        answer = self.stream.welcome(hello)
+        if answer.code != ACCEPTED:
+            reject(carrier, answer)
+            return
+        self.detach()
+        self.carrier, self.last_active = carrier, time.monotonic()
+        self._to_carrier = [answer.encode()]
+        self._carrier_events = 0
+        self._flush()
+
+    def detach(self) -> None:
+        """Close the carrier; the stream waits for another one."""
+        if self.carrier is not None:
+            self._sockets.close(self.carrier)
+            self.carrier = None
+            self._to_carrier = []
+            self._update()
+
+    def close(self) -> None:
+        """End the stream for good."""
+        self.detach()
+        self._hang_up()
+        self.stream.close()
+
+    def on_proxy(self, events: int) -> None:
+        """Handle the readiness of the proxy's socket."""
+        assert self._proxy is not None
+        try:
+            if events & WRITE:
+                self._send_to_proxy(self._proxy)
+            if events & READ and (space := self.stream.space()):
+                count = self._proxy.recv_into(space)
+                self.stream.filled(count)
+                if not count:
+                    self._hang_up()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._hang_up()
+        if self.stream.peer_finished and not self._to_proxy:
+            # The program at the other end has closed its connection, so it will not read an answer.
+            self._hang_up()
+        self._flush()
+
+    def on_carrier(self, events: int) -> None:
+        """Handle the readiness of the carrier's socket."""
+        assert self.carrier is not None
+        if events & READ:
+            try:
+                count = self.carrier.recv_into(_SCRATCH)
+                if not count:
+                    raise ConnectionResetError
+                self.last_active = time.monotonic()
+                for piece in self.stream.feed(_SCRATCH[:count]):
+                    self._give_to_proxy(piece)
+            except BlockingIOError:
+                pass
+            except (OSError, ProtocolError) as error:
+                if isinstance(error, ProtocolError):
+                    log(f"a carrier is closed: {error}")
+                self.detach()
+            if self.stream.peer_finished and not self._to_proxy:
+                self._hang_up()
+        self._flush()
+
+    def _give_to_proxy(self, piece: memoryview) -> None:
+        sent = 0
+        if self._proxy is not None and not self._to_proxy:
+            try:
+                sent = self._proxy.send(piece)
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._hang_up()
+        # Once a proxy has hung up, this is not read any more.
+        if self._proxy is not None and sent < len(piece):
+            rest = bytes(piece[sent:])
+            self.stream.undelivered += len(rest)
+            if self._to_proxy and len(self._to_proxy[-1]) + len(rest) < _SMALL_BYTES:
+                rest = bytes(self._to_proxy.pop()) + rest
+            self._to_proxy.append(memoryview(rest))
+
+    def _send_to_proxy(self, proxy: socket.socket) -> None:
+        waiting = self._to_proxy
+        sent = proxy.sendmsg(list(itertools.islice(waiting, _MOST_PIECES)))
+        self.stream.undelivered -= sent
+        while waiting and sent >= len(waiting[0]):
+            sent -= len(waiting.popleft())
+        if sent:
+            waiting[0] = waiting[0][sent:]
+
+    def _hang_up(self) -> None:
+        """Close the connection to the proxy; what it has sent is still delivered."""
+        if self._proxy is not None:
+            self._sockets.close(self._proxy)
+            self._proxy = None
+            self._to_proxy.clear()
+            self.stream.undelivered = 0
+            self.stream.finish()
+
+    def _flush(self) -> None:
+        """Send to the carrier as much as it takes, and wait for what comes next."""
+        while self.carrier is not None:
+            if not self._to_carrier:
+                frame = self.stream.next()
+                if frame is None:
+                    break
+                self._to_carrier = [*frame] if frame[1] else [frame[0]]
+            try:
+                sent = self.carrier.sendmsg(self._to_carrier)
+            except BlockingIOError:
+                break
+            except OSError:
+                self.detach()
+                break
+            while self._to_carrier and sent >= len(self._to_carrier[0]):
+                sent -= len(self._to_carrier.pop(0))
+            if sent:
+                self._to_carrier[0] = memoryview(self._to_carrier[0])[sent:]
+        self._update()
+
+    def _update(self) -> None:
+        """Register for the events that can be handled now: this is what makes a fast sender wait."""
+        if self._proxy is not None:
+            events = (0 if self.stream.is_full else READ) | (WRITE if self._to_proxy else 0)
+            if events != self._proxy_events:
+                self._proxy_events = events
+                self._sockets.watch(self._proxy, events, self.on_proxy)
+        if self.carrier is not None:
+            # Also while the proxy does not read: a ping must be answered, or the carrier looks dead.
+            events = (READ if self.stream.undelivered < UNDELIVERED_BYTES else 0) | (WRITE if self._to_carrier else 0)
+            if events != self._carrier_events:
+                self._carrier_events = events
+                self._sockets.watch(self.carrier, events, self.on_carrier)

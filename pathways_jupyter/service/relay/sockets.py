@@ -1,0 +1,132 @@
+"""The relay's sockets: where they listen and connect to, and one loop for all of them.
+
+This text also runs in the relay's container: standard library only, for Python 3.9 and later, and no dollar sign,
+because Kubernetes would expand it.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import time
+from collections.abc import Callable
+
+from pathways_jupyter.service.relay.wire import Welcome
+
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+BACKLOG = 32
+DIAL_SECONDS = 5.0
+
+
+class Sockets:
+    """All sockets of a process, and what is called when one of them is ready."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        # What each socket is registered for: changing a registration costs a system call.
+        self._watched: dict[socket.socket, int] = {}
+
+    def wait(self, seconds: float) -> None:
+        """Call what is registered for the sockets that are ready, once some of them are, or the time is over."""
+        for key, events in self._selector.select(seconds):
+            # An earlier one of these events may have closed this socket.
+            if key.fileobj in self._watched:
+                key.data(events)
+
+    def watch(self, connection: socket.socket, events: int, call: Callable[[int], None]) -> None:
+        """Call `call` with the events of `connection`, instead of what was registered for it."""
+        known = self._watched.get(connection, 0)
+        self._watched[connection] = events
+        if not events:
+            if known:
+                self._selector.unregister(connection)
+        elif known:
+            self._selector.modify(connection, events, call)
+        else:
+            self._selector.register(connection, events, call)
+
+    def release(self, connection: socket.socket) -> None:
+        """Watch a socket no longer."""
+        if self._watched.pop(connection, 0):
+            self._selector.unregister(connection)
+
+    def close(self, connection: socket.socket) -> None:
+        """Close a socket."""
+        self.release(connection)
+        connection.close()
+
+
+def endpoint(port: int) -> str:
+    """Return the unix socket that stands for a port of this pod; empty where there are real ports.
+
+    In an embedded cluster all pods are processes of one machine.
+    """
+    directory = os.environ.get("PATHWAYS_LOCAL_SOCKETS", "")
+    return os.path.join(directory, str(port)) if directory else ""
+
+
+def listen(port: int, *, everywhere: bool = False) -> socket.socket:
+    """Listen on the loopback interface, where port-forwarding arrives, or on all of them."""
+    if path := endpoint(port):
+        if os.path.exists(path):
+            os.unlink(path)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+    elif everywhere and socket.has_dualstack_ipv6():
+        listener = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    elif everywhere:
+        listener = socket.create_server(("", port))
+    else:
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener
+
+
+def dial(port: int) -> socket.socket:
+    """Connect to the proxy.
+
+    Raises:
+      OSError: It does not listen.
+    """
+    path, host = endpoint(port), "127.0.0.1"
+    if path and not os.path.exists(path):
+        # Not every program of an embedded cluster listens on a socket.
+        path, host = "", os.environ.get("POD_IP", host)
+    if path:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(DIAL_SECONDS)
+        try:
+            connection.connect(path)
+        except OSError:
+            connection.close()
+            raise
+        return connection
+    connection = socket.create_connection((host, port), timeout=DIAL_SECONDS)
+    quicken(connection)
+    return connection
+
+
+def quicken(connection: socket.socket) -> None:
+    """Send small messages at once."""
+    if connection.family != socket.AF_UNIX:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def reject(carrier: socket.socket, answer: Welcome) -> None:
+    """Send an answer that accepts nothing, and close the connection."""
+    try:
+        # A new connection's buffer always has room for it.
+        carrier.send(answer.encode())
+    except OSError:
+        pass
+    finally:
+        carrier.close()
+
+
+def log(message: str) -> None:
+    """Write a line to the container's log."""
+    print(time.strftime("%H:%M:%S"), message, flush=True)
