@@ -159,7 +159,7 @@ export function service(some: Partial<IService> = {}): IService {
     address: '',
     version: '',
     health: 'ready',
-    capacity: [{ instance_type: 'tpuv6e:2x2', chips: 4, total: 2, ready: 2, free: 2 }],
+    capacity: [{ instance_type: 'tpuv6e:2x2', chips: 4, total: 2, ready: 2, free: 2, reclaimable: 0 }],
     pod: '',
     embedded: false,
     ...some

@@ -5,6 +5,7 @@ Each ending happens to a real kernel, connected to the embedded cluster.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -20,7 +21,10 @@ import psutil
 import pytest
 from jupyter_client import KernelManager
 
+from pathways_jupyter.kube import auth
+from pathways_jupyter.kube.client import Client
 from pathways_jupyter.local.cluster import Cluster
+from pathways_jupyter.service import leases
 from pathways_jupyter.session import registry
 
 pytestmark = pytest.mark.timeout(300)
@@ -370,6 +374,30 @@ def test_with_a_relay_the_proxy_of_a_dead_machine_is_kept_for_a_while_and_then_g
     time.sleep(max(0.0, moment + 2 * SHORT_LEASE - time.monotonic()))
     assert counted(session)["jobs"] == 1
     gone(session, since=moment, seconds=3 * SHORT_LEASE + A_LITTLE)
+
+
+@pytest.mark.soak
+def test_with_a_relay_the_proxy_of_a_dead_machine_ends_also_without_an_operator(kernel, cluster, counted, gone):
+    """The test renews the Lease in place of the dead, so that the cluster's operator has nothing to do."""
+    kernel.ok("import dataclasses\nconfig = dataclasses.replace(config, relay=True, keep=5.0)")
+    session = kernel.connect()
+    assert counted(session) == WITH_A_RELAY
+    record = registry.read(session)
+    for pid in (kernel.pid, record.pid):
+        os.kill(pid, signal.SIGKILL)
+    psutil.wait_procs([psutil.Process(pid) for pid in (kernel.pid, record.pid) if psutil.pid_exists(pid)], DEADLINE)
+    registry.remove(record)
+    deadline = time.monotonic() + DEADLINE
+    while counted(session)["processes"]:
+        assert time.monotonic() < deadline
+        asyncio.run(_renew(cluster, record.job))
+        time.sleep(0.5)
+    gone(session, seconds=DEADLINE)
+
+
+async def _renew(cluster: Cluster, job: str) -> None:
+    async with Client(auth.load(str(cluster.kubeconfig))) as client:
+        assert await leases.renew(client, job, namespace="default")
 
 
 def test_a_restarted_kernel_takes_over_what_lingers_and_nothing_is_left_after(kernel, config, gone):

@@ -11,18 +11,16 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pathways_jupyter.errors import ApiError, ClusterError
-from pathways_jupyter.kube.podport import PortRefused, Remote
+from pathways_jupyter.kube.podport import PortRefused, Remote, Target
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.retry import Backoff
+from pathways_jupyter.service.relay.replay import Pool
 from pathways_jupyter.service.relay.stream import Stream
 from pathways_jupyter.service.relay.wire import ACCEPTED, Welcome
 from pathways_jupyter.session.supervisor.carrier import Carrier, StreamLost, check
-
-if TYPE_CHECKING:
-    from pathways_jupyter.session.supervisor.relayed import Relayed
 
 logger = logging.getLogger(__name__)
 
@@ -39,13 +37,34 @@ _GRACE_SECONDS = 0.5
 _MAX_PENDING_BYTES = 256 * 1024
 
 
+class Way(Protocol):
+    """What a connection needs of the way that it shares with others; see `relayed`."""
+
+    target: Target
+    secret: bytes
+    keep: float
+    pool: Pool
+
+    def broken(self, connection: Resumable, error: ClusterError) -> None:
+        """Note that `connection` has lost its way."""
+
+    def restored(self, connection: Resumable) -> None:
+        """Note that `connection` has a way again, or needs none any more."""
+
+    def forget(self, connection: Resumable) -> None:
+        """Note that `connection` has ended."""
+
+    async def failed(self, error: ClusterError) -> None:
+        """Note that an attempt failed."""
+
+
 class Resumable:
     """One connection to the proxy; see :class:`~pathways_jupyter.kube.portforward.Connection`.
 
     It is made by :meth:`Relayed.open`.
     """
 
-    def __init__(self, way: Relayed) -> None:
+    def __init__(self, way: Way) -> None:
         self.answered = asyncio.Event()
         self.ended = False
         self.error: ClusterError | None = None
