@@ -48,7 +48,9 @@ def main() -> int:
         # Last: the peer leaves its proxy behind.
         "interruption": interruption.run,
     }
-    chosen = options.names or ["imports", *on_cluster, "transport", "colocated", "elastic", "sidebar", "multihost"]
+    # Interruptions by name only: they take minutes.
+    by_default = [name for name in on_cluster if name != "interruption"]
+    chosen = options.names or ["imports", *by_default, "transport", "colocated", "elastic", "sidebar", "multihost"]
     tables: list[Table] = imports.run() if "imports" in chosen else []
 
     from pathways_jupyter.local import cluster
