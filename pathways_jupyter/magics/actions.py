@@ -48,12 +48,15 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
         )
 
     asked = entry.resolve(values)
-    with Waiting(connection.screen, place) as waiting:
-        if asked.local:
-            waiting.embedded()
-        _bring_up(
-            connection, lambda: session.start(entry.located(asked), connection.variables, revive=entry.revive), waiting
-        )
+    try:
+        with Waiting(connection.screen, place) as waiting:
+            if asked.local:
+                waiting.embedded()
+            config = entry.located(asked)
+            attempt = waiting.through(session.start(config, connection.variables, revive=entry.revive))
+    except KeyboardInterrupt:
+        raise _interrupted(connection) from None
+    _show(connection, attempt, waiting.place)
 
 
 def job_connect(connection: Connection, values: Values) -> None:
@@ -64,14 +67,14 @@ def job_connect(connection: Connection, values: Values) -> None:
 def reconnect(connection: Connection, values: Values, place: Place | None = None) -> None:
     """Replace the proxy of this notebook's session; arguments as for :func:`connect`."""
     current = connection.need()
-
-    def begin() -> ConnectionAttempt[Session]:
-        if current.config.local and current.state is SessionState.LOST:
-            waiting.embedded()
-        return session.restart(current, connection.variables)
-
-    with Waiting(connection.screen, place) as waiting:
-        _bring_up(connection, begin, waiting)
+    try:
+        with Waiting(connection.screen, place) as waiting:
+            if current.config.local and current.state is SessionState.LOST:
+                waiting.embedded()
+            attempt = waiting.through(session.restart(current, connection.variables))
+    except KeyboardInterrupt:
+        raise _interrupted(connection) from None
+    _show(connection, attempt, waiting.place)
 
 
 def disconnect(connection: Connection, values: Values) -> View:
@@ -198,18 +201,22 @@ def profiles(connection: Connection, values: Values) -> View:
     return profiles_picture.view(settings.profiles(), settings.profiles_path())
 
 
-def _bring_up(connection: Connection, begin: Callable[[], ConnectionAttempt[Session]], waiting: Waiting) -> None:
-    try:
-        connecting = waiting.through(begin)
-    except KeyboardInterrupt:
-        raise SessionError("Connecting was interrupted; everything that it had created was removed.") from None
-    waiting.stop()
-    connection.watch(connecting.session, waiting.place)
-    if waiting.place is None:
+def _interrupted(connection: Connection) -> BaseException:
+    """Return what to raise for an Interrupt while connecting."""
+    if connection.session is not None:
+        # It came before the first request or when all was done: the session is fine, only the rest of the cell is lost.
+        return KeyboardInterrupt()
+    return SessionError("Connecting was interrupted; everything that it had created was removed.")
+
+
+def _show(connection: Connection, attempt: ConnectionAttempt[Session], place: Place | None) -> None:
+    """Show the session that `attempt` has connected, and what happened to the user's arrays."""
+    connection.watch(attempt.session, place)
+    if place is None:
         connection.screen.line(connection.card().text)
     else:
         connection.draw()
-    lines = array_notes.switched(connecting.switched.unusable, connecting.switched.left)
+    lines = array_notes.switched(attempt.switched.unusable, attempt.switched.left)
     if lines:
         connection.notify(lines)
 

@@ -54,7 +54,8 @@ def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
             with Waiting(connection.screen if connection is not None else _Errors()) as waiting:
                 if checked.local:
                     waiting.embedded()
-                made = waiting.through(lambda: session.start(entry.located(checked), revive=entry.revive)).session
+                config = entry.located(checked)
+                made = waiting.through(session.start(config, revive=entry.revive)).session
                 waiting.done()
     except PathwaysError as error:
         # Even in a notebook this was a call from Python, so hints must name keywords, not flags of the magic.

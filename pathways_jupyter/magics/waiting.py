@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pathways_jupyter import interruptible, interrupts
-from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render.progress import Progress
 from pathways_jupyter.render.view import View
@@ -31,6 +29,9 @@ _LINE_AGAIN = 10.0
 class Waiting:
     """Progress on the screen for as long as the ``with`` block runs.
 
+    An exception that leaves the block is shown as a step that failed or was interrupted, if any progress was shown. In
+    the block an Interrupt is deferred while it would be lost.
+
     Args:
       place: Where to draw in a notebook; below the cell when left out.
 
@@ -42,6 +43,7 @@ class Waiting:
         self.place: Place | None = place or (screen.place() if screen.in_place else None)
         self._screen = screen
         self._progress = Progress()
+        self._deferring = interrupts.after_imports()
         self._lock = threading.Lock()
         self._over = interruptible.Event()
         self._thread = threading.Thread(target=self._draw, name="pathways-progress", daemon=True)
@@ -53,29 +55,21 @@ class Waiting:
         with self._lock:
             self._progress.enter("start the embedded cluster")
 
-    def through(self, begin: Callable[[], ConnectionAttempt[Session]]) -> ConnectionAttempt[Session]:
-        """Connect with `begin`, show the progress, and return when it is connected.
+    def through(self, attempt: ConnectionAttempt[Session]) -> ConnectionAttempt[Session]:
+        """Show the progress of `attempt`, and return it when it is connected.
 
         Raises:
           KeyboardInterrupt: Interrupted; everything that was created is removed.
           PathwaysError: Connecting failed.
         """
-        connecting = None
         try:
-            with interrupts.after_imports():
-                connecting = begin()
-                for event in connecting:
-                    with self._lock:
-                        self._progress.add(event)
+            for event in attempt:
+                with self._lock:
+                    self._progress.add(event)
         except KeyboardInterrupt:
-            if connecting is not None:
-                connecting.cancel()
-            self.stopped("interrupted")
+            attempt.cancel()
             raise
-        except PathwaysError:
-            self.stopped("failed")
-            raise
-        return connecting
+        return attempt
 
     def stop(self) -> None:
         """Stop drawing; the place can be used for the result."""
@@ -94,21 +88,25 @@ class Waiting:
         elif self.place.drawn:
             self.place.draw(View(None, self._progress.text(now, done=True), self._progress.html(now, done=True)))
 
-    def stopped(self, how: str) -> None:
-        """Show that it failed or was interrupted, if any progress was shown."""
-        self.stop()
-        if self.place is not None and self.place.drawn:
-            now = time.time()
-            self.place.draw(View(None, self._progress.text(now, how), self._progress.html(now, how)))
-
     def __enter__(self) -> Waiting:
         self._thread.start()
+        self._deferring.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        try:
+            self._deferring.__exit__(kind, error, trace)
+        except KeyboardInterrupt:
+            # One that was deferred until now.
+            kind = KeyboardInterrupt
+            raise
+        finally:
+            self.stop()
+            if kind is not None and self.place is not None and self.place.drawn:
+                now, how = time.time(), "interrupted" if issubclass(kind, KeyboardInterrupt) else "failed"
+                self.place.draw(View(None, self._progress.text(now, how), self._progress.html(now, how)))
 
     def _draw(self) -> None:
         pause = _BLINK

@@ -44,8 +44,9 @@ from pathways_jupyter.session.kernel import session as sessions
 config = {config!r}
 def connect():
     connecting = sessions.start(config)
-    print("session", connecting._link.session, flush=True)
-    for event in connecting:
+    for number, event in enumerate(connecting):
+        if number == 0:
+            print("session", connecting._link.session, flush=True)
         print(event.kind, event.data.get("stage"), event.data.get("state"), flush=True)
     return connecting.session
 """

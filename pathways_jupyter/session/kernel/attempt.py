@@ -3,38 +3,45 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
 
+from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import PathwaysError, SessionError
 from pathways_jupyter.events import Event, EventKind, SessionState, Stage
-from pathways_jupyter.session.kernel.attachment import Attachment, Variables, finish
+from pathways_jupyter.session import protocol, registry
+from pathways_jupyter.session.kernel import process, spawn
+from pathways_jupyter.session.kernel.attachment import CLEANUP_SECONDS, Attachment, Variables, finish
 from pathways_jupyter.session.kernel.jax_switch import Switched
+from pathways_jupyter.session.kernel.link import Link
+from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.wording import count
 
-if TYPE_CHECKING:
-    from pathways_jupyter.session.kernel.link import Link
+Revive = Callable[[ConnectConfig, SessionState], None]
+"""Sees that the cluster of a session in this state runs; what starts the embedded one is above this module."""
 
 S = TypeVar("S")
 
 
 class ConnectionAttempt(Generic[S]):
-    """A connection that is being made: iterate over its events, then read :attr:`session`.
+    """A connection to be made: iterate over its events, then read :attr:`session`.
 
-    Leaving the iteration early, by an Interrupt or otherwise, cancels the attempt: the proxy is removed, and JAX stays
-    as it was.
+    The iteration does everything. An attempt that is dropped before it has started no process and sent no request, so
+    that an Interrupt between making an attempt and iterating over it leaves nothing. Leaving the iteration early, by an
+    Interrupt or otherwise, cancels the attempt: the proxy is removed, and JAX stays as it was.
 
     Args:
-      attachment: What is attached to the proxy.
-      link: The connection to the supervisor; not the attachment's own while a dead supervisor is being replaced.
-      request: The number of the request that the supervisor answers with the session's record.
+      config: What to connect to.
       variables: The user's variables, to report the arrays that the switch of devices affects.
       connected: Called when JAX has its devices; returns the session.
-      again: Whether the session exists already: a failure leaves it as it was, so that it can be tried again.
-      since: Number of the first event to report.
+      attachment: That of the session to reconnect; None for a first connect. A failure leaves that session as it was,
+        so that it can be tried again.
+      revive: Called before the session is reconnected.
 
     Attributes:
       switched: What happened to the user's arrays; set at the end.
@@ -42,34 +49,27 @@ class ConnectionAttempt(Generic[S]):
 
     def __init__(
         self,
-        attachment: Attachment,
-        link: Link,
-        request: int,
+        config: ConnectConfig,
         variables: Variables | None,
         *,
-        connected: Callable[[], S],
-        again: bool = False,
-        since: int = 0,
+        connected: Callable[[Attachment], S],
+        attachment: Attachment | None = None,
+        revive: Revive | None = None,
     ) -> None:
         self.switched = Switched()
-        self._attachment = attachment
-        self._link = link
-        self._request = request
+        self._config = config
         self._variables = variables
         self._connected = connected
-        self._again = again
-        # Whether the switch of JAX must be undone on failure. For a first connect it is set before the switch begins,
-        # so that an Interrupt in the middle of it is undone too.
-        self._switched = again
-        self._since = since
+        self._revive = revive
+        # What is undone on failure. For a first connect it is set before the switch of JAX begins, so that an Interrupt
+        # in the middle of it is undone too.
+        self._attachment = attachment
+        # The connection to the supervisor that was asked for a proxy; not the attachment's own while a dead supervisor
+        # is being replaced.
+        self._link: Link | None = None
         self._session: S | None = None
         self._done = False
-        self._began = time.monotonic()
         self._events = self._run()
-
-    def __del__(self) -> None:
-        if not self._done and not self._again:
-            self._link.close()
 
     def __iter__(self) -> Iterator[Event]:
         """Return the iterator over the events until the session is connected.
@@ -87,37 +87,48 @@ class ConnectionAttempt(Generic[S]):
         Raises:
           PathwaysError: See :meth:`__iter__`.
         """
-        for _ in self._events:
-            pass
+        try:
+            for _ in self._events:
+                pass
+        except BaseException:
+            # An Interrupt may also hit here, between two events; the generator does not see that one.
+            self.cancel()
+            raise
         if self._session is None:
             raise SessionError("Connecting was cancelled.", hint="Connect again.")
         return self._session
 
     def cancel(self) -> None:
-        """Cancel connecting, and wait until the objects in the cluster are removed."""
+        """Cancel connecting, or end the session that is being reconnected; wait until its objects are removed."""
         self._events.close()
         if not self._done:
             self._undo()
 
     def _run(self) -> Generator[Event, None, None]:
+        before = self._attachment
         try:
-            yield from self._link.watch(self._since, until=self._request)
-            record = SessionRecord.from_json(self._link.answer(self._request))
-            yield self._stage("Switching JAX to the proxy.")
+            link, request, since = self._ask()
+            began = time.monotonic()
+            yield from link.watch(since, until=request)
+            record = SessionRecord.from_json(link.answer(request))
+            yield _stage("Switching JAX to the proxy.", began)
             import_jax().join()
-            self._switched = True
-            self.switched = self._attachment.adopt(self._link, record, self._variables)
-            session = self._connected()
-            slices = self._attachment.switch.slices()
+            self._attachment = attachment = before or Attachment(link)
+            self.switched = attachment.adopt(link, record, self._variables)
+            session = self._connected(attachment)
+            slices = attachment.switch.slices()
             devices = sum(map(len, slices.values()))
-            yield self._stage(f"JAX has {count(devices, 'device')} on {count(len(slices), 'slice')}.", done=True)
+            yield _stage(f"JAX has {count(devices, 'device')} on {count(len(slices), 'slice')}.", began, done=True)
             self._session = session
             self._done = True
         except PathwaysError as error:
             self._done = True
+            if self._link is None:
+                # No supervisor was asked, so nothing has changed.
+                raise
             died = self._link.ended and self._link.state is SessionState.LOST
             # A failed reconnect keeps the session, without a proxy, so that it can be tried again.
-            if died or not self._again or self._attachment.link is not self._link:
+            if died or before is None or before.link is not self._link:
                 self._undo()
             if died:
                 raise SessionError(
@@ -129,18 +140,51 @@ class ConnectionAttempt(Generic[S]):
             self._undo()
             raise
 
+    def _ask(self) -> tuple[Link, int, int]:
+        """Ask the session's supervisor for a proxy: a running one, the one that the previous kernel left, or a new one.
+
+        Every link is kept before it is asked for anything, so that an Interrupt ends its session.
+
+        Returns:
+          The link, the number of the request that is answered with the session's record, and the number of the first
+          event to report.
+        """
+        attachment = self._attachment
+        if attachment is None:
+            self._link = _lingering(self._config)
+            if self._link is not None:
+                import_jax()
+                return self._link, self._link.ask(Method.STATUS), 0
+        else:
+            link = attachment.link
+            if self._revive is not None:
+                self._revive(self._config, link.state)
+            if not link.ended:
+                self._link, since = link, link.count
+                replaced = link.state.is_connected and link.generation > attachment.generation
+                return link, link.ask(Method.STATUS if replaced else Method.RECONNECT), since
+            # Wait for the sweep after the dead supervisor: its proxy holds the slices that the new one needs.
+            link.close(patience=CLEANUP_SECONDS)
+        self._link = spawn.supervisor()
+        request = self._link.ask(
+            Method.START,
+            config=protocol.config_to_json(_with_absolute_paths(self._config)),
+            kernel_pid=os.getpid(),
+            kernel_id=process.kernel_id(),
+            notebook=process.notebook(),
+        )
+        import_jax()
+        return self._link, request, 0
+
     def _undo(self) -> None:
         self._done = True
         try:
-            if self._switched:
+            if self._attachment is not None:
                 self._attachment.disconnect()
         finally:
             # Also when JAX cannot be restored: otherwise the proxy would hold slices that nothing uses.
-            finish(self._link)
-
-    def _stage(self, message: str, **data: Any) -> Event:
-        elapsed = round(time.monotonic() - self._began, 4)
-        return Event(EventKind.STAGE, message, time.time(), {"stage": Stage.JAX, "elapsed": elapsed, **data})
+            if self._link is not None:
+                finish(self._link)
 
 
 def import_jax() -> threading.Thread:
@@ -157,3 +201,23 @@ def import_jax() -> threading.Thread:
     thread = threading.Thread(target=run, name="pathways-import-jax", daemon=True)
     thread.start()
     return thread
+
+
+def _stage(message: str, began: float, **data: Any) -> Event:
+    elapsed = round(time.monotonic() - began, 4)
+    return Event(EventKind.STAGE, message, time.time(), {"stage": Stage.JAX, "elapsed": elapsed, **data})
+
+
+def _lingering(config: ConnectConfig) -> Link | None:
+    """Take over the session that the previous kernel left lingering, if it was connected with the same `config`."""
+    record = registry.find(kernel_id=process.kernel_id(), notebook=process.notebook()) if config.linger else None
+    if record is None or protocol.config_from_json(record.config) != _with_absolute_paths(config):
+        return None
+    return spawn.attach(record)
+
+
+def _with_absolute_paths(config: ConnectConfig) -> ConnectConfig:
+    """Return `config` with a kubeconfig path that is valid in other processes: the supervisor, a later sweep."""
+    if not config.kubeconfig:
+        return config
+    return replace(config, kubeconfig=os.path.abspath(os.path.expanduser(config.kubeconfig)))

@@ -8,9 +8,7 @@ one session at a time, because it has one JAX.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,21 +16,16 @@ from pathways_jupyter import interrupts
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, SessionError
 from pathways_jupyter.events import Event, SessionState
-from pathways_jupyter.session import client, protocol, reach, registry
-from pathways_jupyter.session.kernel import process, spawn
-from pathways_jupyter.session.kernel.attachment import CLEANUP_SECONDS, Attachment, Ended, Variables
-from pathways_jupyter.session.kernel.attempt import ConnectionAttempt, import_jax
+from pathways_jupyter.session import client, reach
+from pathways_jupyter.session.kernel.attachment import Attachment, Ended, Variables
+from pathways_jupyter.session.kernel.attempt import ConnectionAttempt, Revive
 from pathways_jupyter.session.kernel.jax_switch import Switched
-from pathways_jupyter.session.kernel.link import Link
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.variables import variables as client_variables
 
 if TYPE_CHECKING:
     import jax
-
-Revive = Callable[[ConnectConfig, SessionState], None]
-"""Sees that the cluster of a session in this state runs; what starts the embedded one is above this module."""
 
 _OVER = {SessionState.CLOSING, SessionState.CLOSED}
 
@@ -156,16 +149,14 @@ class Session:
           CapacityError: The slices are taken, and the connection's ``wait`` is over.
           SessionError: The session was disconnected, or the new proxy did not come up.
         """
+        attempt = restart(self, variables)
         with interrupts.after_imports():
-            attempt = restart(self, variables)
             try:
-                for _ in attempt:
-                    pass
+                _ = attempt.session
             except KeyboardInterrupt:
-                attempt.cancel()
                 # Without the stack of what was waited for, which says nothing to the user.
                 raise KeyboardInterrupt(f"Reconnecting was interrupted; session {self.id} is over.") from None
-            return attempt.switched
+        return attempt.switched
 
     def settle(self, variables: Mapping[str, Any] | None = None) -> Switched | None:
         """Apply to JAX what happened to the session from outside; to be called between cells.
@@ -207,18 +198,9 @@ class Session:
                 f"Session {self.id} was disconnected and cannot be reconnected.",
                 hint="%pathways connect makes a new one.",
             )
-        if self._revive is not None:
-            self._revive(self.config, self.state)
-        link, since = attachment.link, 0
-        if link.ended:
-            # Wait for the sweep after the dead supervisor: its proxy holds the slices that the new one needs.
-            link.close(patience=CLEANUP_SECONDS)
-            link, request = _supervisor(self.config)
-        else:
-            since = link.count
-            replaced = self.state.is_connected and link.generation > attachment.generation
-            request = link.ask(Method.STATUS if replaced else Method.RECONNECT)
-        return ConnectionAttempt(attachment, link, request, variables, connected=lambda: self, again=True, since=since)
+        return ConnectionAttempt(
+            self.config, variables, connected=lambda _: self, attachment=attachment, revive=self._revive
+        )
 
 
 _current: Session | None = None
@@ -235,7 +217,7 @@ def current() -> Session | None:
 def start(
     config: ConnectConfig, variables: Variables | None = None, *, revive: Revive | None = None
 ) -> ConnectionAttempt[Session]:
-    """Start to connect; the work is done by the supervisor, a separate process.
+    """Return an attempt to connect; it does nothing before its iteration begins.
 
     Args:
       config: What to connect to. A local cluster must run already, and be named by its kubeconfig.
@@ -244,7 +226,7 @@ def start(
 
     Raises:
       ConfigError: No slices are requested.
-      SessionError: This process already has a session, or the supervisor could not be started.
+      SessionError: This process already has a session.
     """
     if not config.instances and not config.job:
         raise ConfigError("No TPU slices were requested.", hint="For example: --tpu tpuv6e:2x2=2.")
@@ -254,19 +236,19 @@ def start(
             f"This process already has session {session.id} ({session.state}).",
             hint="%pathways reconnect gives it a new proxy, %pathways disconnect ends it.",
         )
-    link, request = _taken_over(config) or _supervisor(config)
-    attachment = Attachment(link)
 
-    def connected() -> Session:
+    def connected(attachment: Attachment) -> Session:
         global _current
         _current = Session(config, attachment, revive)
         return _current
 
-    return ConnectionAttempt(attachment, link, request, variables, connected=connected)
+    return ConnectionAttempt(config, variables, connected=connected)
 
 
 def restart(session: Session, variables: Variables | None = None) -> ConnectionAttempt[Session]:
-    """Start to replace the proxy of `session`; see :meth:`Session.reconnect`.
+    """Return an attempt to replace the proxy of `session`; see :meth:`Session.reconnect`.
+
+    It does nothing before its iteration begins.
 
     Raises:
       SessionError: The session was disconnected.
@@ -283,36 +265,3 @@ def connect(config: ConnectConfig, variables: Variables | None = None, *, revive
     """
     with interrupts.after_imports():
         return start(config, variables, revive=revive).session
-
-
-def _supervisor(config: ConnectConfig) -> tuple[Link, int]:
-    """Start a supervisor that connects; return the link to it, and the number of the request."""
-    link = spawn.supervisor()
-    request = link.ask(
-        Method.START,
-        config=protocol.config_to_json(_located(config)),
-        kernel_pid=os.getpid(),
-        kernel_id=process.kernel_id(),
-        notebook=process.notebook(),
-    )
-    import_jax()
-    return link, request
-
-
-def _taken_over(config: ConnectConfig) -> tuple[Link, int] | None:
-    """Take over the session that the previous kernel left lingering, if it was connected with the same `config`."""
-    record = registry.find(kernel_id=process.kernel_id(), notebook=process.notebook()) if config.linger else None
-    if record is None or protocol.config_from_json(record.config) != _located(config):
-        return None
-    link = spawn.attach(record)
-    if link is None:
-        return None
-    import_jax()
-    return link, link.ask(Method.STATUS)
-
-
-def _located(config: ConnectConfig) -> ConnectConfig:
-    """Return `config` with an absolute kubeconfig path, valid in other processes: the supervisor, a later sweep."""
-    if not config.kubeconfig:
-        return config
-    return replace(config, kubeconfig=os.path.abspath(os.path.expanduser(config.kubeconfig)))

@@ -185,8 +185,11 @@ def test_a_proxy_that_is_lost_before_jax_has_connected_is_reported_at_once(confi
 def test_reconnecting_works_when_nothing_is_wrong(connected):
     import jax
 
+    session.restart(connected)
+    assert connected.status().generation == 1, "an attempt that is not iterated asks for nothing"
     connected.reconnect()
     assert connected.state is SessionState.CONNECTED
+    assert connected.status().generation == 2
     assert jax.numpy.ones(4).sum() == 4
 
 
@@ -333,6 +336,7 @@ def test_leaving_the_iteration_early_cancels(config, gone):
 
 def test_a_connection_that_is_not_waited_for_is_given_up(config, gone):
     connecting = session.start(config(1))
+    next(iter(connecting))
     name = connecting._link.session
     del connecting
     gc.collect()

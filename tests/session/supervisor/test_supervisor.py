@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from pathways_jupyter.config import ConnectConfig
@@ -21,6 +22,17 @@ def test_asking_for_nothing_starts_no_process(runtime):
     with pytest.raises(ConfigError, match="No TPU slices"):
         session.start(ConnectConfig())
     assert set(runtime.iterdir()) == before
+
+
+def test_an_attempt_that_is_dropped_before_it_is_iterated_starts_no_supervisor(runtime):
+    files, processes = set(runtime.iterdir()), set(psutil.Process().children())
+    dropped = session.start(ConnectConfig(instances=ONE))
+    dropped.cancel()
+    with pytest.raises(SessionError, match="cancelled"):
+        _ = dropped.session
+    session.start(ConnectConfig(instances=ONE))
+    assert set(runtime.iterdir()) <= files
+    assert set(psutil.Process().children()) <= processes
 
 
 def test_without_a_kubeconfig_nothing_is_changed_and_nothing_left(nothing_left):
