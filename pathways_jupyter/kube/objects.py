@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from pathways_jupyter.errors import ApiError, ConfigError
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.problems import ConnectionLost
 
 Object = dict[str, Any]
@@ -235,6 +236,17 @@ async def allowed(client: Client, verb: str, resource: Resource, *, namespace: s
 def selection(labels: str, fields: str) -> dict[str, str]:
     """Return the query parameters of a label and a field selector."""
     return {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
+
+
+def true_condition(item: Object, *types: str) -> Mapping[str, Any] | None:
+    """Return the first condition in an object's status that is of one of these types and true."""
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each.get("type") in types and each.get("status") == "True"), None)
+
+
+def created(item: Mapping[str, Any]) -> float:
+    """Return when an object was created, in seconds since the epoch; 0 if it does not say."""
+    return parse_time(str(item["metadata"].get("creationTimestamp") or "1970-01-01T00:00:00Z"))
 
 
 def owner(body: Object, *, controller: bool = False) -> Object:

@@ -118,9 +118,7 @@ async def _pools(client: Client) -> Mapping[str, _Pool] | Finding:
 
 
 def _usable(node: Object) -> bool:
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
-    return ready and not (node.get("spec") or {}).get("unschedulable")
+    return objects.true_condition(node, "Ready") is not None and not (node.get("spec") or {}).get("unschedulable")
 
 
 async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool]) -> Finding:

@@ -9,7 +9,6 @@ from typing import Any
 from pathways_jupyter.errors import ApiError, ServiceError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import JOBSETS, Object
 from pathways_jupyter.service import jobset, names
 
@@ -162,10 +161,10 @@ def describe(found: Object, *, own: bool = False) -> ServiceInfo | None:
         server_image=str(worker.get("image") or manager.get("image") or ""),
         sidecar_image=str((workers.get(names.SIDECAR_CONTAINER) or {}).get("image") or ""),
         worker_job=worker_job,
-        started=_has_started(found),
+        started=objects.true_condition(found, "StartupPolicyCompleted") is not None,
         ended=_how_it_ended(found),
         embedded=str((found["metadata"].get("labels") or {}).get(names.EMBEDDED_LABEL) or ""),
-        created=parse_time(str(found["metadata"].get("creationTimestamp") or "1970-01-01T00:00:00Z")),
+        created=objects.created(found),
     )
 
 
@@ -246,15 +245,9 @@ def _all_containers(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _how_it_ended(found: Object) -> str:
     """Return why a JobSet has ended for good: it failed too often, or its head succeeded. Empty if it has not."""
-    status = found.get("status") or {}
-    for each in status.get("conditions") or ():
-        if each.get("type") in ("Failed", "Completed") and each.get("status") == "True":
-            state = "failed for good" if each["type"] == "Failed" else "completed"
-            message = str(each.get("message") or each.get("reason") or "").rstrip(".")
-            return f"its JobSet has {state}{f' ({message})' if message else ''}"
-    return ""
-
-
-def _has_started(found: Object) -> bool:
-    conditions = (found.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == "StartupPolicyCompleted" and each.get("status") == "True" for each in conditions)
+    ended = objects.true_condition(found, "Failed", "Completed")
+    if ended is None:
+        return ""
+    state = "failed for good" if ended["type"] == "Failed" else "completed"
+    message = str(ended.get("message") or ended.get("reason") or "").rstrip(".")
+    return f"its JobSet has {state}{f' ({message})' if message else ''}"

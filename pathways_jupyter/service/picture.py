@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pathways_jupyter.kube.credentials import parse_time
-from pathways_jupyter.kube.objects import Object
+from pathways_jupyter.kube.objects import Object, created, true_condition
 from pathways_jupyter.service import discovery, names
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Holder, Host, Reclaimable, Service, Slice
@@ -98,7 +97,7 @@ def _workers(service: ServiceInfo, pods: Iterable[Object]) -> dict[tuple[int, in
             continue
         place = int(index), _host_index(pod)
         # A pod and its replacement overlap for a moment; use the newer one.
-        if place not in workers or _created(workers[place]) <= _created(pod):
+        if place not in workers or created(workers[place]) <= created(pod):
             workers[place] = pod
     return workers
 
@@ -149,7 +148,7 @@ def _holders(
 ) -> tuple[Holder, ...]:
     pod_of: dict[str, str] = {}
     # The newest last: a pod and the one that follows it overlap for a moment.
-    for pod in sorted(pods, key=_created):
+    for pod in sorted(pods, key=created):
         labels = _labels(pod)
         if job := labels.get(names.JOB_NAME_LABEL) or labels.get("job-name"):
             pod_of[str(job)] = str(pod["metadata"]["name"])
@@ -167,7 +166,7 @@ def _holder(
     metadata, spec = job["metadata"], job.get("spec") or {}
     pod = (spec.get("template") or {}).get("spec") or {}
     container = next((each for each in pod.get("containers") or () if each.get("name") == names.PROXY_CONTAINER), None)
-    if container is None or metadata.get("deletionTimestamp") or _is_finished(job):
+    if container is None or metadata.get("deletionTimestamp") or true_condition(job, "Complete", "Failed"):
         return None
     said = discovery.flags(container)
     if not discovery.same_address(said.get("resource_manager_address", ""), service.address):
@@ -183,7 +182,7 @@ def _holder(
         session=str(labels.get(names.SESSION_LABEL, "")),
         user=str(labels.get(names.USER_LABEL, "")),
         notebook=str(annotations.get(names.NOTEBOOK_ANNOTATION, "")),
-        since=_created(job),
+        since=created(job),
         instances=instances,
         waiting=None if placement is None else placement.placed < sum(instances.values()),
         placed=None if placement is None else placement.placed,
@@ -203,11 +202,6 @@ def _is_certain(holder: Holder, placement: Placement | None) -> bool:
     return not holder.pod if placement is None else all(placement.slices.values())
 
 
-def _is_finished(job: Object) -> bool:
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") in {"Complete", "Failed"} and each.get("status") == "True" for each in conditions)
-
-
 def _labels(pod: Object) -> Mapping[str, Any]:
     return pod["metadata"].get("labels") or {}
 
@@ -217,7 +211,3 @@ def _host_index(pod: Object) -> int:
     given = _labels(pod).get(names.POD_INDEX_LABEL) or (metadata.get("annotations") or {}).get(names.POD_INDEX_LABEL)
     text = str(given or "")
     return int(text) if text.isdecimal() else 0
-
-
-def _created(item: Object) -> float:
-    return parse_time(str(item["metadata"].get("creationTimestamp") or "1970-01-01T00:00:00Z"))

@@ -10,8 +10,7 @@ from typing import Any
 
 from pathways_jupyter import tpu
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.kube.credentials import parse_time
-from pathways_jupyter.kube.objects import Object
+from pathways_jupyter.kube.objects import Object, created
 from pathways_jupyter.service import names
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import Image
@@ -166,7 +165,7 @@ def _job(job: Object) -> Row:
         "namespace": namespace,
         "state": state,
         "message": message,
-        "created": parse_time(str(metadata.get("creationTimestamp") or "1970-01-01T00:00:00Z")),
+        "created": created(job),
         "runnable": runnable,
         "headless": runnable and description.is_headless(job),
     }

@@ -167,11 +167,9 @@ def _held(job: Object, lease: Object | None, since: float, now: float) -> Held |
 
 def _ended(job: Object) -> float | None:
     status = job.get("status") or {}
-    for each in status.get("conditions") or ():
-        if each.get("type") in {"Complete", "Failed"} and each.get("status") == "True":
-            at = status.get("completionTime") or each.get("lastTransitionTime")
-            return parse_time(str(at)) if at else None
-    return None
+    over = objects.true_condition(job, "Complete", "Failed")
+    at = (status.get("completionTime") or over.get("lastTransitionTime")) if over else None
+    return parse_time(str(at)) if at else None
 
 
 def _chips(instances: Mapping[str, int]) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.kube.credentials import parse_time
-from pathways_jupyter.kube.objects import JOBSETS
+from pathways_jupyter.kube.objects import JOBSETS, created
 from pathways_jupyter.service import discovery, names
 from pathways_jupyter.service.pathwaysjob import conditions, fields
 
@@ -77,7 +77,7 @@ def job_info(manifest: Mapping[str, Any]) -> JobInfo:
         slices=slices,
         headless=headless,
         kind=fields.KIND if whole else JOBSETS.kind,
-        created=parse_time(str(metadata.get("creationTimestamp") or "1970-01-01T00:00:00Z")),
+        created=created(manifest),
     )
 
 
