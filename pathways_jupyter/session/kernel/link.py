@@ -136,11 +136,11 @@ class Link:
         done = self._changed.wait_for(lambda: number in self._answers or self._ended, timeout=patience)
         # The answer takes precedence over the end: a supervisor may answer and exit before this thread wakes.
         answer = self._answers.pop(number, None)
+        if answer is None and not done:
+            raise SessionError("The supervisor is still working.", hint="%pathways status shows how far it is.")
         if answer is None:
-            raise (
-                _gone()
-                if done
-                else SessionError("The supervisor is still working.", hint="%pathways status shows how far it is.")
+            raise SessionError(
+                "The session's supervisor is gone.", hint="%pathways reconnect starts a new one with the same settings."
             )
         if answer.error is not None:
             raise answer.error
@@ -189,10 +189,6 @@ class Link:
         # close() and not shutdown(), which would end the connection of the parent too.
         with contextlib.suppress(OSError):
             os.close(self._socket.detach())
-
-    def _receive(self, line: bytes) -> None:
-        with contextlib.suppress(PathwaysError):
-            self._take(protocol.decode(line))
 
     def _end(self) -> None:
         """Handle the end of the connection."""
@@ -245,7 +241,8 @@ def _read(reference: weakref.ref[Link], connection: socket.socket) -> None:
             if link is None:
                 break
             for line in lines:
-                link._receive(line)
+                with contextlib.suppress(PathwaysError):
+                    link._take(protocol.decode(line))
             # No strong reference while this thread blocks in recv(), or the link would never be collected.
             del link
     connection.close()
@@ -274,9 +271,3 @@ def _event(message: str, *, state: SessionState | None = None) -> Event:
     if state is None:
         return Event(EventKind.WARNING, message, time.time())
     return Event(EventKind.SUPERVISOR_LOST, message, time.time(), {"state": state})
-
-
-def _gone() -> SessionError:
-    return SessionError(
-        "The session's supervisor is gone.", hint="%pathways reconnect starts a new one with the same settings."
-    )

@@ -66,7 +66,9 @@ def _arrays(namespace: Mapping[str, Any]) -> Iterator[tuple[NamedArray, Any]]:
         for path, leaf in _leaves(value):
             if isinstance(leaf, jax.Array):
                 where = f"{name}{jax.tree_util.keystr(path)}"
-                yield NamedArray(where, tuple(leaf.shape), str(leaf.dtype), _nbytes(leaf)), leaf
+                # Not leaf.nbytes, which typed PRNG keys do not have.
+                nbytes = int(leaf.size * leaf.dtype.itemsize)
+                yield NamedArray(where, tuple(leaf.shape), str(leaf.dtype), nbytes), leaf
 
 
 def _leaves(value: Any) -> list[tuple[Any, Any]]:
@@ -85,8 +87,3 @@ def _is_on(array: Any, ids: set[int]) -> bool:
     if isinstance(array, jax.core.Tracer) or array.is_deleted():
         return False
     return any(id(device.client) in ids for device in array.sharding.device_set)
-
-
-def _nbytes(array: Any) -> int:
-    # Not array.nbytes, which typed PRNG keys do not have.
-    return int(array.size * array.dtype.itemsize)
