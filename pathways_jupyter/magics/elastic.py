@@ -44,7 +44,9 @@ def run(connection: Connection, values: Values) -> Any:
         return _export(str(values.get("what") or "elastic.json"))
     target = fault_targets.of_session(connection.need())
     if action == "heal":
-        return _heal(target, values)
+        if _random is not None and values.get("what") is None:
+            _random.stop()
+        return picture.said(fault_requests.healed(fault_requests.heal(target, values.get("what"))))
     if values.get("random"):
         return _inject_random(connection, target, values)
     return _inject(connection, target, values)
@@ -103,12 +105,6 @@ def _inject_random(connection: Connection, target: Target, values: Values) -> Vi
         f"Faults of {plan.seconds:g} s at random on slices {', '.join(map(str, sorted(target.slices or ())))}, "
         f"every {plan.every:g} s, {often} (--seed {plan.seed})."
     )
-
-
-def _heal(target: Target, values: Values) -> View:
-    if _random is not None and values.get("what") is None:
-        _random.stop()
-    return picture.said(fault_requests.healed(fault_requests.heal(target, values.get("what"))))
 
 
 def _export(file: str) -> View:
