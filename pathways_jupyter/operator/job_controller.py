@@ -115,7 +115,8 @@ class JobController:
                 # The API server's rules allow no such job; one that is older than the rules may be there anyway.
                 await self._write(job, conditions.failed(job, "Invalid", f"{error} {error.hint}", now=self._now()))
                 return
-        if not _owns(job, jobset):
+        owners = jobset["metadata"].get("ownerReferences") or ()
+        if all(each.get("uid") != job["metadata"]["uid"] for each in owners):
             message = f"JobSet {key[1]} exists already and does not belong to this job"
             await self._event(job, "JobSetExists", message, warning=True, occasion=jobset["metadata"]["uid"])
             raise PathwaysError(f"{message}.", hint="Delete that JobSet, or give the job another name.")
@@ -214,8 +215,3 @@ class JobController:
 
 def _key(obj: Mapping[str, Any]) -> Key:
     return str(obj["metadata"].get("namespace") or ""), str(obj["metadata"]["name"])
-
-
-def _owns(job: Mapping[str, Any], jobset: Mapping[str, Any]) -> bool:
-    references = jobset["metadata"].get("ownerReferences") or ()
-    return any(each.get("uid") == job["metadata"]["uid"] for each in references)

@@ -100,11 +100,12 @@ async def serving(client: Client, port: int, *, namespace: str = "", say: Callab
       ClusterError: The port is in use.
     """
     from aiohttp import web
+    from prometheus_client import CONTENT_TYPE_LATEST
 
     collected = ClusterMetrics(client, namespace=namespace, say=say)
 
     async def answer(request: web.Request) -> web.Response:
-        return web.Response(body=await collected.text(), headers={"Content-Type": _content_type()})
+        return web.Response(body=await collected.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     application = web.Application()
     application.router.add_get("/metrics", answer)
@@ -122,9 +123,3 @@ async def serving(client: Client, port: int, *, namespace: str = "", say: Callab
         yield f"http://{host or '0.0.0.0'}:{port}/metrics"
     finally:
         await runner.cleanup()
-
-
-def _content_type() -> str:
-    from prometheus_client import CONTENT_TYPE_LATEST
-
-    return CONTENT_TYPE_LATEST
