@@ -193,8 +193,10 @@ class ClusterWatch:
         if len(self._synced) < len(RESOURCES):
             if self._tables is EMPTY and self._synced >= {JOBS, JOBSETS}:
                 # The first time, when the pods are still on their way: draw an outline.
-                self._as_of = time.time()
-                self._tables = self._outline()
+                jobs = list(self._objects[JOBS].values())
+                infos = discovery.of_jobsets(list(self._objects[JOBSETS].values()))
+                drawn = [(info, outline(info, jobs)) for info in infos]
+                self._as_of, self._tables = time.time(), tables(drawn, heads={}, me=self._me, jobs=())
                 self._listeners.publish(self._whole())
             return
         before, self._tables = self._tables, self._picture(client)
@@ -208,11 +210,6 @@ class ClusterWatch:
         put, drop = difference(before, self._tables)
         if put or drop:
             self._listeners.publish(self._stamped({"type": "tables", "reset": False, "put": put, "drop": drop}))
-
-    def _outline(self) -> Tables:
-        jobs = list(self._objects[JOBS].values())
-        infos = discovery.of_jobsets(list(self._objects[JOBSETS].values()))
-        return tables([(info, outline(info, jobs)) for info in infos], heads={}, me=self._me, jobs=())
 
     def _picture(self, client: Client) -> Tables:
         pods = list(self._objects[PODS].values())

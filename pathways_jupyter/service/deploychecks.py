@@ -112,13 +112,9 @@ async def _pools(client: Client) -> Mapping[str, _Pool] | Finding:
         pool.topology = str(labels.get(names.TOPOLOGY_LABEL) or "")
         pool.chips = str(((node.get("status") or {}).get("allocatable") or {}).get(names.TPU_RESOURCE) or "")
         pool.embedded = str((node.get("spec") or {}).get("providerID") or "").startswith("local:")
-        if _usable(node):
+        if objects.true_condition(node, "Ready") and not (node.get("spec") or {}).get("unschedulable"):
             pool.nodes.append(str(node["metadata"]["name"]))
     return pools
-
-
-def _usable(node: Object) -> bool:
-    return objects.true_condition(node, "Ready") is not None and not (node.get("spec") or {}).get("unschedulable")
 
 
 async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool]) -> Finding:

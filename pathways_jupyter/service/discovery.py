@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,7 @@ async def find(client: Client, namespace: str, wanted: str = "", *, instances: C
         # Reading one object is faster than listing all, and may be allowed where listing is not.
         found = await objects.find(client, JOBSETS, name, namespace=place)
         described = describe(found) if found is not None else None
-        if described is not None and _matches(described, wanted):
+        if described is not None and (wanted == described.name or same_address(wanted, described.address)):
             return described
     known = await list_services(client, place)
     exact = [each for each in known if wanted in {"", each.name, each.address}]
@@ -224,10 +224,6 @@ def no_jobsets(client: Client) -> ServiceError:
     )
 
 
-def _matches(described: ServiceInfo, wanted: str) -> bool:
-    return wanted == described.name or same_address(wanted, described.address)
-
-
 def _job_spec(replicated: Mapping[str, Any]) -> Mapping[str, Any]:
     spec: Mapping[str, Any] = (replicated.get("template") or {}).get("spec") or {}
     return spec
@@ -235,12 +231,8 @@ def _job_spec(replicated: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _containers(replicated: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     pod = (_job_spec(replicated).get("template") or {}).get("spec") or {}
-    return {str(each.get("name")): each for each in _all_containers(pod)}
-
-
-def _all_containers(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield from pod.get("containers") or ()
-    yield from pod.get("initContainers") or ()
+    containers = (*(pod.get("containers") or ()), *(pod.get("initContainers") or ()))
+    return {str(each.get("name")): each for each in containers}
 
 
 def _how_it_ended(found: Object) -> str:

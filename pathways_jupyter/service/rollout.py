@@ -183,11 +183,8 @@ class _Rollout:
         if up:
             of = f" ({self._ready_slices} of {total})" if part != "head" else ""
             return [Step(StepKind.DONE, f"{title} is up{of}.", self._ready_slices, total)]
-        kind = StepKind.WARN if self._is_fatal(why) else StepKind.WAIT
+        kind = StepKind.WARN if any(text in why for text in FATAL_REASONS.values()) else StepKind.WAIT
         return [Step(kind, f"{title}: {why}.", self._ready_slices, total)]
-
-    def _is_fatal(self, why: str) -> bool:
-        return any(text in why for text in FATAL_REASONS.values())
 
     def _why_head(self) -> str:
         pod = self._pods.get(self.head)

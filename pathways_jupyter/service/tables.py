@@ -155,12 +155,13 @@ def _silence(found: Reclaimable | None) -> Row | None:
 def _job(job: Object) -> Row:
     metadata = job["metadata"]
     kind = str(job.get("kind") or "Job")
+    is_ours = (metadata.get("labels") or {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
     state, message = _job_state(job)
     name, namespace = str(metadata["name"]), str(metadata.get("namespace") or "")
     runnable = _is_runnable(job)
     return {
         "id": f"{kind}/{namespace}/{name}",
-        "kind": "Proxy" if kind == "Job" and _is_ours(job) else kind,
+        "kind": "Proxy" if kind == "Job" and is_ours else kind,
         "name": name,
         "namespace": namespace,
         "state": state,
@@ -195,10 +196,6 @@ def _is_runnable(job: Object) -> bool:
     # A JobSet with the label and without an owner was expanded by a client, on a cluster without the PathwaysJob API.
     expanded = expansion.JOB_LABEL in (metadata.get("labels") or {}) and not metadata.get("ownerReferences")
     return job.get("kind") == fields.KIND or expanded
-
-
-def _is_ours(job: Object) -> bool:
-    return (job["metadata"].get("labels") or {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
 
 
 def _chips(instance_type: str) -> list[int]:
