@@ -72,9 +72,8 @@ def view(record: Record, metrics: Sequence[str] = (), *, now: float | None = Non
     losses = words.count(record.count(Kind.DETECTED), "loss", "losses")
     summary = f"{used}, goodput {share:.1%} of {words.duration(total)}, {losses} survived"
     shown, drawn = events[-_EVENTS:], list(metrics) or list(record.curves)[:1]
-    text = "\n".join(
-        [f"{title}; {record.phase}; {summary}.", *(f"{_MARKS[_tone(each)]} {_said(each)}" for each in shown)]
-    )
+    said = [f"{_MARKS[_tone(each)]} {words.clock(each.at)}  {each.message}" for each in shown]
+    text = "\n".join([f"{title}; {record.phase}; {summary}.", *said])
     rows = [
         (html.toned(_tone(each), _MARKS[_tone(each)]), html.muted(words.clock(each.at)), escape(each.message))
         for each in shown
@@ -90,10 +89,6 @@ def view(record: Record, metrics: Sequence[str] = (), *, now: float | None = Non
 
 def _tone(event: ElasticEvent) -> Tone:
     return ELASTIC_TONES.get(event.kind, Tone.NONE)
-
-
-def _said(event: ElasticEvent) -> str:
-    return f"{words.clock(event.at)}  {event.message}"
 
 
 def _bar(spent: Mapping[Spent, float], total: float) -> str:

@@ -63,16 +63,17 @@ def view(
     tone = TONES[record.state]
     mark = Mark.WARN if record.state in {SessionState.DEGRADED, SessionState.INTERRUPTED} else _MARKS[tone]
     shown = [event for event in events[:listed] if event.kind in _NEWS][-_RECENT:]
+    job = record.pathways_job
     about = [
         ("service", record.service),
-        ("attached to", _job(record)),
+        ("attached to", f"job {job}, which stays when this session ends" if job else ""),
         ("slices", words.instances(record.instances) if record.instances else ""),
         ("devices", _devices(record, devices)),
         ("proxy", record.pod or record.job),
         ("cluster", record.context),
         ("namespace", record.namespace),
     ]
-    advice = (_JOB_ADVICE if record.pathways_job else ADVICE).get(record.state, "")
+    advice = (_JOB_ADVICE if job else ADVICE).get(record.state, "")
     title = f"Session {record.id}"
     state, when = session_table.state(record), _when(record, events, now)
     plain = [f"{mark} {title}: {state}, {when}", text.fields(about)]
@@ -104,10 +105,6 @@ def none() -> View:
     line = "This notebook is not connected."
     advice = "%pathways connect --help shows how; %pathways connect --local --tpu tpuv6e:2x2=2 needs no cluster."
     return View(None, f"{Mark.NONE} {line}\n  {advice}", html.page(html.line(escape(line), html.muted(advice))))
-
-
-def _job(record: SessionRecord) -> str:
-    return f"job {record.pathways_job}, which stays when this session ends" if record.pathways_job else ""
 
 
 def _devices(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> str:

@@ -62,13 +62,10 @@ def service_name(address: str) -> str:
     return host.partition(".")[2].partition(".")[0] or host
 
 
-def _process(record: SessionRecord) -> str:
-    """The session's owner when Jupyter gives no path: its kernel, or the process of a script or a terminal."""
-    return f"kernel {record.kernel_id[:8]}" if record.kernel_id else f"process {record.kernel_pid}"
-
-
 def _row(record: SessionRecord, mine: str, now: float) -> tuple[str, ...]:
-    owner = PurePath(record.notebook).name or record.program or _process(record)
+    # Where Jupyter gives no path it is the kernel, or the process of a script or a terminal.
+    process = f"kernel {record.kernel_id[:8]}" if record.kernel_id else f"process {record.kernel_pid}"
+    owner = PurePath(record.notebook).name or record.program or process
     if not record.is_here:
         owner += f" on {record.host}"
     return (

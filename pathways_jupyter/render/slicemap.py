@@ -69,17 +69,11 @@ def _hosts(box: Box) -> str:
     columns = min(chips, 4) if chips != 4 else 2
     hosts = []
     for host in range(kind.hosts):
-        tone = f" pw-{_host_tone(box, host)}"
+        # If a slice is down and the failed hosts are known, only those are drawn as failed.
+        tone = Tone.NONE if box.tone is Tone.FAIL and box.down and host not in box.down else box.tone
         grid = '<div class="pw-chip"></div>' * chips
         hosts.append(
-            f'<div class="pw-host{tone}" title="host {host}: {words.count(kind.chips_per_host, "chip")}" '
+            f'<div class="pw-host pw-{tone}" title="host {host}: {words.count(kind.chips_per_host, "chip")}" '
             f'style="grid-template-columns: repeat({columns}, auto)">{grid}</div>'
         )
     return f'<div class="pw-hosts" aria-hidden="true">{"".join(hosts)}</div>'
-
-
-def _host_tone(box: Box, host: int) -> Tone:
-    """The tone of one host: if a slice is down and the failed hosts are known, only those are drawn as failed."""
-    if box.tone is not Tone.FAIL or not box.down:
-        return box.tone
-    return Tone.FAIL if host in box.down else Tone.NONE
