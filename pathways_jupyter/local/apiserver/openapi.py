@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
 
 from pathways_jupyter.local.apiserver.api_discovery import VERSION
 from pathways_jupyter.local.apiserver.bodies import encode
@@ -95,15 +94,12 @@ def _schema(kind: str, where: str) -> Object:
 
 def _property(kind: str, key: str, value: str, where: str) -> Object:
     found = _type(value, where)
-    merge = [each for each in MERGE_KEYS.get(key, ()) if value.startswith("[]") and each in _inner_fields(value)]
+    element = value.lstrip("[]{}")
+    known = fields(element) if value.startswith("[]") and element in kinds() else {}
+    merge = [each for each in MERGE_KEYS.get(key, ()) if each in known]
     if merge and "patch" not in kind.lower():
         found = {**found, "x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": merge[0]}
     return found
-
-
-def _inner_fields(value: str) -> Mapping[str, Any]:
-    inner = value.lstrip("[]{}")
-    return fields(inner) if inner in kinds() else {}
 
 
 def _type(value: str, where: str) -> Object:

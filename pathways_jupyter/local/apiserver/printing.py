@@ -63,8 +63,6 @@ def _cell(obj: Object, column: Column) -> Any:
         return age(value)
     if value is None:
         return ""
-    return value if isinstance(value, str | int | float) and not isinstance(value, bool) else _text(value)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str | int | float) else str(value)

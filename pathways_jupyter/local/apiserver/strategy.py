@@ -81,16 +81,12 @@ def _service(service: Object) -> None:
     spec.setdefault("ipFamilies", ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")
     if spec["type"] != "ExternalName":
-        # Receives no traffic: pods of the embedded cluster resolve each other's names to pod addresses.
-        spec.setdefault("clusterIP", _address(service["metadata"]["uid"]))
+        # An address in the usual range of Services, the same for the same Service. It receives no traffic: pods of the
+        # embedded cluster resolve each other's names to pod addresses.
+        number = int(service["metadata"]["uid"].replace("-", "")[:4], 16)
+        spec.setdefault("clusterIP", f"10.96.{number >> 8}.{max(number & 0xFF, 1)}")
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
     service["status"] = {"loadBalancer": {}}
-
-
-def _address(uid: str) -> str:
-    """An address in the usual range of Services, the same for the same Service."""
-    number = int(uid.replace("-", "")[:4], 16)
-    return f"10.96.{number >> 8}.{max(number & 0xFF, 1)}"
 
 
 def _lease(lease: Object) -> None:
