@@ -141,7 +141,9 @@ class _Server:
             line, self._buffer = self._buffer.split(b"\n", 1)
             message = json.loads(line)
             if "signal" in message:
-                self._signal(message["id"], message["signal"], group=message["group"])
+                for child in self.children.values():
+                    if child.request.id == message["id"]:
+                        child.signal(message["signal"], group=message["group"])
                 continue
             count = message.pop("descriptors")
             descriptors, self._descriptors = self._descriptors[:count], self._descriptors[count:]
@@ -157,11 +159,6 @@ class _Server:
                 os.close(descriptor)
             self._report(id=request.id, pid=pid)
         return None
-
-    def _signal(self, name: str, number: int, *, group: bool) -> None:
-        for child in self.children.values():
-            if child.request.id == name:
-                child.signal(number, group=group)
 
     def _reap(self) -> None:
         while True:

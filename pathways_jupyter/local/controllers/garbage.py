@@ -54,7 +54,8 @@ class GarbageCollector:
     def _handle(self, resource: ResourceType, change: Change) -> None:
         obj = change.object
         if change.type is ChangeType.DELETED:
-            self._collect_dependents(obj)
+            for kind, dependent in self._store.dependents(obj["metadata"]["uid"]):
+                self._collect(kind, dependent)
             for reference in obj["metadata"].get("ownerReferences") or ():
                 self._continue_foreground(obj, reference)
             return
@@ -67,10 +68,6 @@ class GarbageCollector:
             self._finish(resource, obj, ORPHAN)
         elif change.type is ChangeType.ADDED and obj["metadata"].get("ownerReferences"):
             self._collect(resource, obj)
-
-    def _collect_dependents(self, owner: Object) -> None:
-        for kind, dependent in self._store.dependents(owner["metadata"]["uid"]):
-            self._collect(kind, dependent)
 
     def _collect(self, resource: ResourceType, obj: Object) -> None:
         """Delete an object without a living owner; of one that has other owners, remove the references to lost ones."""

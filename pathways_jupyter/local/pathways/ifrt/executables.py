@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -137,7 +137,7 @@ class XlaExecutable:
             work,
             inputs,
             outputs,
-            consumed=[inputs[each] for each in self._consumed(kept) if each < len(inputs)],
+            consumed=[inputs[each] for each in self._donated if each not in kept and each < len(inputs)],
             start=self._lanes.of(where).launch,
         )
 
@@ -183,9 +183,6 @@ class XlaExecutable:
         layouts.SetInParent()
         for layout in found:
             layouts.layouts.add().minor_to_major.extend(layout._xla_layout().minor_to_major())
-
-    def _consumed(self, kept: Collection[int]) -> list[int]:
-        return [each for each in self._donated if each not in kept]
 
     def _where(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> tuple[int, ...]:
         """A portable program runs on the device that the request names, or that its arguments are on."""
