@@ -208,7 +208,7 @@ def agree(specs: Mapping[int, Sequence[dict[str, Any]]], chosen: Sequence[Host],
         if any(_key(spec) != _key(each[0]) for spec in each):
             described: dict[str, list[int]] = {}
             for index, spec in zip(specs, each, strict=True):
-                described.setdefault(_describe(spec), []).append(index)
+                described.setdefault(f"{spec['dtype']}{spec['shape']}", []).append(index)
             listed = "; ".join(f"{what} on {name_hosts(indices)}" for what, indices in described.items())
             raise ColocatedError(
                 f"{what or f'Output {name}'} is not the same on all hosts: {listed}.",
@@ -256,10 +256,6 @@ def _key(spec: Mapping[str, Any]) -> Any:
         return (tuple(spec["shape"]), spec["dtype"])
     found = _spec(spec)
     return (found.shape, found.dtype, found.sharding)
-
-
-def _describe(spec: Mapping[str, Any]) -> str:
-    return f"{spec['dtype']}{spec['shape']}"
 
 
 def _mapped(name: str, sharding: Any, to: Callable[[Any], Any]) -> Any:

@@ -159,7 +159,8 @@ class Channel:
             for host, count in zip(self.hosts, self._counts, strict=True)
             if lengths[host] > done * count
         }:
-            size = _row_size(max(missing.values()))
+            # One of few sizes, as each is a program of its own.
+            size = next((each for each in FETCH_BYTES if each >= max(missing.values())), FETCH_BYTES[-1])
             way = channel(list(missing), set(self.devices) & {cpu for host in missing for cpu in host.cpus})
             for host, part in zip(missing, way.fetch(head["call"], done, size), strict=True):
                 whole[host].append(part)
@@ -172,11 +173,6 @@ class Channel:
         if program is None:
             program = self._fetches[size] = self._program(Shipped("fetch", size), size)
         return self._per_host(program(self.request({"call": call, "skip": skip}, ())), size)
-
-
-def _row_size(wanted: int) -> int:
-    """One of few sizes, as each is a program of its own."""
-    return next((size for size in FETCH_BYTES if size >= wanted), FETCH_BYTES[-1])
 
 
 class _Channels:
@@ -238,16 +234,12 @@ def explain(error: Exception) -> ColocatedError:
             f"The connection was lost while the call ran: {_plain(first)}",
             hint="%pathways reconnect gets another.",
         )
+    # What a host raised, without its traceback, after the host's name.
+    where, raised = _HOST.search(text), _RAISED.findall(text)
     return ColocatedError(
-        f"The hosts could not run the call: {_remote(text) or first}",
+        f"The hosts could not run the call: {f'{where.group(0)}: {raised[-1]}' if where and raised else first}",
         hint="%pathways logs worker 0 shows the sidecar's side.",
     )
-
-
-def _remote(text: str) -> str:
-    """What a host raised, without its traceback, after the host's name; empty where there is none."""
-    where, raised = _HOST.search(text), _RAISED.findall(text)
-    return f"{where.group(0)}: {raised[-1]}" if where and raised else ""
 
 
 def _plain(text: str) -> str:

@@ -20,6 +20,7 @@ _DISTRIBUTIONS = ("jax", "jaxlib", "numpy", "cloudpickle")
 
 def about() -> dict[str, Any]:
     """This host in JSON values."""
+    installed = {module.name for module in pkgutil.iter_modules() if not module.name.startswith("_")}
     return {
         "python": platform.python_version(),
         "executable": sys.executable,
@@ -32,7 +33,7 @@ def about() -> dict[str, Any]:
         "process_index": jax.process_index(),
         "process_count": jax.process_count(),
         "local_devices": [device.id for device in jax.local_devices()],
-        "packages": sorted({*sys.builtin_module_names, *sys.stdlib_module_names, *_importable()}),
+        "packages": sorted({*sys.builtin_module_names, *sys.stdlib_module_names, *installed}),
     }
 
 
@@ -40,10 +41,6 @@ def missing(names: Iterable[str]) -> list[str]:
     """Those of `names` (top-level modules) that cannot be imported here."""
     importlib.invalidate_caches()
     return [name for name in names if name not in sys.modules and importlib.util.find_spec(name) is None]
-
-
-def _importable() -> set[str]:
-    return {module.name for module in pkgutil.iter_modules() if not module.name.startswith("_")}
 
 
 def _version(name: str) -> str:

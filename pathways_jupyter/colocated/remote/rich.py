@@ -28,7 +28,9 @@ def bundle(value: Any) -> dict[str, Any]:
         return data
     figure = sys.modules.get("matplotlib.figure")
     if figure is not None and isinstance(value, figure.Figure):
-        data["image/png"] = _png(value)
+        drawn = io.BytesIO()
+        value.savefig(drawn, format="png", bbox_inches="tight")
+        data["image/png"] = drawn.getvalue()
         return data
     every = getattr(value, "_repr_mimebundle_", None)
     if callable(every):
@@ -74,12 +76,6 @@ def show_figures(before: set[int], value: Any) -> None:
             if figure is not value:
                 display(figure)
             pyplot.close(figure)
-
-
-def _png(figure: Any) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", bbox_inches="tight")
-    return buffer.getvalue()
 
 
 def _text(value: Any) -> str:
