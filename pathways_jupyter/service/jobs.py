@@ -1,4 +1,4 @@
-"""PathwaysJobs as a user works with them: list, look at, read logs, suspend, resume, delete.
+"""PathwaysJobs as a user works with them: list, look at, follow, read logs, suspend, resume, delete.
 
 :mod:`.pathwaysjob.submission` creates them. Where a cluster has only JobSet, a job is the JobSet that this package has
 expanded it into; :func:`find` and the commands on a job's name work for both.
@@ -40,7 +40,11 @@ _CONTAINERS = {
 PROGRAMS = tuple(_CONTAINERS)
 """The programs of a job that have a log."""
 
+_OVER = frozenset({conditions.COMPLETED, conditions.FAILED})
+_ENDED_PODS = frozenset({"Succeeded", "Failed"})
 _SHOWN_EVENTS = 10
+_PAUSE_SECONDS = 0.5
+"""Shortest time between two pictures: each takes three requests, and a starting job changes many times a second."""
 _CREATION_SECONDS = 10.0
 
 
@@ -102,6 +106,46 @@ async def picture(client: Client, name: str, *, namespace: str) -> JobPicture:
     )
 
 
+async def pictures(client: Client, name: str, *, namespace: str) -> AsyncGenerator[JobPicture, None]:
+    """Yield a job whenever it or its pods change, until it is over and its pods have ended.
+
+    Raises:
+      ServiceError: There is none of that name, or it was deleted meanwhile.
+      ClusterError: The cluster could not be reached at the start, or watching is forbidden.
+    """
+    changed = asyncio.Event()
+
+    async def follow(resource: Resource, **selected: str) -> None:
+        async with contextlib.aclosing(watch(client, resource, namespace=namespace, **selected)) as changes:
+            async for _ in changes:
+                changed.set()
+
+    found = await picture(client, name, namespace=namespace)
+    watches = [
+        asyncio.create_task(follow(resource_of(found.job), name=name)),
+        asyncio.create_task(follow(PODS, labels=f"{names.JOBSET_NAME_LABEL}={name}")),
+    ]
+    try:
+        while True:
+            yield found
+            if found.job.state in _OVER and all(pod.state in _ENDED_PODS for pod in found.pods):
+                return
+            await asyncio.sleep(_PAUSE_SECONDS)
+            news = asyncio.create_task(changed.wait())
+            await asyncio.wait([news, *watches], return_when=asyncio.FIRST_COMPLETED)
+            news.cancel()
+            for each in watches:
+                if each.done():
+                    # A watch ends only by an error.
+                    each.result()
+            changed.clear()
+            found = await picture(client, name, namespace=namespace)
+    finally:
+        for task in watches:
+            task.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
+
+
 async def until_over(client: Client, name: str, *, namespace: str) -> AsyncGenerator[JobInfo, None]:
     """Yield a job whenever its state or its number of restarts changes, until it is over.
 
@@ -120,7 +164,7 @@ async def until_over(client: Client, name: str, *, namespace: str) -> AsyncGener
             if (info.state, info.restarts) != before:
                 before = (info.state, info.restarts)
                 yield info
-            if info.state in {conditions.COMPLETED, conditions.FAILED}:
+            if info.state in _OVER:
                 return
 
 
@@ -171,7 +215,7 @@ async def suspend(client: Client, name: str, *, namespace: str, suspended: bool 
       ServiceError: There is none of that name, or it is over.
     """
     info = await find(client, name, namespace=namespace)
-    if info.state in {conditions.COMPLETED, conditions.FAILED}:
+    if info.state in _OVER:
         raise ServiceError(f"Job {name} is over ({info.state}).", hint="Apply it again under another name.")
     await _until_created(client, name, namespace)
     await objects.patch(client, JOBSETS, name, {"spec": {"suspend": suspended}}, namespace=namespace)

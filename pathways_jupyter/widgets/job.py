@@ -11,8 +11,7 @@ from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import jobs as still
-from pathways_jupyter.service.job_pictures import pictures
-from pathways_jupyter.service.jobs import JobPicture
+from pathways_jupyter.service.jobs import JobPicture, pictures
 from pathways_jupyter.session import reach
 from pathways_jupyter.widgets.live import Live
 
