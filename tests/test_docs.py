@@ -8,14 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from permissions import documented_grants, documented_rules
+from permissions import LAB, USER, documented_grants, documented_rules
 
-from pathways_jupyter import config
+from pathways_jupyter import config, tpu
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.server.settings import PathwaysJupyter
 from pathways_jupyter.service.checks import NEEDS
+from pathways_jupyter.service.deployment import HEAD_POOL
+from pathways_jupyter.service.lab.lifecycle import LAB_NEEDS
 
 DEADLINE = 90.0
 DOCS = Path(__file__).parents[1] / "docs"
@@ -121,3 +123,25 @@ def test_the_role_in_the_permissions_grants_what_the_doctor_asks_for():
         for verb in need.verbs
     }
     assert asked == documented_grants()
+
+
+def test_the_role_for_labs_grants_what_starting_one_asks_for():
+    asked = {(need.resource.group, str(need), verb) for need in LAB_NEEDS for verb in need.verbs}
+    own = documented_grants(LAB)
+    # The Role of a user is documented as needed too.
+    assert own <= asked <= own | documented_grants(USER)
+
+
+def test_the_page_about_clusters_makes_node_pools_that_fit():
+    page = (DOCS / "clusters.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \| `(\w+):(\w+)`.* \| (\d+) \|$", page, re.MULTILINE)
+    assert [(name, version, int(chips)) for name, version, _, chips in rows] == [
+        (each.name, each.version, each.chips) for each in tpu.MACHINES
+    ]
+    for _, version, topology, _ in rows:
+        assert str(tpu.parse_instance_type(f"{version}:{topology}")) == f"{version}:{topology}"
+    pools = re.findall(r"--machine-type=(ct\S+) --tpu-topology=(\S+) --num-nodes=(\d+)", page)
+    assert len(pools) == 3
+    for machine, topology, nodes in pools:
+        assert tpu.parse_instance_type(f"{machine}:{topology}").hosts == int(nodes)
+    assert f"node-pools create {HEAD_POOL} " in page
