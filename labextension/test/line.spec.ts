@@ -1,4 +1,6 @@
-import { connectCell, connectLine, IChoice, jobConnectCell, missing, suggestion } from '../src/models/line';
+import { allTaken, connectCell, connectLine, IChoice, jobConnectCell, missing, suggestion } from '../src/models/line';
+
+import { service } from './rows';
 
 const CHOICE: IChoice = {
   local: false,
@@ -110,5 +112,20 @@ describe('jobConnectCell', () => {
   it('is nothing for a cluster that a line cannot name', () => {
     expect(jobConnectCell({ ...scope, session: 's' }, 'lab')).toBe(null);
     expect(jobConnectCell(scope, 'lab')).toBe(null);
+  });
+});
+
+describe('allTaken', () => {
+  const free = (...counts: number[]) => [
+    service({
+      capacity: counts.map(free => ({ instance_type: `tpuv6e:${free}`, chips: 4, total: 2, ready: 2, free }))
+    })
+  ];
+
+  it('is true only if there are slices, and none is free', () => {
+    expect(allTaken(free(0, 0))).toBe(true);
+    expect(allTaken(free(0, 1))).toBe(false);
+    expect(allTaken(free())).toBe(false);
+    expect(allTaken([])).toBe(false);
   });
 });

@@ -144,6 +144,8 @@ export function proxy(some: Partial<IProxy> = {}): IProxy {
     health: 'ready',
     slices: [],
     created: 0,
+    until: 0,
+    waiting: false,
     mine: true,
     pod: 'p',
     reclaimable: null,

@@ -106,4 +106,25 @@ describe('Toasts', () => {
     happen('a', 'stage', 'Looking.');
     expect(shown.texts).toEqual([]);
   });
+
+  it('announce the end of a wait for slices, and no other connection', () => {
+    const { shown, happen } = start();
+    happen('a', 'state', 'Connected.', { state: 'connected' });
+    expect(shown.texts).toEqual([]);
+    happen('a', 'state', 'All slices are taken.', { state: 'waiting' });
+    happen('a', 'state', 'Connected.', { state: 'connected' });
+    expect(shown.texts).toEqual(['success: one.ipynb is connected: its slices are free.']);
+    happen('a', 'slice-down', 'Slice 1 is down.', { slice: 0 });
+    happen('a', 'slice-healed', 'Slice 1 is placed again.', { slice: 0 });
+    happen('a', 'state', 'All slices are up again.', { state: 'connected' });
+    expect(shown.emitted).toBe(2);
+  });
+
+  it('announce nothing for a wait that was given up', () => {
+    const { shown, happen } = start();
+    happen('a', 'state', 'All slices are taken.', { state: 'waiting' });
+    happen('a', 'state', 'Disconnecting.', { state: 'closing' });
+    happen('a', 'state', 'Connected.', { state: 'connected' });
+    expect(shown.texts).toEqual([]);
+  });
 });

@@ -41,6 +41,7 @@ class Holder:
       job: Name of its Job.
       pod: Name of its pod; empty before there is one.
       reclaimable: Set while its session is silent, and the proxy is kept only until someone needs its slices.
+      until: When the cluster ends it at the latest, in seconds since the epoch; 0 if that is not known.
     """
 
     session: str
@@ -53,6 +54,7 @@ class Holder:
     job: str
     pod: str = ""
     reclaimable: Reclaimable | None = None
+    until: float = 0.0
 
     def __str__(self) -> str:
         where = short_path(self.notebook) or (self.session and f"session {self.session}")

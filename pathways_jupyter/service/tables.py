@@ -142,6 +142,8 @@ def _proxy(service: Service, holder: Holder, me: str) -> Row:
         "health": health,
         "slices": [str(each.index) for each in service.slices if each.held_by == holder],
         "created": holder.since,
+        "until": holder.until,
+        "waiting": bool(holder.waiting),
         "mine": bool(me) and holder.user == me,
         "pod": holder.pod,
         "reclaimable": _silence(holder.reclaimable),

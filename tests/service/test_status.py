@@ -162,6 +162,15 @@ def test_holders_stand_in_the_order_in_which_they_came():
     assert [each.session for each in draw(cluster_pods(), [late, early]).holders] == ["early", "late"]
 
 
+def test_a_holder_has_a_deadline_once_its_job_has_begun():
+    began = {"status": {"startTime": "1970-01-01T01:00:00Z"}}
+    jobs = [a_proxy("waits"), a_proxy("runs", **began), a_proxy("for-ever", **began)]
+    for job in jobs[:2]:
+        job["spec"]["activeDeadlineSeconds"] = 60
+    until = {each.session: each.until for each in draw(cluster_pods(), jobs).holders}
+    assert until == {"waits": 0, "runs": 3660, "for-ever": 0}
+
+
 def test_ended_deleted_and_foreign_jobs_hold_nothing():
     ended = a_proxy("a", status={"conditions": [{"type": "Failed", "status": "True"}]})
     going = a_proxy("b", metadata={"deletionTimestamp": "2026-01-01T00:00:01Z"})

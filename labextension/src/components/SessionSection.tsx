@@ -2,7 +2,7 @@
 import * as React from 'react';
 
 import { baseName } from '../models/holdings';
-import { suggestion } from '../models/line';
+import { allTaken, suggestion } from '../models/line';
 import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
 import { age, clock, devicesWord, instancesWord, lostSlices, sentence, sessionTone, stateWord } from '../models/words';
@@ -34,12 +34,23 @@ export function SessionSection(props: { model: Model; actions: IActions; trans: 
   // From old rows, the line could name slices that are taken by now, or the previous cluster.
   const choice =
     model.live && model.cluster?.named ? suggestion(model.cluster.named, model.cluster.rows('services')) : null;
+  const wait = model.live && allTaken(model.cluster?.rows('services') ?? []);
   return (
     <>
       <Notice
         title={trans.__('%1 is not connected.', baseName(model.front.path))}
-        hint={trans.__('Connect it to a Pathways service to compute on TPUs.')}
-        action={{ label: trans.__('Connect…'), primary: true, run: () => actions.connect() }}
+        hint={
+          wait
+            ? trans.__(
+                'All slices are taken. “Services & proxies” lists their holders. You are notified when it is connected.'
+              )
+            : trans.__('Connect it to a Pathways service to compute on TPUs.')
+        }
+        action={{
+          label: wait ? trans.__('Connect when free…') : trans.__('Connect…'),
+          primary: true,
+          run: () => actions.connect(wait)
+        }}
       />
       {choice && <DragLine choice={choice} label={trans.__('Or drag this line into a cell and run it:')} />}
     </>

@@ -5,7 +5,8 @@ import { JobAction } from '../models/joblist';
 import { IHostsRun, IJob, IRunHost, ISession, ISlice } from '../models/wire';
 
 export interface IActions {
-  readonly connect: () => void;
+  /** Open the connect dialog, with "wait" chosen if the slices are taken. */
+  readonly connect: (wait?: boolean) => void;
   readonly disconnect: (session: ISession) => void;
   readonly reconnect: (session: ISession) => void;
   /** Open the log of a pod in a tab. */

@@ -44,7 +44,12 @@ export class Toasts {
   }
 
   private _take(session: ISession, event: IEvent): void {
-    const incident = this._incidents.get(session.id) ?? { id: '', lost: false, down: new Map<unknown, string>() };
+    const incident = this._incidents.get(session.id) ?? {
+      id: '',
+      lost: false,
+      waited: false,
+      down: new Map<unknown, string>()
+    };
     this._incidents.set(session.id, incident);
     switch (event.kind) {
       case 'slice-down':
@@ -58,6 +63,14 @@ export class Toasts {
         incident.down.clear();
         break;
       case 'state':
+        if (event.data.state === 'waiting') {
+          incident.waited = true;
+          return;
+        }
+        if (incident.waited && event.data.state === 'connected') {
+          incident.waited = false;
+          this._announce(session);
+        }
         if (WITHOUT_SLICES.has(event.data.state) || (incident.lost && event.data.state === 'connected')) {
           this._end(session.id);
         }
@@ -66,6 +79,14 @@ export class Toasts {
         return;
     }
     this._show(session, incident, event);
+  }
+
+  /** Announce the end of a wait for slices: the user may be doing something else by now. */
+  private _announce(session: ISession): void {
+    if (this.wanted) {
+      const text = this._trans.__('%1 is connected: its slices are free.', baseName(session.notebook) || session.id);
+      this._notifier.emit({ type: 'success', text, action: 'show', autoClose: false }, session);
+    }
   }
 
   private _show(session: ISession, incident: IIncident, event: IEvent): void {
@@ -116,6 +137,8 @@ export class Toasts {
 interface IIncident {
   id: string;
   lost: boolean;
+  /** Whether it waits for slices that others hold. */
+  waited: boolean;
   /** The message about each slice that is down, by JAX's index. */
   readonly down: Map<unknown, string>;
 }

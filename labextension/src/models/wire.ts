@@ -182,6 +182,10 @@ export interface IProxy {
   readonly health: Health;
   readonly slices: readonly string[];
   readonly created: number;
+  /** When the cluster ends it at the latest, in seconds since the epoch; 0 if that is not known. */
+  readonly until: number;
+  /** Whether it waits for slices that others hold. */
+  readonly waiting: boolean;
   readonly mine: boolean;
   readonly pod: string;
   /** Null unless its session is silent. */

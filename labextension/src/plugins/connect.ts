@@ -18,6 +18,11 @@ const INSERT = 'insert';
 /** How long it is shown why a notebook cannot be connected. */
 const REFUSAL_MILLISECONDS = 8000;
 
+const CONNECT_ARGS = {
+  type: 'object',
+  properties: { wait: { type: 'string', description: 'Not empty: wait for slices that are taken' } }
+} as const;
+
 const JOB_ARGS = {
   type: 'object',
   properties: { job: { type: 'string', description: 'Name of a headless job in the cluster in view' } },
@@ -37,12 +42,12 @@ export const connect: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const ask = async (run: boolean) => {
+    const ask = async (run: boolean, wait = false) => {
       const panel = notebooks.currentWidget;
       if (!panel) {
         return;
       }
-      const choice = await dialog(pathways, trans, run);
+      const choice = await dialog(pathways, trans, run, wait);
       if (choice) {
         insert(panel, connectCell(choice.choice));
         if (choice.run) {
@@ -74,9 +79,9 @@ export const connect: JupyterFrontEndPlugin<void> = {
     app.commands.addCommand(CommandIDs.connect, {
       label: trans.__('Connect This Notebook to TPUs…'),
       icon: pathwaysIcon,
-      describedBy,
+      describedBy: { args: CONNECT_ARGS },
       isEnabled,
-      execute: () => ask(true)
+      execute: args => ask(true, !!args.wait)
     });
     app.commands.addCommand(CommandIDs.insertConnect, {
       label: trans.__('Insert a Connect Cell…'),
@@ -96,12 +101,13 @@ export const connect: JupyterFrontEndPlugin<void> = {
 class Body extends ReactWidget {
   constructor(
     private readonly _pathways: IPathways,
-    private readonly _trans: TranslationBundle
+    private readonly _trans: TranslationBundle,
+    wait: boolean
   ) {
     super();
     this.addClass('jp-Pathways');
     const { context, namespace, local } = _pathways.scope;
-    this.choice = { local, context, namespace, service: '', instanceType: '', count: 1, profile: '', wait: false };
+    this.choice = { local, context, namespace, service: '', instanceType: '', count: 1, profile: '', wait };
   }
 
   choice: IChoice;
@@ -137,7 +143,8 @@ class Body extends ReactWidget {
 async function dialog(
   pathways: IPathways,
   trans: TranslationBundle,
-  run: boolean
+  run: boolean,
+  wait: boolean
 ): Promise<{ choice: IChoice; run: boolean } | null> {
   const cancel = Dialog.cancelButton({ label: trans.__('Cancel') });
   const insertButton = Dialog.okButton({
@@ -146,7 +153,7 @@ async function dialog(
     className: run ? 'pw-second' : ''
   });
   const connectButton = Dialog.okButton({ label: trans.__('Connect') });
-  const body = new Body(pathways, trans);
+  const body = new Body(pathways, trans, wait);
   const shown = new Dialog<IChoice>({
     title: trans.__('Connect this notebook to TPUs'),
     body,

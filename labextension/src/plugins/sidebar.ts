@@ -48,7 +48,7 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const run = (command: string, args: { [name: string]: string } = {}) => void app.commands.execute(command, args);
     const actions: IActions = {
-      connect: () => run(CommandIDs.connect),
+      connect: wait => run(CommandIDs.connect, wait ? { wait: 'yes' } : {}),
       disconnect: session => run(CommandIDs.disconnect, { session: session.id }),
       reconnect: session => run(CommandIDs.reconnect, { session: session.id }),
       openLog: (pod, title) => run(CommandIDs.openLog, { pod, title }),

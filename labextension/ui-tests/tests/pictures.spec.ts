@@ -32,9 +32,9 @@ for (const [theme, name] of THEMES) {
     await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
     // Wait until the notification closes after the recovery: it would cover the notebook.
     await expect(page.locator('.Toastify__toast')).toHaveCount(0);
-    await slice(panel, 1).click();
     await picture(page, `sidebar-${name}`);
-    // The same at 400 pixels.
+    // With the details of a slice, at 400 pixels.
+    await slice(panel, 1).click();
     const handle = (await page.locator('#jp-main-split-panel > .lm-SplitPanel-handle').first().boundingBox())!;
     await page.mouse.move(handle.x + 1, handle.y + 300);
     await page.mouse.down();

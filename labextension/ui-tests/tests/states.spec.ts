@@ -71,6 +71,12 @@ for (const [theme, look] of VISITED) {
     await expect(section(panel, 'slices')).toContainText('1 in this notebook, 1 in my other notebooks, 0 free');
     await expect(section(panel, 'slices').getByRole('list', { name: 'Legend' })).toContainText('☆ my other notebooks');
     await picture(page, `state-two-${look}`);
+    // A third one has to wait.
+    await newNotebook(page, 'three.ipynb');
+    await section(panel, 'session').getByRole('button', { name: 'Connect when free…' }).click();
+    await expect(page.getByRole('dialog').getByLabel('Wait for slices that are taken')).toBeChecked();
+    await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
+    await page.notebook.activate('two.ipynb');
 
     await withoutWorker(1, async () => {
       // The slice has the same name in the map, the session, the events and the notification.
