@@ -118,7 +118,14 @@ describe('jobConnectCell', () => {
 describe('allTaken', () => {
   const free = (...counts: number[]) => [
     service({
-      capacity: counts.map(free => ({ instance_type: `tpuv6e:${free}`, chips: 4, total: 2, ready: 2, free }))
+      capacity: counts.map(free => ({
+        instance_type: `tpuv6e:${free}`,
+        chips: 4,
+        total: 2,
+        ready: 2,
+        free,
+        reclaimable: 0
+      }))
     })
   ];
 
