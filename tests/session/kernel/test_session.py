@@ -176,6 +176,8 @@ def test_a_proxy_that_is_lost_before_jax_has_connected_is_reported_at_once(confi
         pass
     pod = registry.read(connecting._link.session).pod
     kubectl(cluster, "delete", "pod", pod, "--wait=false")
+    # A proxy that is being deleted still serves for a moment, so JAX could connect before the loss is known here.
+    assert any(event.data.get("state") == SessionState.LOST for event in connecting._link.watch())
     with pytest.raises(SessionError, match=r"lost|could not connect"):
         list(events)
     gone(connecting._link.session)
