@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pathways_jupyter import tpu
-from pathways_jupyter.service.model import Reclaimable
 from pathways_jupyter.wording import count as count
+
+if TYPE_CHECKING:
+    # Loading the extension must not import the client, which that module needs.
+    from pathways_jupyter.service.model import Reclaimable
 
 
 def duration(seconds: float) -> str:
