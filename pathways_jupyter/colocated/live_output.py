@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +26,7 @@ from pathways_jupyter.service import names
 _AFTER_SECONDS = 0.5
 """Age of a call at which its logs are opened: most calls have ended by then and need no requests."""
 _LOOK_BACK_SECONDS = 5
-"""How far back the logs are read, to include what was printed before they were opened."""
+"""How far before the call the logs are read, since the node's clock may differ a little."""
 _END_SECONDS = 2.0
 """Longest wait for the follower's thread when the call has ended."""
 _NEWS_SECONDS = 1.0
@@ -46,6 +48,7 @@ class Follower:
     def __init__(self, show: Callable[[str, str], None]) -> None:
         self._show = show
         self._stop = interruptible.Event()
+        self._began = 0.0
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work: asyncio.Task[None] | None = None
@@ -54,6 +57,7 @@ class Follower:
     def start(self, call: str, to: Sequence[Host]) -> Follower:
         """Start following `call`; no-op without a session in this process, as its cluster is unknown then."""
         config = _config()
+        self._began = time.monotonic()
         if config is not None:
             facts = MEMORY.facts(to)
             self._thread = threading.Thread(
@@ -110,6 +114,8 @@ class Follower:
         from pathways_jupyter.kube import pods
 
         mark = f"[cell {call}]"
+        # A slow machine, or a slow way to the cluster, gets here long after the call began.
+        age = math.ceil(time.monotonic() - self._began)
         with contextlib.suppress(PathwaysError):
             async with contextlib.aclosing(
                 pods.logs(
@@ -118,7 +124,7 @@ class Follower:
                     namespace=namespace,
                     container=names.SIDECAR_CONTAINER,
                     follow=True,
-                    since_seconds=_LOOK_BACK_SECONDS,
+                    since_seconds=age + _LOOK_BACK_SECONDS,
                 )
             ) as lines:
                 async for line in lines:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cells import values
 
-from pathways_jupyter.colocated import restart, run
+from pathways_jupyter.colocated import live_output, restart, run
 from pathways_jupyter.colocated.errors import CellSyntaxError, CheckError, ColocatedError
 from pathways_jupyter.colocated.interrupted import Interrupted
 from pathways_jupyter.colocated.results import Display
@@ -239,6 +239,27 @@ open({str(tmp_path / "started")!r} + str(jax.process_index()), "w")
     with pytest.raises(Interrupted, match="stopped in line 5"):
         run.run_cell(source)
     assert values("y") == dict.fromkeys(range(4), 1)
+
+
+def test_what_was_printed_long_before_its_log_was_opened_is_shown_while_the_cell_runs(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(live_output, "_LOOK_BACK_SECONDS", 1)
+    monkeypatch.setattr(live_output, "_AFTER_SECONDS", 2.5)
+    go = tmp_path / "go"
+    shown: list[str] = []
+
+    def show(stream: str, line: str) -> None:
+        shown.append(line)
+        go.touch()
+
+    source = f"""
+import os, time
+print("early")
+began = time.monotonic()
+while not os.path.exists({str(go)!r}) and time.monotonic() < began + 60: time.sleep(0.05)
+os.path.exists({str(go)!r})
+"""
+    assert values(source, once=True, follow=live_output.Follower(show).start) == {0: True}
+    assert shown == ["[host 0] early\n"]
 
 
 def test_interrupt_ends_a_cell_that_waits_in_c_and_says_where(tmp_path) -> None:

@@ -131,7 +131,7 @@ def test_a_second_interrupt_ends_the_waiting_in_one_line(connected) -> None:
     connected.manager.interrupt_kernel()
     connected.wait_for("asked to stop", since=first)
     connected.manager.interrupt_kernel()
-    cell = connected.finish(request, timeout=5)
+    cell = connected.finish(request)
     assert cell.error == "Interrupted"
     assert len(cell.shown.splitlines()) == 1
     assert lines(connected.run("%%colocated\n1")) == ["[hosts 0, 1] 1"]

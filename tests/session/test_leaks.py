@@ -1,4 +1,4 @@
-"""Nothing leaks: however a session ends, five seconds later its Job, pod, Lease, processes, sockets and files are gone.
+"""Nothing leaks: however a session ends, a moment later its Job, pod, Lease, processes, sockets and files are gone.
 
 Each ending happens to a real kernel, connected to the embedded cluster.
 """
@@ -297,7 +297,7 @@ def api_server_restarts_while_disconnecting(kernel: Kernel, cluster: Cluster) ->
         api_server_restarts_while_disconnecting,
     ],
 )
-def test_nothing_is_left_five_seconds_after(end, kernel, cluster, counted, gone):
+def test_nothing_is_left_after(end, kernel, cluster, counted, gone):
     session = kernel.connect()
     assert counted(session) == CONNECTED
     moment = end(kernel, cluster)
