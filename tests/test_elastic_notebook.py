@@ -28,10 +28,11 @@ def larger(machine, monkeypatch):
         assert own.cli("local", "down").returncode == 0
 
 
+@pytest.mark.timeout(400)
 def test_04_elastic_is_true(larger):
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     assert not [cell for cell in notebook.cells if cell.cell_type == "code" and cell.outputs], "commit no outputs"
-    NotebookClient(notebook, timeout=100, resources={"metadata": {"path": str(larger.directory)}}).execute()
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(larger.directory)}}).execute()
     cells = {cell.id: cell for cell in notebook.cells if cell.cell_type == "code"}
 
     def text(name):

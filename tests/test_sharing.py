@@ -32,6 +32,7 @@ def test_two_kernels_hold_a_slice_each_and_a_third_sees_who_holds_what(notebooks
     assert "--wait" in shown
 
 
+@pytest.mark.soak
 def test_a_kernel_that_waits_gets_the_slice_when_it_frees(notebooks):
     first, _, third = notebooks
     waiting = third.begin(CONNECT + " --wait 60")

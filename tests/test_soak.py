@@ -15,6 +15,7 @@ def soak(*arguments):
     )
 
 
+@pytest.mark.soak
 def test_a_round_of_the_leak_matrix_ends_with_a_table():
     done = soak("leaks", "--rounds", "1", "--only", "kernel SIGKILL", "--seed", "7")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -132,7 +132,19 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("what", LOSSES)
+OFTEN = {
+    "a sidecar's process",
+    "a worker's container",
+    "the proxy's pod",
+    "the supervisor",
+    "the session, from the sidebar",
+}
+"""The losses of the default run; `make soak` has the others too."""
+
+
+@pytest.mark.parametrize(
+    "what", [each if each in OFTEN else pytest.param(each, marks=pytest.mark.soak) for each in LOSSES]
+)
 def test_a_loss_ends_the_cell_with_one_message(what, world, connected) -> None:
     lose, message = LOSSES[what]
     request = begin(connected)

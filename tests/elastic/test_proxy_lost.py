@@ -46,6 +46,7 @@ def test_a_run_that_loses_its_proxy_goes_on_with_a_new_one(session, lose):
     assert set(manager.slice_to_devices[0]) == set(session.slices()[0])
 
 
+@pytest.mark.soak
 def test_a_run_with_snapshots_on_the_hosts_only_says_that_none_is_left(session, lose):
     data = Data()
     data.at[7] = lambda: lose(session.record.pod)
@@ -54,6 +55,7 @@ def test_a_run_with_snapshots_on_the_hosts_only_says_that_none_is_left(session, 
     assert "reconnect" in caught.value.hint
 
 
+@pytest.mark.soak
 def test_interrupted_without_a_proxy_it_gets_one_when_it_is_called_again(session, lose):
     """The cell was interrupted at the moment of the loss; the user runs it again."""
     data, snapshots = Data(), elastic.Snapshots()

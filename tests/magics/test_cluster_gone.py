@@ -47,6 +47,7 @@ def test_a_cluster_that_was_killed_is_reported_and_reconnecting_starts_another(o
     assert json.loads(own.cli("sessions", "--json").stdout) == []
 
 
+@pytest.mark.soak
 async def test_the_sidebars_reconnect_starts_another_as_well(own, monkeypatch):
     for name in ("JUPYTER_RUNTIME_DIR", "HOME"):
         monkeypatch.setenv(name, own.environ[name])
@@ -62,6 +63,7 @@ async def test_the_sidebars_reconnect_starts_another_as_well(own, monkeypatch):
         assert "is over" in notebook.run("%pathways disconnect").text
 
 
+@pytest.mark.soak
 def test_reconnecting_to_another_cluster_that_is_away_says_why_and_not_after_minutes(own):
     up = json.loads(own.cli("local", "up", "--json").stdout)
     with contextlib.closing(Notebook(own)) as notebook:

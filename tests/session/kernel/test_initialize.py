@@ -71,7 +71,13 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
 
 
-@pytest.mark.parametrize("part", list(PARTS))
+OFTEN = {"before", "during", "in each of two sessions"}
+"""The parts of the default run; `make soak` has the others too."""
+
+
+@pytest.mark.parametrize(
+    "part", [each if each in OFTEN else pytest.param(each, marks=pytest.mark.soak) for each in PARTS]
+)
 def test_initialize_is_harmless_and_jax_is_as_found_afterwards(config, part):
     done = run(BEGIN.format(config=config(2)) + PARTS[part] + END)
     assert (done.returncode, done.stdout) == (0, "as found\n"), done.stderr

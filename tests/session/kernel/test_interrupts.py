@@ -43,7 +43,7 @@ sys.stdin.readline()
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("rounds", [10, pytest.param(50, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("rounds", [5, pytest.param(50, marks=pytest.mark.soak)])
 def test_an_interrupt_at_any_moment_leaves_all_or_nothing(config, runtime, cluster, rounds):
     script = SCRIPT.format(config=config(1), rounds=rounds, seed=rounds)
     with subprocess.Popen(

@@ -378,8 +378,8 @@ def test_a_session_that_lingers_is_taken_over_by_the_kernel_that_follows(config,
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("connections", [11, pytest.param(30, marks=pytest.mark.soak)])
-def test_connections_in_one_process_leave_no_thread_descriptor_or_child(config, connections):
+@pytest.mark.soak
+def test_connections_in_one_process_leave_no_thread_descriptor_or_child(config):
     import jax
 
     me = psutil.Process()
@@ -391,7 +391,7 @@ def test_connections_in_one_process_leave_no_thread_descriptor_or_child(config, 
         gc.collect()
         return me.num_threads(), me.num_fds(), len(me.children())
 
-    counts = [once() for _ in range(connections)]
+    counts = [once() for _ in range(30)]
     # The first few still start threads that JAX keeps for good, and a connection's last thread may end a moment later.
     early, late = counts[5:8], counts[-3:]
     for before, after in zip(zip(*early, strict=True), zip(*late, strict=True), strict=True):

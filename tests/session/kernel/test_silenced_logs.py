@@ -52,7 +52,14 @@ def parts(config) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("part", list(parts(lambda slices: None)))
+OFTEN = {"what was computed is dropped after disconnecting", "a new proxy", "the proxy is lost"}
+"""The parts of the default run; `make soak` has the others too."""
+
+
+@pytest.mark.parametrize(
+    "part",
+    [each if each in OFTEN else pytest.param(each, marks=pytest.mark.soak) for each in parts(lambda slices: None)],
+)
 def test_a_script_that_was_connected_sees_no_logs_of_it(config, part):
     script = parts(config)[part]
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE, check=False)
@@ -116,7 +123,7 @@ assert levels[-1] == 1
 """
 
 
-@pytest.mark.parametrize("holding", [False, True])
+@pytest.mark.parametrize("holding", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_the_log_restores_again_once_no_program_of_the_proxy_is_left(config, holding):
     script = SPEAKS.format(config=config(1), holding=holding, deadline=DEADLINE)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE, check=False)
