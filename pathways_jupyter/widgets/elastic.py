@@ -16,7 +16,7 @@ _REDRAW_SECONDS = 0.5
 
 
 class ElasticPanel(Live):
-    """The latest run of this process; a run that begins while this is shown takes its place.
+    """The run that goes on; if none does, the latest one until the next begins. A run that was followed stays.
 
     Args:
       metrics: The metrics to draw; the first one when empty.
@@ -26,12 +26,18 @@ class ElasticPanel(Live):
         self._drawn_at = 0.0
         self._metrics = tuple(metrics)
         latest = records.latest()
+        self._followed = latest if latest is not None and latest.ended is None else None
         super().__init__(shell, still.view(latest, self._metrics) if latest is not None else still.none())
 
     def _begin(self) -> None:
         records.observe(self._changed)
 
     def _changed(self, record: Record, important: bool) -> None:
+        if self._followed is None:
+            self._followed = record
+        elif record is not self._followed:
+            # Its picture stays in the notebook: another cell's run does not take its place.
+            return
         now = time.monotonic()
         if important or now - self._drawn_at >= _REDRAW_SECONDS:
             self._drawn_at = now
