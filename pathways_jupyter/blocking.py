@@ -18,9 +18,6 @@ from pathways_jupyter import interruptible
 
 Value = TypeVar("Value")
 
-_LOOK_SECONDS = 0.5
-"""Longest wait in one piece: a signal that arrives just before the thread blocks is handled only after it."""
-
 _ROOM = 1024
 """Most values that are queued for a slow reader."""
 
@@ -167,7 +164,7 @@ def iterate(
             call.start(waiting)
         if waiting.presses:
             raise KeyboardInterrupt
-        while (item := _next(arrived)) is not None:
+        while (item := interruptible.next_of(arrived)) is not None:
             yield item[0]
             call.soon(room.release)
     finally:
@@ -175,9 +172,3 @@ def iterate(
         call.join()
     if call.error is not None and not isinstance(call.error, asyncio.CancelledError):
         raise call.error
-
-
-def _next(arrived: queue.SimpleQueue[Value]) -> Value:
-    while True:
-        with contextlib.suppress(queue.Empty):
-            return arrived.get(timeout=_LOOK_SECONDS)

@@ -14,8 +14,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from pathways_jupyter import interrupts
+
+Value = TypeVar("Value")
 
 _LOOK_SECONDS = 0.5
 """Longest wait in one piece.
@@ -93,6 +96,13 @@ class Event:
           timeout: Seconds to wait; None waits for ever.
         """
         return self._changes.wait_for(self.is_set, timeout)
+
+
+def next_of(arrived: queue.SimpleQueue[Value]) -> Value:
+    """Wait for the next value of a queue, and take it."""
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return arrived.get(timeout=_LOOK_SECONDS)
 
 
 class Noted:

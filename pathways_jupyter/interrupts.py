@@ -57,20 +57,22 @@ def after_imports() -> Iterator[None]:
 def caught(pressed: Callable[[], object]) -> Iterator[None]:
     """Context manager: inside, an interrupt calls `pressed` and raises nothing.
 
-    For code that an exception at any point would leave half done. Does nothing where :func:`after_imports` does not.
+    For code that an exception at any point would leave half done. Works inside :func:`after_imports` too, and like that
+    does nothing in other threads and where SIGINT has a handler that is not known here.
 
     Args:
       pressed: Called by the main thread between any two steps of its own, so it must not take a lock.
     """
     on_main = threading.current_thread() is threading.main_thread()
-    if not on_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    before = signal.getsignal(signal.SIGINT)
+    if not on_main or before not in (signal.default_int_handler, _interrupt):
         yield
         return
     signal.signal(signal.SIGINT, lambda number, frame: pressed())
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, before)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -1,14 +1,15 @@
 """Asynchronous calls from places that have a running loop, or none."""
 
 import asyncio
+import contextlib
 import itertools
 import signal
-import sys
 import threading
 
 import pytest
+from presses import pressing
 
-from pathways_jupyter import blocking, interruptible
+from pathways_jupyter import blocking, interruptible, interrupts
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["own thread", "background"])
@@ -67,28 +68,12 @@ def test_an_iteration_ends_with_what_its_source_raises():
         next(found)
 
 
-class Presses:
-    """A trace function that presses Interrupt before the `line`-th line of this module's own code."""
-
-    def __init__(self, line: int) -> None:
-        self.line = line
-        self.passed = 0
-
-    def __call__(self, frame, event, argument):
-        if frame.f_code.co_filename not in (blocking.__file__, interruptible.__file__):
-            return None
-        if event == "line":
-            self.passed += 1
-            if self.passed == self.line:
-                signal.raise_signal(signal.SIGINT)
-        return self
-
-
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize("around", [contextlib.nullcontext, interrupts.after_imports], ids=["notebook", "command line"])
 @pytest.mark.parametrize("iterates", [False, True])
-@pytest.mark.parametrize("line", range(1, 61, 3))
-def test_an_interrupt_at_any_line_cancels_the_call_and_lets_it_clean_up(line, iterates, place):
-    line += iterates
+@pytest.mark.parametrize("line", range(1, 60, 4))
+def test_an_interrupt_at_any_line_cancels_the_call_and_lets_it_clean_up(line, iterates, around, place):
+    line += 2 * iterates + (around is contextlib.nullcontext)
     begun, cleaned = threading.Event(), threading.Event()
 
     async def work():
@@ -103,17 +88,11 @@ def test_an_interrupt_at_any_line_cancels_the_call_and_lets_it_clean_up(line, it
         await work()
         yield 1
 
-    before = sys.gettrace()
-    sys.settrace(Presses(line))
-    try:
+    with contextlib.suppress(KeyboardInterrupt), around(), pressing(line, blocking, interruptible):
         if iterates:
             assert list(blocking.iterate(values, place)) == [1]
         else:
             blocking.run(work(), place)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.settrace(before)
     # Nothing still runs.
     assert cleaned.is_set() == begun.is_set()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -1,0 +1,43 @@
+"""Press Interrupt at a chosen line, so that a test can go through all of them."""
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, ModuleType
+from typing import Any
+
+
+class Presses:
+    """A trace function that presses Interrupt before the `line`-th line that runs in `modules`, and `times` in all.
+
+    Attributes:
+      pressed: How often it has pressed.
+    """
+
+    def __init__(self, line: int, *modules: ModuleType, times: int = 1) -> None:
+        self._lines = range(line, line + times)
+        self._files = {module.__file__ for module in modules}
+        self._passed = 0
+        self.pressed = 0
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_code.co_filename not in self._files:
+            return None
+        if event == "line":
+            self._passed += 1
+            if self._passed in self._lines:
+                self.pressed += 1
+                signal.raise_signal(signal.SIGINT)
+        return self
+
+
+@contextmanager
+def pressing(line: int, *modules: ModuleType, times: int = 1) -> Iterator[Presses]:
+    """Press Interrupt inside the block; see :class:`Presses`."""
+    before, presses = sys.gettrace(), Presses(line, *modules, times=times)
+    sys.settrace(presses)
+    try:
+        yield presses
+    finally:
+        sys.settrace(before)
