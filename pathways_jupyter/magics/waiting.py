@@ -62,13 +62,10 @@ class Waiting:
           KeyboardInterrupt: Interrupted; everything that was created is removed.
           PathwaysError: Connecting failed.
         """
-        try:
+        with attempt:
             for event in attempt:
                 with self._lock:
                     self._progress.add(event)
-        except KeyboardInterrupt:
-            attempt.cancel()
-            raise
         return attempt
 
     def stop(self) -> None:

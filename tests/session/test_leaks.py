@@ -43,11 +43,11 @@ from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.session.kernel import session as sessions
 config = {config!r}
 def connect():
-    connecting = sessions.start(config)
-    for number, event in enumerate(connecting):
-        if number == 0:
-            print("session", connecting._link.session, flush=True)
-        print(event.kind, event.data.get("stage"), event.data.get("state"), flush=True)
+    with sessions.start(config) as connecting:
+        for number, event in enumerate(connecting):
+            if number == 0:
+                print("session", connecting._link.session, flush=True)
+            print(event.kind, event.data.get("stage"), event.data.get("state"), flush=True)
     return connecting.session
 """
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import PathwaysError, SessionError
@@ -29,11 +29,12 @@ S = TypeVar("S")
 
 
 class ConnectionAttempt(Generic[S]):
-    """A connection to be made: iterate over its events, then read :attr:`session`.
+    """A connection to be made: iterate over its events in a ``with`` block of it, then read :attr:`session`.
 
     The iteration does everything. An attempt that is dropped before it has started no process and sent no request, so
-    that an Interrupt between making an attempt and iterating over it leaves nothing. Leaving the iteration early, by an
-    Interrupt or otherwise, cancels the attempt: the proxy is removed, and JAX stays as it was.
+    that an Interrupt between making an attempt and iterating over it leaves nothing. Leaving the block early, by an
+    Interrupt or otherwise, cancels the attempt: the proxy is removed, and JAX stays as it was. Without the block, an
+    Interrupt between two events would be one of the loop alone, and its traceback would keep the attempt alive.
 
     Args:
       config: What to connect to.
@@ -87,16 +88,20 @@ class ConnectionAttempt(Generic[S]):
         Raises:
           PathwaysError: See :meth:`__iter__`.
         """
-        try:
+        with self:
             for _ in self._events:
                 pass
-        except BaseException:
-            # An Interrupt may also hit here, between two events; the generator does not see that one.
-            self.cancel()
-            raise
         if self._session is None:
             raise SessionError("Connecting was cancelled.", hint="Connect again.")
         return self._session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Cancel the attempt unless it has come to its end."""
+        if not self._done:
+            self.cancel()
 
     def cancel(self) -> None:
         """Cancel connecting, or end the session that is being reconnected; wait until its objects are removed."""

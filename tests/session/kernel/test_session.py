@@ -279,6 +279,22 @@ def test_slices_that_are_taken_are_named_with_who_holds_them(config, hold, gone)
     assert session.current() is None
 
 
+def test_an_interrupt_between_two_events_cancels_the_attempt_though_its_traceback_is_kept(config, hold, gone):
+    hold(1)
+    connecting = session.start(config(2, wait=DEADLINE))
+
+    def connect() -> None:
+        with connecting:
+            for event in connecting:
+                if event.data.get("state") == SessionState.WAITING:
+                    raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        connect()
+    gone(connecting._link.session)
+    assert session.current() is None
+
+
 def test_waiting_gets_the_slices_as_soon_as_they_are_free(config, hold):
     holder = hold(2)
     connecting = session.start(config(2, wait=DEADLINE))
