@@ -22,7 +22,8 @@ print(json.dumps(sessions.current().record.to_json()))
 """
 SOON = 60.0
 """Seconds within which a cell has to end; far less than JAX would wait."""
-WORKER = "pathways-cluster-worker-1-0"
+SLICE = "pathways-cluster-worker-1"
+WORKER = f"{SLICE}-0"
 SIDECAR = "colocated-python-sidecar"
 
 
@@ -79,11 +80,17 @@ def begin(connected, options: str = "") -> str:
 
 
 def assert_one_message(cell, message: str) -> None:
-    """The cell ended with one error of at most three lines, and showed nothing else than what its hosts printed."""
+    """The cell ended with one error of at most three lines, and showed nothing else than what its hosts printed.
+
+    A slice that is there again before the cell has ended may be announced in it.
+    """
     assert cell.error == "LostError", cell.shown
     assert re.search(message, cell.shown)
     assert len(cell.shown.strip().splitlines()) <= 3
-    assert set(cell.text.split("\n")) <= {"[host 0] begun", "[host 1] begun", ""}
+    printed = re.sub(
+        rf"✓ \S+ \S+  Slice 1 is placed on {SLICE} again\.\n  New arrays can .* remain lost\.", "", cell.text
+    )
+    assert set(printed.split("\n")) <= {"[host 0] begun", "[host 1] begun", ""}
     for internal in ("UNAVAILABLE", "DATA_LOSS", "CANCELLED", "Grpc", "rpc"):
         assert internal not in cell.shown
 
