@@ -22,3 +22,19 @@ export function Button({ label, kind, disabled, run }: IButtonProps): React.JSX.
     </button>
   );
 }
+
+export interface ILinkButtonProps {
+  readonly label: string;
+  /** Its name for screen readers, where the label alone does not say what it is about. */
+  readonly name?: string;
+  readonly run: () => void;
+}
+
+/** A small action that looks like a link; often one in each row of a list. */
+export function LinkButton({ label, name, run }: ILinkButtonProps): React.JSX.Element {
+  return (
+    <button type="button" className="pw-link" aria-label={name} onClick={run}>
+      {label}
+    </button>
+  );
+}

@@ -6,6 +6,7 @@ import { isOver } from '../models/joblist';
 import { ITrans } from '../models/trans';
 import { clock, JOB_TONES, jobStateWord } from '../models/words';
 import { IJobPicture, IScope } from '../models/wire';
+import { LinkButton } from './Button';
 import { Notice } from './Notice';
 import { Toned } from './Toned';
 
@@ -65,14 +66,11 @@ function Picture(props: { picture: IJobPicture } & Pick<IJobViewProps, 'trans' |
                   .filter(Boolean)
                   .join(' · ')}
               </span>
-              <button
-                type="button"
-                className="pw-link"
-                aria-label={trans.__('Log of pod %1', pod.name)}
-                onClick={() => openLog(pod.name, pod.role)}
-              >
-                {trans.__('Log')}
-              </button>
+              <LinkButton
+                label={trans.__('Log')}
+                name={trans.__('Log of pod %1', pod.name)}
+                run={() => openLog(pod.name, pod.role)}
+              />
             </div>
           </li>
         ))}

@@ -1,12 +1,13 @@
 /** PathwaysJobs with their actions; JobSets and proxy Jobs with their state. */
 import * as React from 'react';
 
-import { canConnect, listed, pauseAction } from '../models/joblist';
+import { canConnect, JobAction, listed, pauseAction } from '../models/joblist';
 import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
 import { age, JOB_TONES, jobStateWord } from '../models/words';
 import { IJob } from '../models/wire';
 import { IActions } from './actions';
+import { LinkButton } from './Button';
 import { Rows } from './ClusterState';
 import { useModel, useNow } from './hooks';
 import { Toned } from './Toned';
@@ -45,25 +46,35 @@ function Job(props: { job: IJob; usable: boolean; actions: IActions; trans: ITra
 
 function Actions({ job, actions, trans }: { job: IJob; actions: IActions; trans: ITrans }): React.JSX.Element {
   const pause = pauseAction(job);
-  const button = (label: string, described: string, run: () => void) => (
-    <button type="button" className="pw-link" aria-label={described} onClick={run}>
-      {label}
-    </button>
-  );
+  const act = (action: JobAction) => () => actions.actOnJob(job, action);
   return (
     <div className="pw-links" role="group" aria-label={trans.__('Actions on job %1', job.name)}>
-      {canConnect(job) &&
-        button(trans.__('Connect'), trans.__('Connect this notebook to job %1', job.name), () =>
-          actions.connectJob(job)
-        )}
-      {button(trans.__('Details'), trans.__('Details of job %1', job.name), () => actions.showJob(job))}
-      {button(trans.__('Log'), trans.__('Log of job %1', job.name), () => actions.openJobLog(job))}
-      {pause === 'suspend' &&
-        button(trans.__('Suspend'), trans.__('Suspend job %1', job.name), () => actions.actOnJob(job, 'suspend'))}
-      {pause === 'resume' &&
-        button(trans.__('Resume'), trans.__('Resume job %1', job.name), () => actions.actOnJob(job, 'resume'))}
-      {job.state !== 'Ending' &&
-        button(trans.__('Delete'), trans.__('Delete job %1', job.name), () => actions.actOnJob(job, 'delete'))}
+      {canConnect(job) && (
+        <LinkButton
+          label={trans.__('Connect')}
+          name={trans.__('Connect this notebook to job %1', job.name)}
+          run={() => actions.connectJob(job)}
+        />
+      )}
+      <LinkButton
+        label={trans.__('Details')}
+        name={trans.__('Details of job %1', job.name)}
+        run={() => actions.showJob(job)}
+      />
+      <LinkButton
+        label={trans.__('Log')}
+        name={trans.__('Log of job %1', job.name)}
+        run={() => actions.openJobLog(job)}
+      />
+      {pause === 'suspend' && (
+        <LinkButton label={trans.__('Suspend')} name={trans.__('Suspend job %1', job.name)} run={act('suspend')} />
+      )}
+      {pause === 'resume' && (
+        <LinkButton label={trans.__('Resume')} name={trans.__('Resume job %1', job.name)} run={act('resume')} />
+      )}
+      {job.state !== 'Ending' && (
+        <LinkButton label={trans.__('Delete')} name={trans.__('Delete job %1', job.name)} run={act('delete')} />
+      )}
     </div>
   );
 }

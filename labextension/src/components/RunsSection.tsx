@@ -7,6 +7,7 @@ import { ITrans } from '../models/trans';
 import { age, clock } from '../models/words';
 import { IHostsRun, IRunHost } from '../models/wire';
 import { IActions } from './actions';
+import { LinkButton } from './Button';
 import { useModel, useNow } from './hooks';
 import { Toned } from './Toned';
 
@@ -69,24 +70,18 @@ const Run = React.memo(function Run({ run, usable, actions, trans }: IRunProps):
       {usable && (canStop(run) || canRefresh(run)) && (
         <div className="pw-links" role="group" aria-label={trans.__('Actions on run %1', run.name)}>
           {canRefresh(run) && (
-            <button
-              type="button"
-              className="pw-link"
-              aria-label={trans.__('Ask the hosts of run %1', run.name)}
-              onClick={() => actions.actOnRun(run, 'refresh')}
-            >
-              {trans.__('Ask the hosts')}
-            </button>
+            <LinkButton
+              label={trans.__('Ask the hosts')}
+              name={trans.__('Ask the hosts of run %1', run.name)}
+              run={() => actions.actOnRun(run, 'refresh')}
+            />
           )}
           {canStop(run) && (
-            <button
-              type="button"
-              className="pw-link"
-              aria-label={trans.__('Stop run %1', run.name)}
-              onClick={() => actions.actOnRun(run, 'stop')}
-            >
-              {trans.__('Stop')}
-            </button>
+            <LinkButton
+              label={trans.__('Stop')}
+              name={trans.__('Stop run %1', run.name)}
+              run={() => actions.actOnRun(run, 'stop')}
+            />
           )}
         </div>
       )}
@@ -109,14 +104,11 @@ function Host({ run, host, now, actions, trans }: IHostProps): React.JSX.Element
       </div>
       <div className="pw-details">
         <span className="pw-muted">{[host.name, elapsed(trans, run, host, now)].filter(Boolean).join(' · ')}</span>
-        <button
-          type="button"
-          className="pw-link"
-          aria-label={trans.__('Log of host %1 of run %2', host.label, run.name)}
-          onClick={() => actions.openRunLog(run, host)}
-        >
-          {trans.__('Log')}
-        </button>
+        <LinkButton
+          label={trans.__('Log')}
+          name={trans.__('Log of host %1 of run %2', host.label, run.name)}
+          run={() => actions.openRunLog(run, host)}
+        />
       </div>
       {said && (
         <div className={host.message ? 'pw-muted' : 'pw-last'} title={said}>

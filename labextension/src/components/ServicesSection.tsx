@@ -7,7 +7,7 @@ import { ITrans } from '../models/trans';
 import { age, HEALTH_TONES, healthWord, reclaimableWord, silenceSentence } from '../models/words';
 import { IProxy, IService } from '../models/wire';
 import { IActions } from './actions';
-import { Button } from './Button';
+import { Button, LinkButton } from './Button';
 import { Rows } from './ClusterState';
 import { useModel, useNow } from './hooks';
 import { Toned } from './Toned';
@@ -70,14 +70,11 @@ function Service(props: { service: IService; actions: IActions; trans: ITrans })
       <div className="pw-details">
         <span className="pw-muted">{service.version}</span>
         {service.pod && (
-          <button
-            type="button"
-            className="pw-link"
-            aria-label={trans.__('Log of the resource manager of %1', service.name)}
-            onClick={() => actions.openLog(service.pod, service.name)}
-          >
-            {trans.__('Log')}
-          </button>
+          <LinkButton
+            label={trans.__('Log')}
+            name={trans.__('Log of the resource manager of %1', service.name)}
+            run={() => actions.openLog(service.pod, service.name)}
+          />
         )}
       </div>
     </li>
@@ -120,14 +117,11 @@ function Proxy(props: { proxy: IProxy; model: Model; actions: IActions; trans: I
             .join(' · ')}
         </span>
         {proxy.pod && (
-          <button
-            type="button"
-            className="pw-link"
-            aria-label={trans.__('Log of the proxy of session %1', proxy.session)}
-            onClick={() => actions.openLog(proxy.pod, trans.__('Proxy %1', proxy.session))}
-          >
-            {trans.__('Log')}
-          </button>
+          <LinkButton
+            label={trans.__('Log')}
+            name={trans.__('Log of the proxy of session %1', proxy.session)}
+            run={() => actions.openLog(proxy.pod, trans.__('Proxy %1', proxy.session))}
+          />
         )}
       </div>
     </li>

@@ -7,6 +7,7 @@ import { IHolding, sliceName } from '../models/holdings';
 import { ITrans } from '../models/trans';
 import { age, HEALTH_TONES, healthWord, holdingWord, sentence, silenceSentence } from '../models/words';
 import { IHost, ISlice } from '../models/wire';
+import { LinkButton } from './Button';
 import { Toned } from './Toned';
 
 export interface ISliceDetailsProps {
@@ -63,9 +64,10 @@ export function SliceDetails(props: ISliceDetailsProps): React.JSX.Element {
       </ul>
       {drillable && (
         <div className="pw-links" role="group" aria-label={trans.__('Fault drill')}>
-          <button type="button" className="pw-link" onClick={() => drill(slice, drillable)}>
-            {drillable === 'break' ? trans.__('Break this slice…') : trans.__('Heal')}
-          </button>
+          <LinkButton
+            label={drillable === 'break' ? trans.__('Break this slice…') : trans.__('Heal')}
+            run={() => drill(slice, drillable)}
+          />
         </div>
       )}
     </section>
@@ -89,14 +91,11 @@ function Host({ slice, host, index, trans, openLog }: IHostProps): React.JSX.Ele
           {[host.reason, host.pod || trans.__('no pod'), host.node].filter(Boolean).join(' · ')}
         </span>
         {host.pod && (
-          <button
-            type="button"
-            className="pw-link"
-            aria-label={trans.__('Log of slice %1, host %2', slice.number, index)}
-            onClick={() => openLog(host.pod, `${slice.number}-${index}`)}
-          >
-            {trans.__('Log')}
-          </button>
+          <LinkButton
+            label={trans.__('Log')}
+            name={trans.__('Log of slice %1, host %2', slice.number, index)}
+            run={() => openLog(host.pod, `${slice.number}-${index}`)}
+          />
         )}
       </div>
     </li>

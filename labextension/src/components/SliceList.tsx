@@ -5,6 +5,7 @@ import { Holdings, IHolding, sameHolding, sliceName } from '../models/holdings';
 import { ITrans } from '../models/trans';
 import { age, HEALTH_TONES, healthWord, holdingWord, sentence, silenceSentence } from '../models/words';
 import { ISlice } from '../models/wire';
+import { LinkButton } from './Button';
 import { Toned } from './Toned';
 
 export interface ISliceListProps {
@@ -78,15 +79,12 @@ function Logs({
 }: { slice: ISlice; trans: ITrans } & Required<Pick<ISliceListProps, 'openLog'>>): React.JSX.Element | null {
   const hosts = slice.hosts.map((host, index) => ({ pod: host.pod, index })).filter(host => host.pod);
   const link = ({ pod, index }: { pod: string; index: number }, text: string) => (
-    <button
+    <LinkButton
       key={index}
-      type="button"
-      className="pw-link"
-      aria-label={trans.__('Log of slice %1, host %2', slice.number, index)}
-      onClick={() => openLog(pod, `${slice.number}-${index}`)}
-    >
-      {text}
-    </button>
+      label={text}
+      name={trans.__('Log of slice %1, host %2', slice.number, index)}
+      run={() => openLog(pod, `${slice.number}-${index}`)}
+    />
   );
   if (hosts.length <= 1) {
     return hosts.length ? link(hosts[0], trans.__('Log')) : null;
