@@ -1,4 +1,4 @@
-import { chipsPath, hostPlaces, layout, moved, sliceSize } from '../src/models/layout';
+import { chipsPath, hostPlaces, layout, moved, shapeOf, sliceSize } from '../src/models/layout';
 import { host, slice } from './rows';
 
 const many = (count: number, hosts: number) =>
@@ -6,9 +6,12 @@ const many = (count: number, hosts: number) =>
     slice({ id: `s/${index}`, number: index, hosts: Array(hosts).fill(host()) })
   );
 
+const drawn = (slices: ReturnType<typeof many>, width: number) =>
+  layout(slices, width, shapeOf(slices.length, 'compact'));
+
 describe('layout', () => {
   it.each([1, 2, 24, 25, 200, 1000])('fits %i slices into the width, none over another', count => {
-    const drawing = layout(many(count, 4), 300);
+    const drawing = drawn(many(count, 4), 300);
     expect(drawing.width).toBeLessThanOrEqual(300);
     const seen = new Set(drawing.places.map(place => `${place.x},${place.y}`));
     expect(seen.size).toBe(count);
@@ -20,26 +23,26 @@ describe('layout', () => {
   });
 
   it('draws a slice that is wider than the panel', () => {
-    expect(layout(many(1, 64), 40).places).toHaveLength(1);
+    expect(drawn(many(1, 64), 40).places).toHaveLength(1);
   });
 
   it('has no size without slices', () => {
-    expect(layout([], 300).height).toBe(0);
+    expect(drawn([], 300).height).toBe(0);
   });
 
   it('puts the hosts of a slice beside and below each other', () => {
-    const [place] = layout(many(1, 4), 300).places;
-    const places = hostPlaces(place.slice, layout(many(1, 4), 300).shape);
+    const [place] = drawn(many(1, 4), 300).places;
+    const places = hostPlaces(place.slice, drawn(many(1, 4), 300).shape);
     expect(new Set(places.map(({ x, y }) => `${x},${y}`)).size).toBe(4);
   });
 
   it('draws one square for each chip', () => {
-    const { shape } = layout(many(1, 1), 300);
+    const { shape } = drawn(many(1, 1), 300);
     expect(chipsPath(host({ chips: 8 }), 0, 0, shape, 'full').match(/z/g)).toHaveLength(8);
   });
 
   it.each([1, 100, 1000])('draws four looks that differ by shape, also where %i slices make them small', count => {
-    const { shape } = layout(many(count, 1), 300);
+    const { shape } = drawn(many(count, 1), 300);
     const looks = (['full', 'ring', 'hatched', 'hollow'] as const).map(look =>
       chipsPath(host({ chips: 1 }), 0, 0, shape, look)
     );
@@ -47,6 +50,15 @@ describe('layout', () => {
     expect(new Set(looks).size).toBe(3);
     const [, hole] = /v(\d+)h-\d+z$/.exec(looks[1])!;
     expect(Number(hole)).toBeGreaterThan(0);
+  });
+});
+
+describe('shapeOf', () => {
+  it('draws many slices small, unless their chips are wanted', () => {
+    const chips = [24, 200, 201].map(count => shapeOf(count, 'compact').chip);
+    expect(chips).toEqual([...chips].sort((one, other) => other - one));
+    expect(new Set(chips).size).toBe(3);
+    expect(shapeOf(1000, 'chips')).toEqual(shapeOf(1, 'compact'));
   });
 });
 

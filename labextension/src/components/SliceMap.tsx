@@ -31,6 +31,7 @@ export interface ISliceMapProps {
   readonly trans: ITrans;
   /** Width to fill, in pixels. */
   readonly width: number;
+  readonly shape: IShape;
   /** Id of the slice whose details are shown; empty for none. */
   readonly selected: string;
   /** Show the details of a slice, or of none. */
@@ -38,15 +39,21 @@ export interface ISliceMapProps {
 }
 
 /** A list box: one stop for Tab, with arrow keys from slice to slice, Enter for details, and Escape to close them. */
-export function SliceMap({ slices, holdings, trans, width, selected, onSelect }: ISliceMapProps): React.JSX.Element {
-  const drawing = React.useMemo(() => layout(slices, width - 2 * EDGE), [slices, width]);
-  const [at, setAt] = React.useState(0);
-  const active = drawing.places.at(Math.min(at, drawing.places.length - 1));
+export function SliceMap(props: ISliceMapProps): React.JSX.Element {
+  const { slices, holdings, trans, width, shape, selected, onSelect } = props;
+  const drawing = React.useMemo(() => layout(slices, width - 2 * EDGE, shape), [slices, width, shape]);
+  // By its id, because a filter changes the places of slices. Without it, the first one.
+  const [activeId, setActiveId] = React.useState('');
+  const at = Math.max(
+    0,
+    slices.findIndex(slice => slice.id === activeId)
+  );
+  const active = drawing.places.at(at);
   const toggle = (slice: string) => onSelect(slice === selected ? '' : slice);
   const press = (event: React.KeyboardEvent) => {
-    const next = moved(event.key, Math.min(at, slices.length - 1), drawing.columns, slices.length);
+    const next = moved(event.key, at, drawing.columns, slices.length);
     if (next !== null) {
-      setAt(next);
+      setActiveId(slices[next].id);
       document.getElementById(elementId(slices[next]))?.scrollIntoView({ block: 'nearest' });
     } else if ((event.key === 'Enter' || event.key === ' ') && active) {
       toggle(active.slice.id);
@@ -60,9 +67,8 @@ export function SliceMap({ slices, holdings, trans, width, selected, onSelect }:
   };
   const click = (event: React.MouseEvent) => {
     const id = (event.target as Element).closest<SVGElement>('.pw-slice')?.dataset.slice;
-    const index = slices.findIndex(slice => slice.id === id);
-    if (id !== undefined && index >= 0) {
-      setAt(index);
+    if (id !== undefined && slices.some(slice => slice.id === id)) {
+      setActiveId(id);
       toggle(id);
     }
   };

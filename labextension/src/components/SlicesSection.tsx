@@ -3,41 +3,50 @@ import * as React from 'react';
 
 import { drillAction } from '../models/drill';
 import { Holdings } from '../models/holdings';
+import { IShape, shapeOf } from '../models/layout';
 import { Model } from '../models/model';
+import { filtered } from '../models/slicefilter';
+import { MANY_SLICES, SliceView } from '../models/sliceview';
 import { ITrans } from '../models/trans';
 import { slicesSentence } from '../models/words';
 import { IService, ISlice } from '../models/wire';
 import { IActions } from './actions';
+import { LinkButton } from './Button';
 import { ClusterState, Rows } from './ClusterState';
 import { useModel, useNow, useWidth } from './hooks';
 import { SliceDetails } from './SliceDetails';
 import { SliceLegend, SliceMap } from './SliceMap';
 import { SliceList } from './SliceList';
+import { SliceTools } from './SliceTools';
 
-export function SlicesSection(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element {
-  const { model, actions, trans } = props;
+export interface ISlicesSectionProps {
+  readonly model: Model;
+  readonly actions: IActions;
+  readonly view: SliceView;
+  readonly trans: ITrans;
+}
+
+export function SlicesSection({ model, actions, view, trans }: ISlicesSectionProps): React.JSX.Element {
   useModel(model, 'cluster', 'sessions', 'front', 'link');
+  const look = React.useSyncExternalStore(view.subscribe, view.value);
   const box = React.useRef<HTMLDivElement>(null);
   const width = useWidth(box, 230);
-  const [list, setList] = React.useState(false);
   const slices = model.cluster?.rows('slices') ?? [];
   const services = model.cluster?.rows('services') ?? [];
   const { holdings } = model;
+  const many = slices.length >= MANY_SLICES;
+  const shown = many ? filtered(look.filter, slices, holdings, trans) : slices;
   return (
     <div ref={box}>
-      <div className="pw-row">
-        <span className="pw-muted">{model.cluster?.place && trans.__('in %1', model.cluster.place)}</span>
-        {slices.length > 0 && (
-          <button
-            type="button"
-            className="pw-link"
-            aria-label={list ? trans.__('Show as a map') : trans.__('Show as a list')}
-            onClick={() => setList(!list)}
-          >
-            {list ? trans.__('Map') : trans.__('List')}
-          </button>
-        )}
-      </div>
+      <SliceTools
+        place={model.cluster?.place ?? ''}
+        total={slices.length}
+        shown={shown.length}
+        many={many}
+        look={look}
+        set={view.set}
+        trans={trans}
+      />
       <ClusterState model={model} trans={trans} />
       <Rows
         model={model}
@@ -53,7 +62,8 @@ export function SlicesSection(props: { model: Model; actions: IActions; trans: I
         unknown=""
       >
         <p className="pw-muted">{slicesSentence(trans, slices, holdings)}</p>
-        {byService(slices).map(([service, of]) => (
+        {!shown.length && <NoSliceFits filter={look.filter} reset={() => view.set({ filter: '' })} trans={trans} />}
+        {byService(shown).map(([service, of]) => (
           <Service
             key={service}
             name={service}
@@ -61,15 +71,26 @@ export function SlicesSection(props: { model: Model; actions: IActions; trans: I
             holdings={holdings}
             services={services}
             usable={model.live}
-            list={list}
+            list={look.list}
             width={width}
+            shape={shapeOf(slices.length, look.zoom)}
             actions={actions}
             trans={trans}
           />
         ))}
-        {!list && <SliceLegend slices={slices} holdings={holdings} trans={trans} />}
+        {!look.list && <SliceLegend slices={shown} holdings={holdings} trans={trans} />}
       </Rows>
     </div>
+  );
+}
+
+function NoSliceFits(props: { filter: string; reset: () => void; trans: ITrans }): React.JSX.Element {
+  const { filter, reset, trans } = props;
+  return (
+    <p className="pw-row">
+      {trans.__('No slice fits “%1”.', filter)}
+      <LinkButton label={trans.__('Show all')} run={reset} />
+    </p>
   );
 }
 
@@ -81,13 +102,14 @@ interface IServiceProps {
   readonly usable: boolean;
   readonly list: boolean;
   readonly width: number;
+  readonly shape: IShape;
   readonly actions: IActions;
   readonly trans: ITrans;
 }
 
 /** One service's slices under its name: slice numbers are only unique within a service. */
 function Service(props: IServiceProps): React.JSX.Element {
-  const { name, slices, holdings, services, usable, list, width, actions, trans } = props;
+  const { name, slices, holdings, services, usable, list, width, shape, actions, trans } = props;
   const now = useNow();
   const [selected, select] = React.useState('');
   const chosen = slices.find(slice => slice.id === selected);
@@ -106,6 +128,7 @@ function Service(props: IServiceProps): React.JSX.Element {
             holdings={holdings}
             trans={trans}
             width={width}
+            shape={shape}
             selected={selected}
             onSelect={select}
           />

@@ -1,6 +1,6 @@
 /**
  * Geometry of the slice map. A chip is a square, a host a block of chips, a slice a block of hosts under a bar; slices
- * wrap like words. The more slices, the smaller they are drawn.
+ * wrap like words. The more slices, the smaller they are drawn, unless the user wants to see their chips.
  */
 import { IHost, ISlice } from './wire';
 
@@ -36,9 +36,16 @@ const LARGE: IShape = { chip: 11, gap: 2, space: 6, padding: 7, label: 16, margi
 const MEDIUM: IShape = { chip: 6, gap: 1, space: 3, padding: 4, label: 0, margin: 4 };
 const SMALL: IShape = { chip: 3, gap: 1, space: 2, padding: 2, label: 0, margin: 2 };
 
+/** `chips` draws each slice with its number and large chips; `compact` only a few slices. */
+export type Zoom = 'compact' | 'chips';
+
+/** Return the sizes for a map of `count` slices, before any filter: slices keep their size while the user types one. */
+export function shapeOf(count: number, zoom: Zoom): IShape {
+  return zoom === 'chips' || count <= 24 ? LARGE : count <= 200 ? MEDIUM : SMALL;
+}
+
 /** Place all slices in a grid. All columns are as wide as the widest slice, so that slices line up. */
-export function layout(slices: readonly ISlice[], width: number): ILayout {
-  const shape = slices.length <= 24 ? LARGE : slices.length <= 200 ? MEDIUM : SMALL;
+export function layout(slices: readonly ISlice[], width: number, shape: IShape): ILayout {
   let wide = 1;
   let high = 1;
   for (const slice of slices) {

@@ -46,6 +46,30 @@ export function kubectlApply(manifest: object): void {
   execFileSync('kubectl', ['--kubeconfig', KUBECONFIG, 'apply', '-f', '-'], { input: JSON.stringify(manifest) });
 }
 
+/**
+ * Create a service of many slices in a namespace of its own: the embedded cluster's service, whose pods are only
+ * reported, without processes. Returns the function that removes it.
+ */
+export function hollowService(namespace: string, slices: number): () => void {
+  const given = kubectl('get', 'jobset', 'pathways-cluster', '-o', 'json');
+  // The resource manager is started with their number.
+  const { apiVersion, kind, metadata, spec } = JSON.parse(
+    given.replace(/--instance_count=\d+/g, `--instance_count=${slices}`)
+  );
+  for (const { template } of spec.replicatedJobs) {
+    const pod = template.spec.template;
+    pod.metadata = {
+      ...pod.metadata,
+      annotations: { ...pod.metadata?.annotations, 'pathways-jupyter/hollow': 'true' }
+    };
+  }
+  // The workers, after the resource manager.
+  spec.replicatedJobs.at(-1).replicas = slices;
+  kubectlApply({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace } });
+  kubectlApply({ apiVersion, kind, metadata: { name: metadata.name, namespace, labels: metadata.labels }, spec });
+  return () => void kubectl('delete', 'namespace', namespace);
+}
+
 /** Make the embedded cluster the server's current context during `during`, as `kubectl config` does. */
 export async function withEmbeddedContext(during: () => Promise<void>): Promise<void> {
   const before = fs.readFileSync(USER_KUBECONFIG);

@@ -1,0 +1,55 @@
+import { SliceView } from '../src/models/sliceview';
+
+/** JupyterLab's database of states, as far as it is used. */
+class Store {
+  constructor(saved?: unknown) {
+    this.saved = saved;
+  }
+
+  saved: unknown;
+
+  fetch(): Promise<unknown> {
+    return Promise.resolve(this.saved);
+  }
+
+  save(_: string, value: unknown): Promise<void> {
+    this.saved = value;
+    return Promise.resolve();
+  }
+}
+
+const settled = () => new Promise(done => setImmediate(done));
+
+describe('SliceView', () => {
+  it('is as the user left it', async () => {
+    const store = new Store();
+    const before = new SliceView(store);
+    await settled();
+    before.set({ zoom: 'chips', filter: 'mine' });
+    before.set({ list: true });
+    const after = new SliceView(store);
+    const seen: unknown[] = [];
+    after.subscribe(() => seen.push(after.value()));
+    await settled();
+    expect(seen).toEqual([{ list: true, zoom: 'chips', filter: 'mine' }]);
+  });
+
+  it.each([[null], ['text'], [{ list: 'yes', zoom: 7, filter: null }]])('starts anew from %j', async saved => {
+    const view = new SliceView(new Store(saved));
+    await settled();
+    expect(view.value()).toEqual({ list: false, zoom: 'compact', filter: '' });
+  });
+
+  it('does not take back what the user did before the answer', async () => {
+    const view = new SliceView(new Store({ list: true }));
+    view.set({ filter: 'free' });
+    await settled();
+    expect(view.value()).toEqual({ list: false, zoom: 'compact', filter: 'free' });
+  });
+
+  it('works without a database', () => {
+    const view = new SliceView(null);
+    view.set({ list: true });
+    expect(view.value().list).toBe(true);
+  });
+});
