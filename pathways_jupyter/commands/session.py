@@ -14,6 +14,7 @@ RECONNECT = Command(
     "reconnect",
     "Replace a lost proxy by a new one.",
     examples={"reconnect": "the same service and slices as before"},
+    details="An Interrupt stops it: the session stays, without a proxy, and can be reconnected again.",
 )
 STATUS = Command("status", "This notebook's session: state, service, age, devices by slice, last event.")
 PANEL = Command(

@@ -135,7 +135,7 @@ class Health:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            if self._session is not None and not self._session.state.is_connected:
+            if self._session is not None and not self._session.has_devices:
                 raise ProxyLostError("The proxy is gone.", hint="%pathways reconnect gets a new one.")
             if len(trusted := self.trusted) >= count:
                 return trusted

@@ -16,7 +16,6 @@ from pathways_jupyter.elastic.health import SETTLE_SECONDS, Health, by_slice
 from pathways_jupyter.elastic.own_run import OwnRun
 from pathways_jupyter.elastic.record import Record
 from pathways_jupyter.errors import SessionError
-from pathways_jupyter.events import SessionState
 
 if TYPE_CHECKING:
     import jax
@@ -56,6 +55,9 @@ class Slices:
         self._record = record
         self._own_run: OwnRun | None = None
         self._lock = threading.Lock()
+        if self.session is not None and threading.current_thread() is threading.main_thread():
+            # There may be a new proxy since JAX was used last: from outside, or after an interrupted reconnect.
+            self.session.settle()
         self._manage(devices or jax.devices())
 
     def _manage(
@@ -71,12 +73,12 @@ class Slices:
         self.active_slice_indices = self._answering()
 
     def _answering(self) -> frozenset[int]:
-        """Return the slices that answer; none if the session's proxy is lost, which cannot be asked."""
+        """Return the slices that answer; none without a proxy, or with one that JAX does not use yet."""
         import jax
 
         if self.session is None:
             return self.health.check()
-        if self.session.state is SessionState.LOST:
+        if not self.session.has_devices:
             return frozenset()
         try:
             return self.health.check()
@@ -105,7 +107,7 @@ class Slices:
         listeners = self.health.listeners
         self.health.close()
         # With other devices than JAX's, these are of a proxy that has been replaced already.
-        is_replaced = self.session.state.is_connected and not set(managed) & set(jax.devices())
+        is_replaced = self.session.has_devices and not set(managed) & set(jax.devices())
         unusable = () if is_replaced else self.session.reconnect().unusable
         ids = {device.id for device in managed}
         self._manage([device for device in jax.devices() if device.id in ids], listeners)

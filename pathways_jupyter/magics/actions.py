@@ -73,7 +73,9 @@ def reconnect(connection: Connection, values: Values, place: Place | None = None
                 waiting.embedded()
             attempt = waiting.through(session.restart(current, connection.variables))
     except KeyboardInterrupt:
-        raise _interrupted(connection) from None
+        connection.draw()
+        # Where all was done, only the rest of the cell is lost.
+        raise KeyboardInterrupt() if current.has_devices else current.interrupted() from None
     _show(connection, attempt, waiting.place)
 
 
@@ -204,7 +206,7 @@ def profiles(connection: Connection, values: Values) -> View:
 def _interrupted(connection: Connection) -> BaseException:
     """Return what to raise for an Interrupt while connecting."""
     if connection.session is not None:
-        # It came before the first request or when all was done: the session is fine, only the rest of the cell is lost.
+        # It came when all was done: the session is fine, only the rest of the cell is lost.
         return KeyboardInterrupt()
     return SessionError("Connecting was interrupted; everything that it had created was removed.")
 

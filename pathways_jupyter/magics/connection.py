@@ -102,7 +102,7 @@ class Connection:
             # A notice reported the loss when it happened.
             what = ""
         elif self.session is session:
-            what = "The session was reconnected from outside; JAX uses its new proxy."
+            what = "JAX uses the new proxy of the session now."
             self.watch(session)
         if what or lines:
             self.notify([what, *lines])

@@ -59,7 +59,8 @@ class Waiting:
         """Show the progress of `attempt`, and return it when it is connected.
 
         Raises:
-          KeyboardInterrupt: Interrupted; everything that was created is removed.
+          KeyboardInterrupt: Interrupted; everything that was created is removed. A session that was being reconnected
+            stays.
           PathwaysError: Connecting failed.
         """
         with attempt:

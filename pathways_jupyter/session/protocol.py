@@ -38,6 +38,8 @@ class Method(StrEnum):
     """Answers at once; from then on the connection carries every event, the past ones first."""
     RECONNECT = "reconnect"
     """Replace the proxy by a new one. Answers with the record once connected."""
+    CANCEL = "cancel"
+    """Stop making the proxy that ``reconnect`` asked for, which then fails. Answers with the record once that is so."""
     DISCONNECT = "disconnect"
     """End the session. Answers once its objects in the cluster are removed, or with those that could not be."""
     RECORD = "record"

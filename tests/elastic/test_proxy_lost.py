@@ -10,6 +10,7 @@ from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.record import Kind, Record
 from pathways_jupyter.events import SessionState
 from pathways_jupyter.kube import objects
+from pathways_jupyter.session.kernel.link import Link
 
 
 @pytest.fixture
@@ -71,6 +72,23 @@ def test_interrupted_without_a_proxy_it_gets_one_when_it_is_called_again(session
         elastic.train_loop(step, first_state(), data, steps=30, snapshots=snapshots)
     result = elastic.train_loop(step, first_state(), data, steps=30, snapshots=snapshots)
     check(result, 30)
+
+
+@pytest.mark.soak
+def test_interrupted_while_it_reconnects_it_resumes_when_it_is_called_again(session, lose, monkeypatch):
+    data, snapshots, watch = Data(), elastic.Snapshots(), Link.watch
+
+    def interrupted(self, since=0, *, until=None):
+        if until is not None:
+            monkeypatch.setattr(Link, "watch", watch)
+            raise KeyboardInterrupt
+        return watch(self, since)
+
+    monkeypatch.setattr(Link, "watch", interrupted)
+    data.at[15] = lambda: lose(session.record.pod)
+    with pytest.raises(KeyboardInterrupt, match=f"Reconnecting was interrupted; session {session.id} has"):
+        elastic.train_loop(step, first_state(), data, steps=30, snapshots=snapshots)
+    check(elastic.train_loop(step, first_state(), data, steps=30, snapshots=snapshots), 30)
 
 
 def test_a_run_that_is_called_again_at_the_moment_of_a_loss_gets_a_new_proxy(session, lose, monkeypatch):

@@ -45,6 +45,21 @@ def interrupted(self, *arguments, **options):
 Link.answer = interrupted
 %pathways disconnect
 """
+INTERRUPT_THE_RECONNECT = """
+import os, signal
+from pathways_jupyter.session.kernel.link import Link
+
+watch = Link.watch
+
+def interrupted(self, since=0, *, until=None):
+    if until is not None:
+        Link.watch = watch
+        os.kill(os.getpid(), signal.SIGINT)
+    return watch(self, since, until=until)
+
+Link.watch = interrupted
+%pathways reconnect
+"""
 
 
 @pytest.fixture
@@ -117,6 +132,16 @@ def test_logs_of_every_program_are_one_command_away(connected):
     assert "0 to 1" in absent.shown
     mistyped = connected.run("%pathways logs rn")
     assert "Did you mean rm? There are: rm, worker, proxy, supervisor." in mistyped.shown
+
+
+def test_an_interrupted_reconnect_says_what_there_is_and_can_be_tried_again(connected):
+    cell = connected.run(INTERRUPT_THE_RECONNECT)
+    assert cell.status == "error"
+    assert re.search(r"interrupted; session \S+ has (no proxy|a new proxy, which JAX does not use yet)\.", cell.shown)
+    assert "%pathways reconnect tries again" in cell.shown
+    again = connected.run("%pathways reconnect")
+    assert again.status == "ok", again.shown
+    assert connected.run("import jax\nprint(float(jax.numpy.ones(3).sum()))").text.strip() == "3.0"
 
 
 def test_a_followed_log_ends_with_interrupt_and_the_connection_stays(connected):

@@ -99,8 +99,9 @@ class Attachment:
             secure=record.credentials == registry.ALTS,
             namespace=process.variables() if variables is None else variables,
         )
-        self.generation = record.generation
         self.children.follow(record)
+        # Last, so that after an interrupt anywhere above, the same proxy can be adopted once more.
+        self.generation = record.generation
         return switched
 
     def empty(self, variables: Variables | None) -> Switched | None:

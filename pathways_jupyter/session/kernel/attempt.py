@@ -33,8 +33,10 @@ class ConnectionAttempt(Generic[S]):
 
     The iteration does everything. An attempt that is dropped before it has started no process and sent no request, so
     that an Interrupt between making an attempt and iterating over it leaves nothing. Leaving the block early, by an
-    Interrupt or otherwise, cancels the attempt: the proxy is removed, and JAX stays as it was. Without the block, an
-    Interrupt between two events would be one of the loop alone, and its traceback would keep the attempt alive.
+    Interrupt or otherwise, cancels the attempt: the new proxy is removed. After a first connect JAX is as it was; a
+    session that was being reconnected stays, without a proxy, or with the new one if that was complete already. Without
+    the block, an Interrupt between two events would be one of the loop alone, and its traceback would keep the attempt
+    alive.
 
     Args:
       config: What to connect to.
@@ -62,12 +64,15 @@ class ConnectionAttempt(Generic[S]):
         self._variables = variables
         self._connected = connected
         self._revive = revive
-        # What is undone on failure. For a first connect it is set before the switch of JAX begins, so that an Interrupt
-        # in the middle of it is undone too.
+        self._before = attachment
+        # For a first connect it is set before the switch of JAX begins, so that an Interrupt in the middle of it is
+        # undone too.
         self._attachment = attachment
         # The connection to the supervisor that was asked for a proxy; not the attachment's own while a dead supervisor
         # is being replaced.
         self._link: Link | None = None
+        # The number of the request for a new proxy to the session's own supervisor.
+        self._request = 0
         self._session: S | None = None
         self._done = False
         self._events = self._run()
@@ -104,13 +109,13 @@ class ConnectionAttempt(Generic[S]):
             self.cancel()
 
     def cancel(self) -> None:
-        """Cancel connecting, or end the session that is being reconnected; wait until its objects are removed."""
+        """Cancel connecting, and wait until its objects are removed; a session that is being reconnected stays."""
         self._events.close()
         if not self._done:
             self._undo()
 
     def _run(self) -> Generator[Event, None, None]:
-        before = self._attachment
+        before = self._before
         try:
             link, request, since = self._ask()
             began = time.monotonic()
@@ -133,7 +138,7 @@ class ConnectionAttempt(Generic[S]):
                 raise
             died = self._link.ended and self._link.state is SessionState.LOST
             # A failed reconnect keeps the session, without a proxy, so that it can be tried again.
-            if died or before is None or before.link is not self._link:
+            if before is None or before.link is not self._link:
                 self._undo()
             if died:
                 raise SessionError(
@@ -148,7 +153,7 @@ class ConnectionAttempt(Generic[S]):
     def _ask(self) -> tuple[Link, int, int]:
         """Ask the session's supervisor for a proxy: a running one, the one that the previous kernel left, or a new one.
 
-        Every link is kept before it is asked for anything, so that an Interrupt ends its session.
+        Every link is kept before it is asked for anything, so that an Interrupt can undo what it was asked for.
 
         Returns:
           The link, the number of the request that is answered with the session's record, and the number of the first
@@ -167,7 +172,10 @@ class ConnectionAttempt(Generic[S]):
             if not link.ended:
                 self._link, since = link, link.count
                 replaced = link.state.is_connected and link.generation > attachment.generation
-                return link, link.ask(Method.STATUS if replaced else Method.RECONNECT), since
+                # Kept before it is sent, so that an Interrupt in between leaves no answer that is never read.
+                self._request = link.number()
+                method = Method.STATUS if replaced else Method.RECONNECT
+                return link, link.ask(method, number=self._request), since
             # Wait for the sweep after the dead supervisor: its proxy holds the slices that the new one needs.
             link.close(patience=CLEANUP_SECONDS)
         self._link = spawn.supervisor()
@@ -183,13 +191,36 @@ class ConnectionAttempt(Generic[S]):
 
     def _undo(self) -> None:
         self._done = True
+        link, before = self._link, self._before
+        if before is not None:
+            if link is not None and link is before.link:
+                self._withdraw(link)
+            elif link is not None:
+                # A new supervisor, which JAX does not use yet. The session keeps the dead one, as before.
+                finish(link)
+            return
         try:
             if self._attachment is not None:
                 self._attachment.disconnect()
         finally:
             # Also when JAX cannot be restored: otherwise the proxy would hold slices that nothing uses.
-            if self._link is not None:
-                finish(self._link)
+            if link is not None:
+                finish(link)
+
+    def _withdraw(self, link: Link) -> None:
+        """Take back the request for a new proxy; no-op if there was none, or it has been answered."""
+        if not self._request:
+            return
+        cancelling = link.number()
+        try:
+            # The supervisor may be gone, or be busy; it removes what it has made in any case.
+            with contextlib.suppress(PathwaysError):
+                link.answer(link.ask(Method.CANCEL, number=cancelling), patience=CLEANUP_SECONDS)
+        except BaseException:
+            link.forget(cancelling)
+            raise
+        finally:
+            link.forget(self._request)
 
 
 def import_jax() -> threading.Thread:

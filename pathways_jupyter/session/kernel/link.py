@@ -57,6 +57,7 @@ class Link:
         self._changed = Changes()
         self._ids = itertools.count(1)
         self._answers: dict[int, Answer] = {}
+        self._unwanted: set[int] = set()
         self._events: list[Event] = []
         self._dropped = 0
         self._state = SessionState.STARTING
@@ -115,9 +116,18 @@ class Link:
         with self._changed.lock:
             return self._events[max(0, since - self._dropped) :]
 
-    def ask(self, method: Method, **params: Any) -> int:
-        """Send a request, and return its number for :meth:`answer`, which raises if the supervisor is gone."""
-        number = next(self._ids)
+    def number(self) -> int:
+        """Return a number for :meth:`ask`: for a request that has to be known also where :meth:`ask` is interrupted."""
+        return next(self._ids)
+
+    def ask(self, method: Method, *, number: int | None = None, **params: Any) -> int:
+        """Send a request, and return its number for :meth:`answer`, which raises if the supervisor is gone.
+
+        Args:
+          number: One of :meth:`number`; a new one when left out.
+          params: The request's.
+        """
+        number = next(self._ids) if number is None else number
         # A send error is not raised here: the reader thread may still have to read why the supervisor ended.
         with contextlib.suppress(OSError):
             self._socket.sendall(protocol.encode(Request(number, method, params)))
@@ -145,6 +155,12 @@ class Link:
         if answer.error is not None:
             raise answer.error
         return answer.result
+
+    def forget(self, number: int) -> None:
+        """Drop the answer to request `number`, also one that is still to come; no-op if it has been read."""
+        with self._changed.lock:
+            if self._answers.pop(number, None) is None:
+                self._unwanted.add(number)
 
     def watch(self, since: int = 0, *, until: int | None = None) -> Iterator[Event]:
         """Yield events from number `since` on as they arrive.
@@ -215,7 +231,9 @@ class Link:
     def _take(self, message: protocol.Message, *, last: bool = False) -> None:
         with self._changed.lock:
             self._ended = self._ended or last
-            if isinstance(message, Answer):
+            if isinstance(message, Answer) and message.id in self._unwanted:
+                self._unwanted.remove(message.id)
+            elif isinstance(message, Answer):
                 self._answers[message.id] = message
             elif isinstance(message, Event):
                 self._events.append(message)

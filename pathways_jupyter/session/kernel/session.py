@@ -137,7 +137,7 @@ class Session:
 
         Blocks until JAX has the new devices. If the sidebar has already replaced the proxy, that one is used. A dead
         supervisor is replaced as well, and an embedded cluster that has ended is started again. On failure the session
-        stays as it was, and reconnecting can be tried again; a KeyboardInterrupt ends the session.
+        stays as it was, and reconnecting can be tried again; after a KeyboardInterrupt too.
 
         Args:
           variables: Where to look for arrays that become unusable; the notebook's or the script's own when left out.
@@ -154,9 +154,29 @@ class Session:
             try:
                 _ = attempt.session
             except KeyboardInterrupt:
+                left = self.interrupted()
+                stopped = KeyboardInterrupt(str(left))
+                for note in getattr(left, "__notes__", ()):
+                    stopped.add_note(note)
                 # Without the stack of what was waited for, which says nothing to the user.
-                raise KeyboardInterrupt(f"Reconnecting was interrupted; session {self.id} is over.") from None
+                raise stopped from None
         return attempt.switched
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether its proxy can be used, and is the one whose devices JAX has."""
+        attachment = self._attachment
+        is_newest = attachment.generation == attachment.link.generation
+        return self.state.is_connected and attachment.switch.active and is_newest
+
+    def interrupted(self) -> SessionError:
+        """Return what there is after :meth:`reconnect` was interrupted, as an error."""
+        if self.has_devices:
+            return SessionError(f"Reconnecting was interrupted; session {self.id} is connected.")
+        has = "a new proxy, which JAX does not use yet" if self.state.is_connected else "no proxy"
+        return SessionError(
+            f"Reconnecting was interrupted; session {self.id} has {has}.", hint="%pathways reconnect tries again."
+        )
 
     def settle(self, variables: Mapping[str, Any] | None = None) -> Switched | None:
         """Apply to JAX what happened to the session from outside; to be called between cells.
@@ -168,12 +188,13 @@ class Session:
           What happened to the user's arrays; None when nothing had to be done.
         """
         attachment = self._attachment
-        if not attachment.switch.active:
+        if self._is_over:
             return None
         if self.state is SessionState.CLOSED:
             return Switched(unusable=attachment.forget(variables))
         if self.state is SessionState.LOST:
             return attachment.empty(variables)
+        # Also where JAX has no devices of the session, because a switch was interrupted.
         if self.state.is_connected and attachment.link.generation > attachment.generation:
             return attachment.adopt(attachment.link, self.status(), variables)
         return None

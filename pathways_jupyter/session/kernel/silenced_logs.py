@@ -41,6 +41,9 @@ class SilencedLogs:
     """Silences the logs as :func:`silenced` does, from its creation until :meth:`end`."""
 
     def __init__(self) -> None:
+        # Called once, at the latest when this is collected: an interrupted switch of JAX may not come to its end.
+        self._over = weakref.finalize(self, _end)
+        self._over.atexit = False
         _begin()
 
     def end(self, client: Any) -> None:
@@ -55,7 +58,7 @@ class SilencedLogs:
             _begin()
             # Not at exit: programs that are destroyed then are logged as well.
             weakref.finalize(client, _end).atexit = False
-        _end()
+        self._over()
 
 
 def _begin() -> None:

@@ -38,10 +38,13 @@ class ProxyCycle:
         self._client: Client | None = None
         self._embedded: reach.Embedded | None = None
         self._proxy: Proxy | None = None
+        self._was_connected = False
         # The outcome of the current attempt to connect; start and reconnect requests wait for it.
         self._attempt: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         # Set by a reconnect request; cleared when the next attempt begins.
         self._wanted = asyncio.Event()
+        # Set by a request to cancel a reconnect; cleared when that attempt ends.
+        self._unwanted = asyncio.Event()
 
     async def run(self, ending: asyncio.Event) -> None:
         """Bring up one proxy after the other, a new one for each reconnect; return when the first one failed.
@@ -50,11 +53,13 @@ class ProxyCycle:
         """
         while not ending.is_set():
             try:
-                proxy = await self._bring_up()
+                proxy = await self._bring_up_unless_cancelled()
             except PathwaysError as error:
-                if not self._failed(error):
+                self._failed(error)
+                if not self._was_connected:
                     return
             else:
+                self._was_connected = True
                 # The state before the answer: a client that has its answer must not see an older state.
                 self._session_log.connected(generation=self._record.generation)
                 if not self._attempt.done():
@@ -78,6 +83,13 @@ class ProxyCycle:
             self._attempt = asyncio.get_running_loop().create_future()
             self._wanted.set()
 
+    async def cancel(self) -> None:
+        """Let a reconnect that is under way fail, and wait until it has; no-op if there is none."""
+        # The first attempt is not cancelled but ended, by a request to disconnect.
+        if not self._attempt.done() and self._was_connected:
+            self._unwanted.set()
+            await asyncio.wait({self._attempt})
+
     def refuse(self, error: PathwaysError) -> None:
         """Fail the pending start or reconnect request, if there is one."""
         if not self._attempt.done():
@@ -95,6 +107,21 @@ class ProxyCycle:
     @property
     def _record(self) -> SessionRecord:
         return self._session_log.record
+
+    async def _bring_up_unless_cancelled(self) -> Proxy:
+        bringing = asyncio.create_task(self._bring_up())
+        cancelled = asyncio.create_task(self._unwanted.wait())
+        try:
+            await asyncio.wait({bringing, cancelled}, return_when=asyncio.FIRST_COMPLETED)
+            if bringing.done():
+                return bringing.result()
+            raise SessionError("Reconnecting was interrupted.", hint="%pathways reconnect tries again.")
+        finally:
+            bringing.cancel()
+            cancelled.cancel()
+            # Wait for the cancelled task: what it has made is removed next, and it must not make more.
+            await asyncio.gather(bringing, cancelled, return_exceptions=True)
+            self._unwanted.clear()
 
     async def _bring_up(self) -> Proxy:
         if self._record.generation:
@@ -146,13 +173,11 @@ class ProxyCycle:
         )
         return self._client
 
-    def _failed(self, error: PathwaysError) -> bool:
-        """Report that the proxy did not come up; return whether the session continues without one."""
-        again = self._record.generation > 1
-        state = SessionState.LOST if again else SessionState.FAILED
+    def _failed(self, error: PathwaysError) -> None:
+        """Report that the proxy did not come up; the session continues without one if it has had one before."""
+        state = SessionState.LOST if self._was_connected else SessionState.FAILED
         self._session_log.enter(state, str(error), hint=error.hint)
         self.refuse(error)
-        return again
 
     async def _keep(self, proxy: Proxy) -> None:
         """Wait until the proxy is lost or a reconnect is requested."""

@@ -84,6 +84,9 @@ class Supervisor:
             # Shielded: a client that goes away must not cancel the future that other clients wait for.
             left = await asyncio.shield(self._ended)
             return {"left": left}
+        if request.method is Method.CANCEL:
+            await self._proxies.cancel()
+            return self._record.to_json()
         if request.method is Method.RECONNECT:
             if self._over:
                 raise SessionError(f"Session {self._record.id} is ending.", hint="Connect again once it has ended.")
