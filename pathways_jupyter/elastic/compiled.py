@@ -53,6 +53,26 @@ class CompiledSteps:
         made = self._made.get(_key(mesh, batch))
         return made is not None and made.kept.is_set()
 
+    def run(self, mesh: jax.sharding.Mesh, state: Any, batch: Any, *, moved: bool) -> Any:
+        """Dispatch the step on `mesh`, which donates `state`; return the next state, and the metrics.
+
+        Args:
+          moved: Whether `state` is not what the step before returned.
+
+        Raises:
+          JaxRuntimeError: The proxy is gone.
+          Exception: See :meth:`on`.
+        """
+        import jax
+
+        step = self.on(mesh, state, batch)
+        for leaf in jax.tree.leaves((state, batch) if moved else batch):
+            # A compiled function asks the proxy for the layouts of its arguments, but for results and those that were
+            # asked for before. It does so in JAX's C++ code, where a proxy that is lost at that moment ends this
+            # process; here it is an error.
+            _ = getattr(leaf, "format", None)
+        return step(state, batch)
+
     def on(self, mesh: jax.sharding.Mesh, state: Any, batch: Any) -> Any:
         """Return the step compiled for `mesh` and arrays like `state` and `batch`; waits if it is being compiled.
 

@@ -23,7 +23,6 @@ from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Kind, Record
 from pathways_jupyter.elastic.recovery import Recovery, Restored
 from pathways_jupyter.elastic.snapshots import Snapshots
-from pathways_jupyter.events import SessionState
 
 if TYPE_CHECKING:
     import jax
@@ -139,6 +138,7 @@ class _Run:
       in_flight: A step that was dispatched and is not known to be complete: its number, metrics and slices.
       snapshot: The snapshot that was taken last.
       resuming: Whether a step after a restore is awaited.
+      moved: Whether the state is not what the last step returned, but was put on the mesh since.
     """
 
     batches: Batches
@@ -160,6 +160,7 @@ class _Run:
     in_flight: tuple[int, Any, int] | None = None
     snapshot: Any = None
     resuming: bool = False
+    moved: bool = True
 
     def __post_init__(self) -> None:
         self.recovery = Recovery(
@@ -202,7 +203,7 @@ class _Run:
         if self.snapshots.resume(state) is not None:
             session = self.manager.session
             try:
-                if session is not None and session.state is SessionState.LOST:
+                if session is not None and not session.has_devices:
                     # An Interrupt may have come before there was a new one.
                     raise ProxyLostError("The proxy is gone.")
                 restored = self.recovery.restore(done=0)
@@ -271,7 +272,8 @@ class _Run:
                 self.compiled.on(self.mesh, self.state, placed)
             if self.precompile:
                 self._compile_ahead(placed)
-        self.state, metrics = self.compiled.on(self.mesh, self.state, placed)(self.state, placed)
+        self.state, metrics = self.compiled.run(self.mesh, self.state, placed, moved=self.moved)
+        self.moved = False
         self.in_flight = (self.next_step, metrics, self.manager.active_slice_count)
         self.next_step += 1
 
@@ -329,7 +331,7 @@ class _Run:
 
     def _resume(self, restored: Restored) -> None:
         """Go on from a snapshot."""
-        self.state, self.mesh = restored.state, restored.mesh
+        self.state, self.mesh, self.moved = restored.state, restored.mesh, True
         self.batches.restore(restored.snapshot.extra)
         self.snapshot = restored.snapshot
         self.next_step = self.confirmed = restored.snapshot.step
@@ -347,6 +349,7 @@ class _Run:
             self.manager.active_slice_indices = before | more
             self.mesh = self._mesh(self.manager.active_slice_indices)
             self.state = reshard.moved(self.state, reshard.shardings_on(self.state, self.mesh), usable=before)
+            self.moved = True
         active = tuple(sorted(self.manager.active_slice_indices))
         self.record.add(Kind.GROWN, f"Training continues on {listed(active)}.", step=self.next_step, slices=active)
         # Protects the larger mesh: the earlier snapshots have no pieces on the new slices.

@@ -42,6 +42,21 @@ print(tried(lambda: jax.device_put(np.ones(5), mesh.devices[0]) * 2))
 print(tried(lambda: jax.make_array_from_callback((40,), rows, lambda index: np.ones(5)) * 2))
 """
 GONE = ["{'deleted'}", "UNAVAILABLE", "UNAVAILABLE", "UNAVAILABLE", "UNAVAILABLE"]
+COMPILE = """
+from pathways_jupyter.elastic.compiled import CompiledSteps
+from pathways_jupyter.session.kernel import lost_arrays
+
+lost_arrays.forbid = lambda client: None
+steps = CompiledSteps(lambda state, batch: (state + batch.sum(), {}))
+state, batch = jax.device_put(np.ones(3), NamedSharding(mesh, PartitionSpec())), jax.device_put(np.ones(48), rows)
+steps.on(mesh, state, batch)
+"""
+STEP = """
+try:
+    print(steps.run(mesh, state, batch, moved=True))
+except RuntimeError as error:
+    print(str(error).partition(":")[0])
+"""
 LOSE = """
 os.kill(made.record.pid, signal.SIGKILL)
 for event in made.follow():
@@ -78,3 +93,8 @@ def test_jax_is_left_as_it_was_found_once_no_device_of_a_proxy_is_held(config):
     script += "print('[4. 4. 4. 4.]')\nprint(xla_client.batched_device_put is put)\n"
     script += "del device\ngc.collect()\nprint(xla_client.batched_device_put is put)"
     assert run(script) == ["False", "True"]
+
+
+def test_a_training_step_on_a_proxy_that_was_lost_a_moment_ago_fails_clearly(config):
+    """The connection is broken, and nothing in this process has noticed it yet."""
+    assert run(BEFORE.format(config=config(2)) + COMPILE + LOSE + STEP) == ["UNAVAILABLE"]
