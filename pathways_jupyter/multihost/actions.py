@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -95,11 +95,13 @@ async def start(hosts: reach.Hosts, request: Request, kept: Kept | None = None) 
         connection=hosts.connection,
         started=time.time(),
     )
-    packed = await asyncio.to_thread(pack, request.directory, request.exclude) if request.send else None
     # In a service's pod the TPU belongs to the service's worker.
     free = not request.keep_tpu and hosts.connection["kind"] == "ssh"
-    plan = Plan(packed, request.keep_going, request.grace, request.relay, free_tpu=free, lease=request.lease)
-    async with reach.connecting(hosts.connection, kept) as sessions:
+    async with _packing(request) as packing, reach.connecting(hosts.connection, kept) as sessions:
+        # Connecting takes as long as packing, and most of it is done by others.
+        sessions.open_ahead(hosts.targets)
+        packed = await packing
+        plan = Plan(packed, request.keep_going, request.grace, request.relay, free_tpu=free, lease=request.lease)
         runner = Runner(record, sessions, plan)
         yield record
         if packed is not None:
@@ -207,6 +209,24 @@ async def examine(hosts: reach.Hosts, request: Request | None = None) -> tuple[P
         each if isinstance(each, HostReport) else HostReport(target, error=str(each), hint=each.hint)
         for target, each in zip(hosts.targets, found, strict=True)
     )
+
+
+@contextlib.asynccontextmanager
+async def _packing(request: Request) -> AsyncIterator[asyncio.Future[Packed | None]]:
+    """Pack what `request` sends, if anything, in a thread; yield the future result."""
+    loop = asyncio.get_running_loop()
+    packing: asyncio.Future[Packed | None] = loop.create_future()
+    if request.send:
+        # Unlike asyncio.to_thread() it begins at once, beside what is imported meanwhile.
+        packing = loop.run_in_executor(None, pack, request.directory, request.exclude)
+    else:
+        packing.set_result(None)
+    try:
+        yield packing
+    finally:
+        packing.cancel()
+        # Its own error counts less than the one that ended the block early.
+        await asyncio.gather(packing, return_exceptions=True)
 
 
 def _status(target: Target, record: Record, known: bool, outcome: Outcome | None) -> HostStatus:

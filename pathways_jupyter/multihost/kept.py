@@ -65,14 +65,14 @@ class KeptSessions(Sessions):
         self._kept = kept
         self._login = json.dumps(dict(connection), sort_keys=True)
 
-    async def open(self, target: Target) -> HostSession:
+    async def _open(self, target: Target) -> HostSession:
         """Return the kept session with `target` if it still works, or else a new one."""
         session = self._kept.take((self._login, target))
         if session is not None:
             if await session.works():
                 return session
             await session.close()
-        return await super().open(target)
+        return await super()._open(target)
 
     async def release(self, session: HostSession) -> None:
         """Keep `session`, unless something on it is unfinished, or another one is kept already."""

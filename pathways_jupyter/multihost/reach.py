@@ -83,7 +83,8 @@ async def connecting(connection: Mapping[str, Any], kept: Kept | None = None) ->
             async def to_pod(target: Target, command: list[str]) -> Channel:
                 return await pods.connect(client, target, command)
 
-            yield Sessions(to_pod)
+            async with Sessions(to_pod) as sessions:
+                yield sessions
         return
     try:
         from pathways_jupyter.multihost.ssh import Ssh, SshOptions
@@ -92,4 +93,5 @@ async def connecting(connection: Mapping[str, Any], kept: Kept | None = None) ->
     known = {each.name for each in dataclasses.fields(SshOptions)}
     given = {name: value for name, value in connection.items() if name in known}
     connect = Ssh(SshOptions(**{**given, "keys": tuple(given.get("keys", ()))})).connect
-    yield Sessions(connect) if kept is None else KeptSessions(connect, kept, connection)
+    async with Sessions(connect) if kept is None else KeptSessions(connect, kept, connection) as sessions:
+        yield sessions

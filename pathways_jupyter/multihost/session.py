@@ -6,17 +6,20 @@ import asyncio
 import contextlib
 import json
 import zlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pathways_jupyter.multihost import bundle
 from pathways_jupyter.multihost.channel import Channel, Connect
 from pathways_jupyter.multihost.errors import FetchFailed, HostError, HostUnreachable
 from pathways_jupyter.multihost.pack import Packed
-from pathways_jupyter.multihost.remote.frames import Decoder, Frame, encode
+from pathways_jupyter.multihost.remote.frames import Decoder, encode
 from pathways_jupyter.multihost.spool import Spool
 from pathways_jupyter.multihost.targets import Target
+
+if TYPE_CHECKING:
+    from pathways_jupyter.multihost.remote.frames import Frame
 
 DEVICES = ("/dev/accel*", "/dev/vfio/*")
 """The devices of all generations of TPUs."""
@@ -290,11 +293,31 @@ class Sessions:
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
+        self._ahead: dict[Target, asyncio.Task[HostSession]] = {}
+
+    def open_ahead(self, targets: Iterable[Target]) -> None:
+        """Begin to open a session with each of `targets`, for :meth:`open` to return."""
+        self._ahead |= {target: asyncio.create_task(self._open(target)) for target in targets}
 
     async def open(self, target: Target) -> HostSession:
         """Return a session with `target`; see :meth:`HostSession.open`."""
-        return await HostSession.open(target, self._connect)
+        opening = self._ahead.pop(target, None)
+        return await (self._open(target) if opening is None else opening)
 
     async def release(self, session: HostSession) -> None:
         """End the use of `session`."""
         await session.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Release the sessions that were opened ahead and not used."""
+        unused, self._ahead = list(self._ahead.values()), {}
+        for opening in unused:
+            opening.cancel()
+        found = await asyncio.gather(*unused, return_exceptions=True)
+        await asyncio.gather(*(self.release(each) for each in found if isinstance(each, HostSession)))
+
+    async def _open(self, target: Target) -> HostSession:
+        return await HostSession.open(target, self._connect)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
-from typing import Any
 
-Frame = tuple[dict[str, Any], bytes]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # Where the hosts' Python need not import it, as in the other modules here: that takes longer than a short run.
+    from collections.abc import Iterator
+    from typing import Any
+
+    Frame = tuple[dict[str, Any], bytes]
 
 MAX_PAYLOAD_BYTES = 256 * 1024 * 1024
 """The largest payload; only the list of a very large directory comes near it."""

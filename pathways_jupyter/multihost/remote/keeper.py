@@ -7,20 +7,19 @@ directory of a run is created exactly once, so that asking twice to start it sta
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import json
 import os
 import select
-import shutil
 import signal
-import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 from pathways_jupyter.multihost.remote import processes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 OUTPUT, EXIT, LOCK, CLIENT, SPEC = "output", "exit.json", "lock", "client", "spec.json"
 
@@ -31,7 +30,7 @@ _SET_CHILD_SUBREAPER = 36
 _DROPPED = b"\n[pathways: the output is longer than %d MiB on this host; the rest is dropped]\n"
 
 
-def start(directory: Path, spec: dict[str, Any]) -> bool:
+def start(directory: str, spec: dict[str, Any]) -> bool:
     """Start the run that `spec` describes; return False, and do nothing, if it has been started before.
 
     Args:
@@ -41,13 +40,14 @@ def start(directory: Path, spec: dict[str, Any]) -> bool:
     Raises:
       OSError: The command cannot be started.
     """
-    directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.makedirs(os.path.dirname(directory), mode=0o700, exist_ok=True)
     try:
-        directory.mkdir(mode=0o700)
+        os.mkdir(directory, 0o700)
     except FileExistsError:
         return False
-    (directory / SPEC).write_text(json.dumps(spec))
-    (directory / CLIENT).touch()
+    for name, text in ((SPEC, json.dumps(spec)), (CLIENT, "")):
+        with open(f"{directory}/{name}", "w") as file:
+            file.write(text)
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -64,15 +64,17 @@ def start(directory: Path, spec: dict[str, Any]) -> bool:
     with os.fdopen(reading, "rb") as answer:
         problem = answer.read().decode()
     if problem:
+        import shutil
+
         shutil.rmtree(directory, ignore_errors=True)
         raise OSError(problem)
     return True
 
 
-def is_running(directory: Path) -> bool:
+def is_running(directory: str) -> bool:
     """Whether the run's keeper is alive: it holds the lock, which the system releases however it ends."""
     try:
-        file = os.open(directory / LOCK, os.O_RDWR)
+        file = os.open(f"{directory}/{LOCK}", os.O_RDWR)
     except OSError:
         return False
     try:
@@ -84,32 +86,34 @@ def is_running(directory: Path) -> bool:
     return False
 
 
-def ask_to_stop(directory: Path) -> None:
+def ask_to_stop(directory: str) -> None:
     """Ask the keeper to end the run; without a keeper, end what it left."""
     with contextlib.suppress(OSError, ValueError):
         if is_running(directory):
-            os.kill(int((directory / LOCK).read_text()), signal.SIGTERM)
+            with open(f"{directory}/{LOCK}") as lock:
+                os.kill(int(lock.read()), signal.SIGTERM)
             return
-    if directory.is_dir() and not (directory / EXIT).exists():
-        processes.end(lambda: processes.of_run(directory.name), 0.0)
+    if os.path.isdir(directory) and not os.path.exists(f"{directory}/{EXIT}"):
+        processes.end(lambda: processes.of_run(os.path.basename(directory)), 0.0)
         _write_exit(directory, -signal.SIGKILL, "lost")
 
 
-def outcome(directory: Path) -> dict[str, Any] | None:
+def outcome(directory: str) -> dict[str, Any] | None:
     """Return the run's exit code and the reason of its end; None while it runs."""
     # The lock first: the keeper writes the result before it releases the lock.
     running = is_running(directory)
     try:
-        found = json.loads((directory / EXIT).read_text())
+        with open(f"{directory}/{EXIT}") as file:
+            found = json.load(file)
     except (OSError, ValueError):
         return None if running else {"code": -signal.SIGKILL, "why": "lost"}
     return found if isinstance(found, dict) else None
 
 
-def _become_keeper(directory: Path, spec: dict[str, Any], ready: int) -> None:
+def _become_keeper(directory: str, spec: dict[str, Any], ready: int) -> None:
     """Run as the keeper until the run has ended; `ready` is closed once the command runs, or gets the reason."""
     try:
-        lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(f"{directory}/{LOCK}", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.write(lock, str(os.getpid()).encode())
         nothing = os.open(os.devnull, os.O_RDWR)
@@ -118,7 +122,9 @@ def _become_keeper(directory: Path, spec: dict[str, Any], ready: int) -> None:
             os.dup2(nothing, standard)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         reaper = False
-        with contextlib.suppress(OSError, AttributeError):
+        with contextlib.suppress(ImportError, OSError, AttributeError):
+            import ctypes
+
             # Descendants that lose their parent become children of the keeper, so that none escapes it.
             reaper = ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
         keeper = _Keeper(directory, spec, reaper=reaper)
@@ -130,7 +136,7 @@ def _become_keeper(directory: Path, spec: dict[str, Any], ready: int) -> None:
 
 
 class _Keeper:
-    def __init__(self, directory: Path, spec: dict[str, Any], *, reaper: bool) -> None:
+    def __init__(self, directory: str, spec: dict[str, Any], *, reaper: bool) -> None:
         self._directory, self._spec, self._reaper = directory, spec, reaper
         self._left = int(spec["limit"])
         self._full = self._asked = False
@@ -143,21 +149,9 @@ class _Keeper:
         signal.set_wakeup_fd(wake)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._stop)
-        self._output = os.open(directory / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        shell = shutil.which("bash") or "/bin/sh"
-        environ = {**os.environ, "PYTHONUNBUFFERED": "1", **spec["env"], processes.MARK: spec["run"]}
-        self._command = subprocess.Popen(
-            [shell, "-c", spec["command"]],
-            cwd=spec["cwd"],
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        assert self._command.stdout is not None
-        self._pipe: int | None = self._command.stdout.fileno()
-        os.set_blocking(self._pipe, False)
+        self._output = os.open(f"{directory}/{OUTPUT}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._pipe: int | None
+        self._pipe, self._command = _started(spec)
 
     def run(self) -> None:
         try:
@@ -186,7 +180,7 @@ class _Keeper:
             self._why = "stopped"
         lease = float(self._spec["lease"])
         with contextlib.suppress(OSError):
-            if lease and time.time() - (self._directory / CLIENT).stat().st_mtime > lease:
+            if lease and time.time() - os.stat(f"{self._directory}/{CLIENT}").st_mtime > lease:
                 self._why = "abandoned"
 
     def _alive(self) -> set[int]:
@@ -204,8 +198,8 @@ class _Keeper:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     return True
-                if pid == self._command.pid:
-                    self._code = self._command.returncode = os.waitstatus_to_exitcode(status)
+                if pid == self._command:
+                    self._code = os.waitstatus_to_exitcode(status)
         return False
 
     def _read(self) -> bool:
@@ -236,10 +230,32 @@ class _Keeper:
         self._asked = True
 
 
-def _write_exit(directory: Path, code: int, why: str) -> None:
-    scratch = directory / f"{EXIT}.partial"
+def _started(spec: dict[str, Any]) -> tuple[int, int]:
+    """Start the command in a session of its own; return the pipe with its output, and its process."""
+    shells = (f"{folder}/bash" for folder in os.environ.get("PATH", os.defpath).split(":"))
+    shell = next((path for path in shells if os.access(path, os.X_OK)), "/bin/sh")
+    environ = {**os.environ, "PYTHONUNBUFFERED": "1", **spec["env"], processes.MARK: spec["run"]}
+    os.chdir(spec["cwd"])
+    reading, writing = os.pipe()
+    # Not the module subprocess, whose import takes longer than all of this.
+    command = os.posix_spawn(
+        shell,
+        [shell, "-c", spec["command"]],
+        environ,
+        file_actions=[(os.POSIX_SPAWN_DUP2, writing, 1), (os.POSIX_SPAWN_DUP2, writing, 2)],
+        setsid=True,
+        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+    )
+    os.close(writing)
+    os.set_blocking(reading, False)
+    return reading, command
+
+
+def _write_exit(directory: str, code: int, why: str) -> None:
+    scratch = f"{directory}/{EXIT}.partial"
     try:
-        scratch.write_text(json.dumps({"code": code, "why": why, "at": time.time()}))
-        scratch.replace(directory / EXIT)
+        with open(scratch, "w") as file:
+            file.write(json.dumps({"code": code, "why": why, "at": time.time()}))
+        os.replace(scratch, f"{directory}/{EXIT}")
     except OSError:
         sys.exit(1)

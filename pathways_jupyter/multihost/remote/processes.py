@@ -9,8 +9,10 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
 
 MARK = "PATHWAYS_MULTIHOST_RUN"
 """The environment variable by which the processes of a run are recognized, however they detached themselves."""
@@ -24,7 +26,7 @@ def of_run(run: str) -> set[int]:
     found = set()
     for pid in _all():
         with contextlib.suppress(OSError):
-            if _runs(pid) and mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if _runs(pid) and mark in _read(f"/proc/{pid}/environ").split(b"\0"):
                 found.add(pid)
     return found - {os.getpid()}
 
@@ -34,7 +36,7 @@ def descendants() -> set[int]:
     children: dict[int, list[int]] = {}
     for pid in _all():
         with contextlib.suppress(OSError, IndexError):
-            parent = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+            parent = int(_read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[1])
             children.setdefault(parent, []).append(pid)
     found, waiting = set(), [os.getpid()]
     while waiting:
@@ -91,16 +93,21 @@ def holders(patterns: Sequence[str]) -> list[tuple[int, str, str]]:
 
 def _command(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
     except OSError:
         return ""
 
 
 def _runs(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in {b"Z", b"X"}
+        return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] not in {b"Z", b"X"}
     except (OSError, IndexError):
         return False
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
 
 
 def _all() -> list[int]:

@@ -10,26 +10,25 @@ import contextlib
 import errno
 import json
 import os
-import platform
 import select
-import shutil
 import sys
 import time
 import zlib
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.multihost.remote import keeper, processes
 from pathways_jupyter.multihost.remote.frames import Decoder, encode
 from pathways_jupyter.multihost.remote.store import Store
 from pathways_jupyter.multihost.remote.tree import FILE, Library, lacking, unpack
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from pathways_jupyter.multihost.remote.share import Fetch, Share
 
 VERSION = 1
 _STATE = ".pathways-jupyter"
-_READ_BYTES = 1024 * 1024
+_READ_BYTES = 128 * 1024
 _SEND_BYTES = 256 * 1024
 _QUICK_SECONDS, _IDLE_SECONDS = 0.005, 0.2
 _SILENCE_SECONDS = 90.0
@@ -42,10 +41,10 @@ class Server:
     """The state of one connection."""
 
     def __init__(self) -> None:
-        self._home = Path.home()
-        self._root = self._home / _STATE
+        self._home = os.path.expanduser("~")
+        self._root = f"{self._home}/{_STATE}"
         self._store: Store | None = None
-        self._library = Library(self._root / "trees")
+        self._library = Library(f"{self._root}/trees")
         self._entries: list[list[Any]] = []
         self._absent: list[str] = []
         self._files: dict[str, str] = {}
@@ -53,7 +52,7 @@ class Server:
         self._fetch: Fetch | None = None
         self._reported = 0.0
         self._out = bytearray()
-        self._run: Path | None = None
+        self._run: str | None = None
         self._output = -1
         self._offset = 0
         self._failed = False
@@ -78,7 +77,8 @@ class Server:
         """Answer until the client closes the connection."""
         decoder, last_frame, pause = Decoder(), time.monotonic(), _QUICK_SECONDS
         os.set_blocking(1, False)
-        self._send({"op": "hello", "version": VERSION, "python": platform.python_version(), "home": str(self._home)})
+        python = ".".join(map(str, sys.version_info[:3]))
+        self._send({"op": "hello", "version": VERSION, "python": python, "home": self._home})
         while True:
             timeout = pause if self._run is not None else _SILENCE_SECONDS
             watched: list[Any] = [0]
@@ -124,17 +124,17 @@ class Server:
     def _on_ping(self, header: dict[str, Any], payload: bytes) -> None:
         if self._run is not None:
             with contextlib.suppress(OSError):
-                os.utime(self._run / keeper.CLIENT)
+                os.utime(f"{self._run}/{keeper.CLIENT}")
 
     def _on_echo(self, header: dict[str, Any], payload: bytes) -> None:
         self._send({"op": "echo"})
 
     def _on_offer(self, header: dict[str, Any], payload: bytes) -> None:
         if self._store is None:
-            self._store = Store(self._root / "store")
+            self._store = Store(f"{self._root}/store")
         self._failed = False
         self._entries = json.loads(zlib.decompress(payload))
-        absent = lacking(self._entries, self._store, self._library, self._home / header["directory"])
+        absent = lacking(self._entries, self._store, self._library, f"{self._home}/{header['directory']}")
         self._absent = absent
         self._send({"op": "lack"}, zlib.compress(json.dumps(absent).encode(), 1))
 
@@ -142,22 +142,19 @@ class Server:
         assert self._store is not None
         if self._failed:
             return
-        whole = self._store.add(header["hash"], header["codec"], payload, last=header["last"])
-        if not whole:
-            self._failed = True
-            self._send({"op": "error", "kind": "content", "message": "arrived damaged", "path": header["hash"]})
+        self._store.add(header["hash"], header["codec"], payload, last=header["last"], trusted=True)
 
     def _on_unpack(self, header: dict[str, Any], payload: bytes) -> None:
         assert self._store is not None
         if self._failed:
             return
-        directory = self._home / header["directory"]
+        directory = f"{self._home}/{header['directory']}"
         written = unpack(self._entries, self._store, self._library, directory)
         # Before a run is started: its keeper would inherit the lock.
         self._store.close(keep=False)
         self._files = {content: f"{directory}/{path}" for kind, path, _, content in self._entries if kind == FILE}
         self._store, self._entries, self._absent = None, [], []
-        self._send({"op": "unpacked", "directory": str(directory), "written": written})
+        self._send({"op": "unpacked", "directory": directory, "written": written})
 
     def _on_share(self, header: dict[str, Any], payload: bytes) -> None:
         # Imported where it is needed, which it is in few connections.
@@ -213,17 +210,17 @@ class Server:
         # Before the keeper, which is a copy of this process, would inherit its sockets.
         self._on_unshare(header, payload)
         spec = header["spec"]
-        cwd = self._home / spec["cwd"]
-        if not cwd.is_dir():
-            self._send({"op": "error", "kind": "directory", "message": "there is no such directory", "path": str(cwd)})
+        cwd = f"{self._home}/{spec['cwd']}"
+        if not os.path.isdir(cwd):
+            self._send({"op": "error", "kind": "directory", "message": "there is no such directory", "path": cwd})
             return
-        started = keeper.start(self._runs / spec["run"], {**spec, "cwd": str(cwd)})
+        started = keeper.start(f"{self._runs}/{spec['run']}", {**spec, "cwd": cwd})
         self._send({"op": "started", "already": not started})
         self._forget_runs()
 
     def _on_follow(self, header: dict[str, Any], payload: bytes) -> None:
-        directory = self._runs / header["run"]
-        if not directory.is_dir():
+        directory = f"{self._runs}/{header['run']}"
+        if not os.path.isdir(directory):
             self._send({"op": "error", "kind": "run", "message": "this host does not know the run", "path": ""})
             return
         if self._output >= 0:
@@ -233,17 +230,17 @@ class Server:
         self._on_ping(header, payload)
 
     def _on_stop(self, header: dict[str, Any], payload: bytes) -> None:
-        keeper.ask_to_stop(self._runs / header["run"])
+        keeper.ask_to_stop(f"{self._runs}/{header['run']}")
 
     def _on_status(self, header: dict[str, Any], payload: bytes) -> None:
-        directory = self._runs / header["run"]
-        known = directory.is_dir()
+        directory = f"{self._runs}/{header['run']}"
+        known = os.path.isdir(directory)
         outcome = keeper.outcome(directory) if known else None
         self._send({"op": "status", "known": known, "outcome": outcome})
 
     def _on_read(self, header: dict[str, Any], payload: bytes) -> None:
         data = b""
-        with contextlib.suppress(OSError), (self._runs / header["run"] / keeper.OUTPUT).open("rb") as output:
+        with contextlib.suppress(OSError), open(f"{self._runs}/{header['run']}/{keeper.OUTPUT}", "rb") as output:
             output.seek(header["offset"])
             data = output.read(_SEND_BYTES)
         self._send({"op": "output", "offset": header["offset"]}, data)
@@ -257,8 +254,8 @@ class Server:
         self._send({"op": "holders", "found": found, "left": left})
 
     @property
-    def _runs(self) -> Path:
-        return self._root / "runs"
+    def _runs(self) -> str:
+        return f"{self._root}/runs"
 
     def _follow(self) -> bool:
         """Queue more of the run's output, or its end; return whether there was something."""
@@ -267,7 +264,7 @@ class Server:
         outcome = keeper.outcome(self._run)
         with contextlib.suppress(OSError):
             if self._output < 0:
-                self._output = os.open(self._run / keeper.OUTPUT, os.O_RDONLY)
+                self._output = os.open(f"{self._run}/{keeper.OUTPUT}", os.O_RDONLY)
             data = os.pread(self._output, _SEND_BYTES, self._offset)
             if data:
                 self._send({"op": "output", "offset": self._offset}, data)
@@ -294,11 +291,13 @@ class Server:
 
     def _forget_runs(self) -> None:
         """Remove the records of runs that ended long ago."""
-        for directory in self._runs.iterdir():
+        for each in os.scandir(self._runs):
             with contextlib.suppress(OSError):
-                old = time.time() - directory.stat().st_mtime > _RUN_RECORD_SECONDS
-                if old and not keeper.is_running(directory):
-                    shutil.rmtree(directory, ignore_errors=True)
+                old = time.time() - each.stat().st_mtime > _RUN_RECORD_SECONDS
+                if old and not keeper.is_running(each.path):
+                    import shutil
+
+                    shutil.rmtree(each.path, ignore_errors=True)
 
 
 def main() -> None:

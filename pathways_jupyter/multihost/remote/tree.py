@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import itertools
 import json
 import os
-import shutil
 import time
-from collections.abc import Iterable, Sequence
-from pathlib import Path, PurePosixPath
-from typing import Any
 
-from pathways_jupyter.multihost.remote.store import Store
+from pathways_jupyter.multihost.remote.store import copy, hasher
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from pathways_jupyter.multihost.remote.store import Store
+
+    Entry = Sequence[Any]
+    """``[kind, path, mode, hash or the link's target]``."""
+    Record = dict[str, list[Any]]
+    """Hash (or the link's target) and stamp by path."""
 
 FILE, LINK, DIRECTORY = "file", "link", "dir"
-
-Entry = Sequence[Any]
-"""``[kind, path, mode, hash or the link's target]``."""
-Record = dict[str, list[Any]]
-"""Hash (or the link's target) and stamp by path."""
 
 _EARLIER_RUNS = 8
 """How many directories of other runs are searched for content."""
@@ -39,18 +41,18 @@ class Library:
       records: Where the records are.
     """
 
-    def __init__(self, records: Path) -> None:
+    def __init__(self, records: str) -> None:
         self._records = records
         self._places: dict[str, tuple[str, list[Any]]] = {}
-        self._unread: list[Path] = []
-        self._read: set[Path] = set()
+        self._unread: list[str] = []
+        self._read: set[str] = set()
 
-    def consider(self, directory: Path) -> Record:
+    def consider(self, directory: str) -> Record:
         """Search `directory` first, then those of the newest other runs; return the record of `directory`."""
         self._places, self._read, self._unread = {}, set(), []
         with contextlib.suppress(OSError):
             found = sorted(os.scandir(self._records), key=lambda each: each.stat().st_mtime, reverse=True)
-            self._unread = [Path(each.path) for each in found if each.name.endswith(".json")][:_EARLIER_RUNS]
+            self._unread = [each.path for each in found if each.name.endswith(".json")][:_EARLIER_RUNS]
         return self._load(self._record_of(directory))
 
     def find(self, digest: str) -> str:
@@ -64,48 +66,50 @@ class Library:
                 return ""
             self._load(self._unread.pop(0))
 
-    def add(self, directory: Path, record: Record) -> None:
+    def add(self, directory: str, record: Record) -> None:
         """Also search `directory`, which holds what `record` says."""
         for path, (digest, *stamp) in record.items():
             self._places.setdefault(digest, (f"{directory}/{path}", stamp))
 
-    def write(self, directory: Path, record: Record) -> None:
+    def write(self, directory: str, record: Record) -> None:
         """Keep the record of `directory`; forget those of long ago."""
-        self._records.mkdir(parents=True, exist_ok=True)
+        os.makedirs(self._records, exist_ok=True)
         path = self._record_of(directory)
-        scratch = path.with_name(f"{path.name}.{os.getpid()}")
-        scratch.write_text(json.dumps({"directory": str(directory), "files": record}))
-        scratch.replace(path)
+        scratch = f"{path}.{os.getpid()}"
+        with open(scratch, "w") as file:
+            file.write(json.dumps({"directory": directory, "files": record}))
+        os.replace(scratch, path)
         for each in os.scandir(self._records):
             with contextlib.suppress(OSError):
                 if time.time() - each.stat().st_mtime > _RECORD_SECONDS:
                     os.unlink(each.path)
 
-    def _record_of(self, directory: Path) -> Path:
-        name = hashlib.blake2b(os.fsencode(directory), digest_size=16).hexdigest()
-        return self._records / f"{name}.json"
+    def _record_of(self, directory: str) -> str:
+        name = hasher(os.fsencode(directory), 16).hexdigest()
+        return f"{self._records}/{name}.json"
 
-    def _load(self, path: Path) -> Record:
+    def _load(self, path: str) -> Record:
         if path in self._read:
             return {}
         self._read.add(path)
         try:
-            found = json.loads(path.read_text())
+            with open(path) as file:
+                found = json.load(file)
             record: Record = found["files"]
-            self.add(Path(found["directory"]), record)
+            self.add(found["directory"], record)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
         return record
 
 
-def lacking(entries: Iterable[Entry], store: Store, library: Library, directory: Path) -> list[str]:
+def lacking(entries: Iterable[Entry], store: Store, library: Library, directory: str) -> list[str]:
     """Return the hashes of the contents that are neither in `store` nor in a directory of a run."""
     library.consider(directory)
     absent = store.lacking(content for kind, _, _, content in entries if kind == FILE)
     return [digest for digest in absent if not library.find(digest)]
 
 
-def unpack(entries: Sequence[Entry], store: Store, library: Library, directory: Path) -> int:
+def unpack(entries: Sequence[Entry], store: Store, library: Library, directory: str) -> int:
     """Make `directory` hold what `entries` describe, and return the number of files that were written.
 
     A new directory appears under its name only when it is complete. In one that exists, each file is replaced
@@ -116,41 +120,49 @@ def unpack(entries: Sequence[Entry], store: Store, library: Library, directory: 
       ValueError: An entry leads out of the directory.
     """
     for _, path, *_ in entries:
-        if not path or path.startswith("/") or ".." in PurePosixPath(path).parts:
+        if not path or path.startswith("/") or ".." in path.split("/"):
             raise ValueError(f"{path!r} leads out of the directory")
     before = library.consider(directory)
-    if directory.is_dir():
+    if os.path.isdir(directory):
         written, now = _update(entries, store, library, directory, before)
         for path in sorted(set(before) - set(now), reverse=True):
             with contextlib.suppress(OSError):
-                (directory / path).unlink()
+                os.unlink(f"{directory}/{path}")
     else:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        partial = directory.parent / f".{directory.name}.{os.getpid()}.partial"
+        parent, _, name = directory.rpartition("/")
+        os.makedirs(parent, exist_ok=True)
+        partial = f"{parent}/.{name}.{os.getpid()}.partial"
         try:
-            partial.mkdir()
-            written, now = _update(entries, store, library, partial, {})
+            os.mkdir(partial)
+            written, now = _update(entries, store, library, partial)
             try:
-                partial.rename(directory)
+                os.rename(partial, directory)
             except OSError:
-                if not directory.is_dir():
+                if not os.path.isdir(directory):
                     raise
                 # Another host with the same home directory was faster.
                 library.add(partial, now)
                 written, now = _update(entries, store, library, directory, {})
         finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            if os.path.lexists(partial):
+                import shutil
+
+                shutil.rmtree(partial, ignore_errors=True)
     library.write(directory, now)
     return written
 
 
 def _update(
-    entries: Sequence[Entry], store: Store, library: Library, directory: Path, before: Record
+    entries: Sequence[Entry], store: Store, library: Library, base: str, before: Record | None = None
 ) -> tuple[int, Record]:
-    """Write the files that differ; return how many, and what is there now."""
+    """Write the files that differ; return how many, and what is there now.
+
+    Args:
+      before: What was there; None for a new directory, which no one sees before it is complete.
+    """
     # Strings, not Path objects: this is done for every file, and most of its time would be theirs.
-    written, now, base = 0, Record(), str(directory)
-    made, scratch_names = {base}, itertools.count()
+    now: Record = {}
+    written, made, scratch_names = 0, {base}, itertools.count()
     for kind, path, mode, content in entries:
         target = f"{base}/{path}"
         folder = target if kind == DIRECTORY else target.rpartition("/")[0]
@@ -159,38 +171,40 @@ def _update(
             made.add(folder)
         if kind == DIRECTORY:
             continue
-        known = before.get(path)
-        if known is not None and known == [content, *_stamp(target)]:
-            now[path] = known
-            continue
-        scratch = f"{base}/.pathways.{os.getpid()}.{next(scratch_names)}.partial"
-        try:
-            if kind == LINK:
-                os.symlink(content, scratch)
-            else:
-                _place(store, library, content, scratch)
-                os.chmod(scratch, mode)
-            os.replace(scratch, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(scratch)
-            raise
+        if before is None:
+            _make(store, library, kind, mode, content, target)
+        else:
+            known = before.get(path)
+            if known is not None and known == [content, *_stamp(target)]:
+                now[path] = known
+                continue
+            scratch = f"{base}/.pathways.{os.getpid()}.{next(scratch_names)}.partial"
+            try:
+                _make(store, library, kind, mode, content, scratch)
+                os.replace(scratch, target)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(scratch)
+                raise
         written += 1
         now[path] = [content, *_stamp(target)]
         if kind == FILE:
-            library.add(directory, {path: now[path]})
+            library.add(base, {path: now[path]})
     return written, now
 
 
-def _place(store: Store, library: Library, digest: str, path: str) -> None:
-    """Make `path` a file with this content: moved from what has arrived, or else copied from another run."""
-    if store.give(digest, path):
+def _make(store: Store, library: Library, kind: str, mode: int, content: str, path: str) -> None:
+    """Make `path` a link, or a file with this content: moved from what has arrived, or else copied from another run."""
+    if kind == LINK:
+        os.symlink(content, path)
         return
-    source = library.find(digest)
-    if not source:
-        raise OSError(errno.ENOENT, "a file that this one is a copy of was changed just now; run again", path)
-    # A copy, not a hard link: a command that changes its files in place must not change those of another run.
-    shutil.copyfile(source, path)
+    if not store.give(content, path):
+        source = library.find(content)
+        if not source:
+            raise OSError(errno.ENOENT, "a file that this one is a copy of was changed just now; run again", path)
+        # A copy, not a hard link: a command that changes its files in place must not change those of another run.
+        copy(source, path)
+    os.chmod(path, mode)
 
 
 def _stamp(path: str) -> list[int]:
