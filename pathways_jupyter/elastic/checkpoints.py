@@ -1,12 +1,13 @@
 """Snapshots on a disk or in a bucket, written and read by Orbax; they outlive this process.
 
 Orbax renames a checkpoint, or marks it, only when all of it has been written: one that was cut short is not listed, and
-is removed by the next run. Needs the extra ``pathways_jupyter[checkpoints]``.
+is removed by the next run. Needs the extra ``pathways_jupyter[checkpoints]``, for a bucket ``pathways_jupyter[gcs]``.
 """
 
 from __future__ import annotations
 
 import base64
+import importlib.util
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,22 +31,35 @@ class Checkpoints:
       keep: How many to keep; an older one is removed when a newer one is whole.
 
     Raises:
-      ConfigError: Orbax is not installed.
+      ConfigError: Orbax, or what it needs for a bucket, is not installed.
+      ElasticRuntimeError: The bucket cannot be read.
     """
 
     def __init__(self, path: str, *, keep: int) -> None:
+        in_bucket = path.startswith("gs://")
+        extra = "gcs" if in_bucket else "checkpoints"
         try:
             import orbax.checkpoint as ocp
         except ImportError as error:
             raise ConfigError(
-                f"Snapshots in {path} need Orbax.", hint="pip install 'pathways_jupyter[checkpoints]'"
+                f"Snapshots in {path} need Orbax.", hint=f"pip install 'pathways_jupyter[{extra}]'"
             ) from error
+        if in_bucket:
+            _require_gcsfs(path)
         self.path = path
         self._ocp = ocp
         # Orbax's own thread is not needed: snapshots are written by one already.
         options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True, enable_async_checkpointing=False)
         handlers = {_STATE: ocp.StandardCheckpointHandler(), _EXTRA: ocp.JsonCheckpointHandler()}
-        self._manager = ocp.CheckpointManager(_absolute(path), options=options, item_handlers=handlers)
+        try:
+            self._manager = ocp.CheckpointManager(_absolute(path), options=options, item_handlers=handlers)
+        except Exception as error:
+            if not in_bucket:
+                raise
+            raise ElasticRuntimeError(
+                f"Snapshots cannot be kept in {path}: {error}",
+                hint="Check the bucket's name, and that this account may list, read, write and delete its objects.",
+            ) from error
         self._lock = threading.Lock()
 
     def steps(self) -> list[int]:
@@ -108,6 +122,21 @@ class Checkpoints:
         with self._lock:
             read = self._manager.restore(step, args=args.Composite(**{_STATE: args.StandardRestore({_LEAVES: wanted})}))
         return list(read[_STATE][_LEAVES])
+
+
+def _require_gcsfs(path: str) -> None:
+    """Raise an error where Orbax's paths have nothing that reaches a bucket; it would say so without a hint, and late.
+
+    Raises:
+      ConfigError: It is not installed.
+    """
+    # These paths go through TensorFlow where that is installed.
+    if importlib.util.find_spec("tensorflow") is not None:
+        return
+    try:
+        import gcsfs  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(f"Snapshots in {path} need gcsfs.", hint="pip install 'pathways_jupyter[gcs]'") from error
 
 
 def _absolute(path: str) -> Any:

@@ -52,7 +52,8 @@ class Snapshots:
       batches: The data of the run that these are the snapshots of; a run that resumes goes on with them.
 
     Raises:
-      ConfigError: Orbax is not installed, which `path` needs.
+      ConfigError: Orbax is not installed, which `path` needs, or gcsfs, which a bucket needs.
+      ElasticRuntimeError: The bucket cannot be read.
       ValueError: A number is too small.
     """
 

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+from gcp_storage_emulator.server import create_server
 from small_training import Data, Positioned, check, first_state, step
 
 from pathways_jupyter import elastic
 from pathways_jupyter.elastic.batches import Position
 from pathways_jupyter.elastic.checkpoints import Checkpoints
+from pathways_jupyter.errors import ConfigError
+
+BUCKET = """
+import jax, numpy as np
+from pathways_jupyter.elastic.checkpoints import Checkpoints
+from pathways_jupyter.elastic.form import Form
+
+first = Checkpoints("gs://runs/one", keep=1)
+for number in (1, 2):
+    first.write(number, [np.arange(3.0) + number], {"batch": number})
+again = Checkpoints("gs://runs/one", keep=1)
+form = Form.of([np.arange(3.0)])[0]
+again.require(2, form)
+(read,) = again.read(2, form, [jax.sharding.SingleDeviceSharding(jax.devices()[0])])
+print(again.steps(), again.extra(2), read.tolist())
+"""
 
 
 def train(path, data, *, steps, **more):
@@ -68,3 +88,36 @@ def test_what_an_iterator_says_is_written_as_it_is(tmp_path):
     with pytest.raises(elastic.ElasticRuntimeError, match="A set cannot be written"):
         checkpoints.write(4, [np.arange(4)], Position(1, 0, {1, 2}))
     assert checkpoints.steps() == [2, 3]
+
+
+@pytest.fixture
+def bucket():
+    """The variables that lead a process to a server with a bucket ``runs``."""
+    server = create_server("127.0.0.1", 0, in_memory=True, default_bucket="runs")
+    with server:
+        address = f"http://127.0.0.1:{server._api._httpd.server_port}"
+        yield {
+            "STORAGE_EMULATOR_HOST": address,
+            "TENSORSTORE_GCS_HTTP_URL": address,
+            "GOOGLE_AUTH_TOKEN_FOR_TESTING": "token",
+            "GOOGLE_CLOUD_PROJECT": "project",
+            # Would ask Google what kind of bucket it is.
+            "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
+        }
+
+
+def test_a_bucket_keeps_the_last_ones_for_another_process(bucket):
+    """In a process of its own, because TensorStore reads the variables once."""
+    command = [sys.executable, "-c", BUCKET]
+    done = subprocess.run(
+        command, env={**os.environ, **bucket}, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert done.stdout == "[2] {'batch': 2} [2.0, 3.0, 4.0]\n", done.stderr
+
+
+@pytest.mark.parametrize(("missing", "needed"), [("orbax.checkpoint", "Orbax"), ("gcsfs", "gcsfs")])
+def test_what_a_bucket_needs_is_named_before_training(monkeypatch, missing, needed):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ConfigError, match=rf"Snapshots in gs://runs/one need {needed}\.") as refused:
+        elastic.Snapshots(path="gs://runs/one")
+    assert "pathways_jupyter[gcs]" in refused.value.hint
