@@ -12,6 +12,7 @@ import itertools
 import socket
 import time
 from collections import deque
+from collections.abc import Sequence
 
 from pathways_jupyter.service.relay.replay import Pool
 from pathways_jupyter.service.relay.sockets import READ, WRITE, Sockets, log, reject
@@ -20,6 +21,8 @@ from pathways_jupyter.service.relay.wire import ACCEPTED, BLOCK_BYTES, Hello, Pr
 
 UNDELIVERED_BYTES = 5 * 1024 * 1024
 """Most bytes that wait for a proxy that does not read; more than a supervisor has unacknowledged."""
+_READ_AHEAD_BYTES = 2 * BLOCK_BYTES
+"""What is read from the proxy while the carrier takes no more."""
 _MOST_PIECES = 16
 """For one system call."""
 _SMALL_BYTES = 8 * 1024
@@ -41,7 +44,7 @@ class Link:
         # What the proxy has not taken yet (`stream.undelivered` counts its bytes), and the rest of a frame that the
         # carrier has not taken yet.
         self._to_proxy: deque[memoryview] = deque()
-        self._to_carrier: list[bytes | memoryview] = []
+        self._to_carrier: Sequence[bytes | memoryview] = ()
         # What the two sockets are registered for.
         self._proxy_events = self._carrier_events = 0
         proxy.setblocking(False)
@@ -74,7 +77,7 @@ class Link:
         if self.carrier is not None:
             self._sockets.close(self.carrier)
             self.carrier = None
-            self._to_carrier = []
+            self._to_carrier = ()
             self._update()
 
     def close(self) -> None:
@@ -87,13 +90,13 @@ class Link:
         """Handle the readiness of the proxy's socket."""
         assert self._proxy is not None
         try:
-            if events & WRITE:
-                self._send_to_proxy(self._proxy)
-            if events & READ and (space := self.stream.space()):
+            if events & ~WRITE and (space := self.stream.space()):
                 count = self._proxy.recv_into(space)
                 self.stream.filled(count)
                 if not count:
                     self._hang_up()
+            if self._to_proxy and events & ~READ:
+                self._send_to_proxy(self._proxy)
         except BlockingIOError:
             pass
         except OSError:
@@ -106,7 +109,7 @@ class Link:
     def on_carrier(self, events: int) -> None:
         """Handle the readiness of the carrier's socket."""
         assert self.carrier is not None
-        if events & READ:
+        if events & ~WRITE:
             try:
                 count = self.carrier.recv_into(_SCRATCH)
                 if not count:
@@ -161,29 +164,31 @@ class Link:
 
     def _flush(self) -> None:
         """Send to the carrier as much as it takes, and wait for what comes next."""
-        while self.carrier is not None:
-            if not self._to_carrier:
-                frame = self.stream.next()
-                if frame is None:
-                    break
-                self._to_carrier = [*frame] if frame[1] else [frame[0]]
+        if (carrier := self.carrier) is not None:
+            frame: Sequence[bytes | memoryview] | None = None
             try:
-                sent = self.carrier.sendmsg(self._to_carrier)
+                while frame := self._to_carrier or self.stream.next():
+                    self._to_carrier = _without(frame, carrier.sendmsg(frame))
             except BlockingIOError:
-                break
+                self._to_carrier = frame or ()
             except OSError:
                 self.detach()
-                break
-            while self._to_carrier and sent >= len(self._to_carrier[0]):
-                sent -= len(self._to_carrier.pop(0))
-            if sent:
-                self._to_carrier[0] = memoryview(self._to_carrier[0])[sent:]
         self._update()
+
+    def _may_read_ahead(self) -> bool:
+        """Return whether to read from the proxy.
+
+        A carrier that does not take more makes the proxy wait soon, not only when the buffer is full: to write into
+        memory that is in no cache costs more than it brings. Without a carrier the proxy shall not have to wait.
+        """
+        if self.carrier is not None and self.stream.unsent >= _READ_AHEAD_BYTES:
+            return False
+        return not self.stream.is_full
 
     def _update(self) -> None:
         """Register for the events that can be handled now: this is what makes a fast sender wait."""
         if self._proxy is not None:
-            events = (0 if self.stream.is_full else READ) | (WRITE if self._to_proxy else 0)
+            events = (READ if self._may_read_ahead() else 0) | (WRITE if self._to_proxy else 0)
             if events != self._proxy_events:
                 self._proxy_events = events
                 self._sockets.watch(self._proxy, events, self.on_proxy)
@@ -193,3 +198,12 @@ class Link:
             if events != self._carrier_events:
                 self._carrier_events = events
                 self._sockets.watch(self.carrier, events, self.on_carrier)
+
+
+def _without(pieces: Sequence[bytes | memoryview], count: int) -> Sequence[bytes | memoryview]:
+    """Return what is left of some pieces without their first `count` bytes."""
+    for index, piece in enumerate(pieces):
+        if count < len(piece):
+            return (memoryview(piece)[count:], *pieces[index + 1 :])
+        count -= len(piece)
+    return ()

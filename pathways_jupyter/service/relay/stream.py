@@ -40,6 +40,7 @@ ACK_BYTES = 4 * BLOCK_BYTES
 An acknowledgement goes all the way through the API server, so it costs more than the bytes that it releases.
 """
 _NOTHING = memoryview(b"")
+_HEADER_BYTES = HEADER.size
 
 
 class Stream:
@@ -82,6 +83,11 @@ class Stream:
     def is_full(self) -> bool:
         """Whether nothing can be written."""
         return self._out.is_full
+
+    @property
+    def unsent(self) -> int:
+        """How many bytes were written and not given to the carrier yet."""
+        return self._out.end - self._out.sent
 
     def space(self) -> memoryview:
         """Return where to write the next bytes; empty while the buffer is full. Then call :meth:`filled`."""
@@ -139,11 +145,13 @@ class Stream:
         if self._must_acknowledge:
             self._acked, self._is_asked = self.received - self.undelivered, False
             return HEADER.pack(ACK, self._acked, 0), _NOTHING
-        if data := self._out.unsent():
-            header = HEADER.pack(DATA, self._out.sent, len(data))
-            self._out.sent += len(data)
+        out = self._out
+        if out.sent != out.end:
+            data = out.unsent()
+            header = HEADER.pack(DATA, out.sent, len(data))
+            out.sent += len(data)
             return header, data
-        if self._out.is_full and not self._asked:
+        if out.is_full and not self._asked:
             # The other end acknowledges rarely, and does not know how little room there is here.
             self._asked = True
             return HEADER.pack(ASK, self._out.end, 0), _NOTHING
@@ -168,28 +176,28 @@ class Stream:
         view, at = memoryview(data), 0
         end = len(view)
         while at < end:
-            if self._left:
-                count = min(self._left, end - at)
-                dropped = min(self._skip, count)
-                piece = view[at + dropped : at + count]
+            if not self._left:
+                if not self._head and end - at >= _HEADER_BYTES:
+                    kind, position, length = HEADER.unpack_from(view, at)
+                    at += _HEADER_BYTES
+                else:
+                    missing = _HEADER_BYTES - len(self._head)
+                    self._head += view[at : at + missing]
+                    at += missing
+                    if len(self._head) < _HEADER_BYTES:
+                        return
+                    kind, position, length = HEADER.unpack(self._head)
+                    self._head.clear()
+                self._take(kind, position, length)
+            if count := min(self._left, end - at):
+                start = at + min(self._skip, count)
                 at += count
                 self._left -= count
-                self._skip -= dropped
-                if piece:
-                    self.received += len(piece)
-                    yield piece
-                continue
-            if not self._head and end - at >= HEADER.size:
-                self._take(*HEADER.unpack_from(view, at))
-                at += HEADER.size
-                continue
-            missing = HEADER.size - len(self._head)
-            self._head += view[at : at + missing]
-            at += missing
-            if len(self._head) == HEADER.size:
-                kind, position, length = HEADER.unpack(self._head)
-                self._head.clear()
-                self._take(kind, position, length)
+                if self._skip:
+                    self._skip -= min(self._skip, count)
+                if start < at:
+                    self.received += at - start
+                    yield view[start:at]
 
     def _take(self, kind: int, position: int, length: int) -> None:
         if length > BLOCK_BYTES or (length and kind != DATA):

@@ -108,16 +108,18 @@ class Resumable:
         Raises:
           ConnectionLost: The connection is lost for good.
         """
-        rest = memoryview(data)
+        rest: bytes | memoryview = data
         while True:
             if self.ended:
                 raise ConnectionLost("The connection to the proxy has ended.", hint="See %pathways status.")
             # Before the write: room that is made after it must not be missed.
             self._room.clear()
-            rest = rest[self._stream.write(rest) :]
-            await self._pump()
-            if not rest:
+            written = self._stream.write(rest)
+            if not self._pumping:
+                await self._pump()
+            if written == len(rest):
                 return
+            rest = memoryview(rest)[written:]
             await self._room.wait()
 
     async def deliver(self, write: Callable[[memoryview], Awaitable[None]]) -> None:
