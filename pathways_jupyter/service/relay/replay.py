@@ -15,7 +15,7 @@ from pathways_jupyter.service.relay.wire import BLOCK_BYTES, ProtocolError, Unre
 
 PIECE_BYTES = 64 * 1024
 """A piece of this size is kept as it is, a smaller one is copied; and a block with less room is not read into."""
-_OWN_BLOCKS = 2
+_OWN_BYTES = 2 * BLOCK_BYTES
 _NOTHING = memoryview(b"")
 
 
@@ -25,11 +25,15 @@ class Pool:
     Args:
       blocks: How many blocks all of its streams may use, besides the first two of each.
       each: How many blocks one stream may use.
+
+    Attributes:
+      left: Bytes that are left for all of its streams; a piece takes no more than its size.
+      each: Bytes that one stream may use.
     """
 
     def __init__(self, blocks: int, each: int) -> None:
-        self.each = each
-        self.left = blocks
+        self.left = blocks * BLOCK_BYTES
+        self.each = each * BLOCK_BYTES
         # Kept for the next stream, since fresh memory is slow.
         self._free: list[memoryview] = []
 
@@ -74,8 +78,10 @@ class ReplayBuffer:
     def __init__(self, pool: Pool) -> None:
         self.acked = self.sent = self.end = 0
         self._pool = pool
-        # Blocks of its own, so that a stream goes on, if slowly, while the others use up the pool.
-        self._own = _OWN_BLOCKS
+        # Memory of its own, so that a stream goes on, if slowly, while the others use up the pool.
+        self._own = _OWN_BYTES
+        # The memory of all blocks.
+        self._used = 0
         self._blocks: deque[_Block] = deque()
         # The block in which `sent` is, or an earlier one.
         self._at = 0
@@ -83,7 +89,7 @@ class ReplayBuffer:
     @property
     def is_full(self) -> bool:
         """Whether nothing can be written."""
-        if self._own or (self._pool.left > 0 and len(self._blocks) < self._pool.each):
+        if self._may_grow(BLOCK_BYTES):
             return False
         last = self._blocks[-1]
         return last.fixed or last.fill == BLOCK_BYTES
@@ -92,7 +98,7 @@ class ReplayBuffer:
         """Return where to write the next bytes; empty while the buffer is full. Then call :meth:`filled`."""
         last = self._blocks[-1] if self._blocks else None
         room = 0 if last is None or last.fixed else BLOCK_BYTES - last.fill
-        if room < PIECE_BYTES and self._may_grow():
+        if room < PIECE_BYTES and self._may_grow(BLOCK_BYTES):
             last = self._grow(self._pool.memory(), fixed=False)
         elif not room:
             return _NOTHING
@@ -106,7 +112,7 @@ class ReplayBuffer:
 
     def append(self, piece: memoryview) -> bool:
         """Keep a piece as it is, at most a block; False if there is no room for it. It must not change any more."""
-        if not self._may_grow():
+        if not self._may_grow(len(piece)):
             return False
         self._grow(piece, fixed=True)
         self.end += len(piece)
@@ -158,15 +164,18 @@ class ReplayBuffer:
             self._release()
         self.acked = self.sent = self.end
 
-    def _may_grow(self) -> bool:
-        return bool(self._own) or (self._pool.left > 0 and len(self._blocks) < self._pool.each)
+    def _may_grow(self, size: int) -> bool:
+        limit = max(self._pool.each, _OWN_BYTES)
+        return self._used + size <= limit and (self._own >= size or self._pool.left >= size)
 
     def _grow(self, view: memoryview, *, fixed: bool) -> _Block:
-        pooled = not self._own
+        size = len(view)
+        pooled = self._own < size
         if pooled:
-            self._pool.left -= 1
+            self._pool.left -= size
         else:
-            self._own -= 1
+            self._own -= size
+        self._used += size
         block = _Block(view, self.end, pooled=pooled, fixed=fixed)
         self._blocks.append(block)
         return block
@@ -174,9 +183,11 @@ class ReplayBuffer:
     def _release(self) -> None:
         block = self._blocks.popleft()
         self._at = max(0, self._at - 1)
+        size = len(block.view)
         if block.pooled:
-            self._pool.left += 1
+            self._pool.left += size
         else:
-            self._own += 1
+            self._own += size
+        self._used -= size
         if not block.fixed:
             self._pool.recycle(block.view)

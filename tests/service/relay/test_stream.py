@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from pathways_jupyter.service.relay import stream as streams
-from pathways_jupyter.service.relay.replay import Pool
+from pathways_jupyter.service.relay.replay import PIECE_BYTES, Pool
 from pathways_jupyter.service.relay.stream import Stream
 from pathways_jupyter.service.relay.wire import (
     ACCEPTED,
@@ -31,7 +31,7 @@ NOISE = os.urandom(4 * 1024 * 1024)
 
 def limit(pool: Pool) -> int:
     """Most bytes that one stream of `pool` may keep."""
-    return pool.each * BLOCK_BYTES
+    return pool.each
 
 
 def kept(end: Stream) -> int:
@@ -247,6 +247,16 @@ def test_streams_share_their_memory_and_none_is_left_without():
     second.close()
     third.close()
     assert Stream(pool).write(NOISE) == 4 * BLOCK_BYTES
+
+
+def test_pieces_that_are_smaller_than_a_block_leave_room_for_more_of_them():
+    client, relay = pair()
+    piece = NOISE[:PIECE_BYTES]
+    pieces = limit(client._out._pool) // PIECE_BYTES
+    assert [client.write(piece) for _ in range(pieces + 1)] == [PIECE_BYTES] * pieces + [0]
+    assert carry(client, relay) == piece * pieces
+    carry(relay, client)
+    assert client.write(piece) == PIECE_BYTES
 
 
 def test_a_stream_without_a_share_of_the_memory_goes_on_with_its_own():
