@@ -40,6 +40,7 @@ _PORT = 9000
 _MEGABYTES = 256
 _ROUNDS = 3
 _TRIPS = 300
+_PATIENCE_SECONDS = 30.0
 _SECRET = b"0" * SECRET_BYTES
 _RELAYED = "ours, with a relay"
 _OURS, _LIBRARY, _KUBECTL = "ours", "kubernetes.aio", "kubectl port-forward"
@@ -102,6 +103,9 @@ def forward(arguments: list[str]) -> int:
             relayed = Relayed(replace(target, port=container.port_of(_PORT)), _SECRET, 60.0, _NOTICES)
             open_remote = relayed.open if with_relay else None
             listening = await portforward.listen(target, path=Path(path), open_remote=open_remote)
+            if with_relay:
+                # The pod may be ready before its relay listens.
+                await listening.prepare(patience=_PATIENCE_SECONDS)
             print(listening.address, flush=True)
             await asyncio.to_thread(sys.stdin.read)
             await listening.close()
