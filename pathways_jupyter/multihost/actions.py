@@ -13,12 +13,12 @@ from typing import TypeVar
 from pathways_jupyter.multihost import hoststates, reach, records
 from pathways_jupyter.multihost.errors import HostError
 from pathways_jupyter.multihost.events import Ended, Event, HostStatus, Note, Phase, worst
+from pathways_jupyter.multihost.hostsession import Holder, HostSession, Outcome, Sessions
 from pathways_jupyter.multihost.kept import Kept
 from pathways_jupyter.multihost.output import HostLog, tail
 from pathways_jupyter.multihost.pack import Packed, pack
 from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.multihost.run import LEASE_SECONDS, Plan, Runner
-from pathways_jupyter.multihost.session import Holder, HostSession, Outcome, Sessions
 from pathways_jupyter.multihost.targets import Target
 from pathways_jupyter.wording import count
 

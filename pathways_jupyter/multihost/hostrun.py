@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from pathways_jupyter.multihost.errors import HostError, HostUnreachable
 from pathways_jupyter.multihost.events import Changed, Event, HostStatus, Output, Phase
+from pathways_jupyter.multihost.hostsession import Holder, HostSession, Outcome, Sessions
 from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Packed
 from pathways_jupyter.multihost.relay import Relay
-from pathways_jupyter.multihost.session import Holder, HostSession, Outcome, Sessions
 from pathways_jupyter.multihost.spool import Spool
 from pathways_jupyter.multihost.targets import Target
 from pathways_jupyter.retry import Backoff
@@ -169,8 +169,9 @@ class HostRun:
                     self._session = await self._sessions.open(self.target)
                 return await work(self._session)
             except HostUnreachable:
-                session = self._session
-                await self._drop()
+                session, self._session = self._session, None
+                if session is not None:
+                    await session.close()
                 if session is None and self.status.began == 0.0 and not give_up_at:
                     # Never reached: a wrong address does not become right by waiting.
                     raise
@@ -187,11 +188,6 @@ class HostRun:
     async def _stop_when(self, stopping: asyncio.Event, session: HostSession, run: str) -> None:
         await stopping.wait()
         await session.stop(run)
-
-    async def _drop(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
 
     async def _show(self, lines: tuple[str, ...]) -> None:
         if lines:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pathways_jupyter import blocking
 from pathways_jupyter.multihost.channel import Connect
-from pathways_jupyter.multihost.session import HostSession, Sessions
+from pathways_jupyter.multihost.hostsession import HostSession, Sessions
 from pathways_jupyter.multihost.targets import Target
 
 KEPT_SECONDS = 600.0

@@ -10,8 +10,8 @@ from typing import Any
 
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.multihost.channel import Channel
+from pathways_jupyter.multihost.hostsession import Sessions
 from pathways_jupyter.multihost.kept import Kept, KeptSessions
-from pathways_jupyter.multihost.session import Sessions
 from pathways_jupyter.multihost.targets import Target, from_hosts
 from pathways_jupyter.multihost.wanted import Wanted
 

@@ -13,11 +13,11 @@ from pathways_jupyter.multihost import hoststates
 from pathways_jupyter.multihost.errors import HostError
 from pathways_jupyter.multihost.events import Ended, Event, HostStatus, Note, Phase, worst
 from pathways_jupyter.multihost.hostrun import HostRun
+from pathways_jupyter.multihost.hostsession import Sessions
 from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Packed
 from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.multihost.relay import Relay
-from pathways_jupyter.multihost.session import Sessions
 from pathways_jupyter.multihost.spool import Spool
 
 LEASE_SECONDS = 180.0

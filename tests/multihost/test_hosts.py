@@ -134,7 +134,7 @@ def holder(lab):
 
 async def test_what_holds_the_tpu_is_shown_first_and_ended_then(lab, holder, monkeypatch):
     (lab.code / "main.py").write_text(str(lab.directory))
-    monkeypatch.setattr("pathways_jupyter.multihost.session.DEVICES", (f"{lab.directory}/accel*",))
+    monkeypatch.setattr("pathways_jupyter.multihost.hostsession.DEVICES", (f"{lab.directory}/accel*",))
     hosts = await reach.find(lab.wanted(1))
     _, (report,) = await actions.examine(hosts, actions.Request("true", lab.code, grace=0.5))
     assert [each.pid for each in report.holders] == [holder.pid]
