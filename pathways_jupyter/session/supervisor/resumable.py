@@ -32,7 +32,7 @@ REFUSED_SECONDS = 15.0
 """How long a port that refuses connections may still be one whose way is being set up again."""
 
 _FIRST_PAUSE_SECONDS = 0.05
-_LONGEST_PAUSE_SECONDS = 1.5
+_LONGEST_PAUSE_SECONDS = 1.0
 _GRACE_SECONDS = 0.5
 _MAX_PENDING_BYTES = 256 * 1024
 
