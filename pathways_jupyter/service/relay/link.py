@@ -21,8 +21,6 @@ from pathways_jupyter.service.relay.wire import ACCEPTED, BLOCK_BYTES, Hello, Pr
 
 UNDELIVERED_BYTES = 5 * 1024 * 1024
 """Most bytes that wait for a proxy that does not read; more than a supervisor has unacknowledged."""
-_READ_AHEAD_BYTES = 2 * BLOCK_BYTES
-"""What is read from the proxy while the carrier takes no more."""
 _MOST_PIECES = 16
 """For one system call."""
 _SMALL_BYTES = 8 * 1024
@@ -175,20 +173,10 @@ class Link:
                 self.detach()
         self._update()
 
-    def _may_read_ahead(self) -> bool:
-        """Return whether to read from the proxy.
-
-        A carrier that does not take more makes the proxy wait soon, not only when the buffer is full: to write into
-        memory that is in no cache costs more than it brings. Without a carrier the proxy shall not have to wait.
-        """
-        if self.carrier is not None and self.stream.unsent >= _READ_AHEAD_BYTES:
-            return False
-        return not self.stream.is_full
-
     def _update(self) -> None:
         """Register for the events that can be handled now: this is what makes a fast sender wait."""
         if self._proxy is not None:
-            events = (READ if self._may_read_ahead() else 0) | (WRITE if self._to_proxy else 0)
+            events = (0 if self.stream.is_full else READ) | (WRITE if self._to_proxy else 0)
             if events != self._proxy_events:
                 self._proxy_events = events
                 self._sockets.watch(self._proxy, events, self.on_proxy)

@@ -84,11 +84,6 @@ class Stream:
         """Whether nothing can be written."""
         return self._out.is_full
 
-    @property
-    def unsent(self) -> int:
-        """How many bytes were written and not given to the carrier yet."""
-        return self._out.end - self._out.sent
-
     def space(self) -> memoryview:
         """Return where to write the next bytes; empty while the buffer is full. Then call :meth:`filled`."""
         return self._out.space()
