@@ -2,6 +2,7 @@
 import * as React from 'react';
 
 import { drillAction } from '../models/drill';
+import { History } from '../models/history';
 import { Holdings } from '../models/holdings';
 import { IShape, shapeOf } from '../models/layout';
 import { Model } from '../models/model';
@@ -14,6 +15,7 @@ import { IActions } from './actions';
 import { LinkButton } from './Button';
 import { ClusterState, Rows } from './ClusterState';
 import { useModel, useNow, useWidth } from './hooks';
+import { Past, Replay } from './Replay';
 import { SliceDetails } from './SliceDetails';
 import { SliceLegend, SliceMap } from './SliceMap';
 import { SliceList } from './SliceList';
@@ -23,19 +25,49 @@ export interface ISlicesSectionProps {
   readonly model: Model;
   readonly actions: IActions;
   readonly view: SliceView;
+  readonly history: History;
   readonly trans: ITrans;
 }
 
-export function SlicesSection({ model, actions, view, trans }: ISlicesSectionProps): React.JSX.Element {
+export function SlicesSection(props: ISlicesSectionProps): React.JSX.Element {
+  const { model, actions, view, history, trans } = props;
   useModel(model, 'cluster', 'sessions', 'front', 'link');
+  const now = useNow();
   const look = React.useSyncExternalStore(view.subscribe, view.value);
   const box = React.useRef<HTMLDivElement>(null);
   const width = useWidth(box, 230);
-  const slices = model.cluster?.rows('slices') ?? [];
-  const services = model.cluster?.rows('services') ?? [];
-  const { holdings } = model;
+  const [replayed, replay] = React.useState<number | null>(null);
+  // Null if it has been forgotten by now, or was of another cluster.
+  const past = replayed === null ? null : history.at(replayed);
+  const slices = past?.slices ?? model.cluster?.rows('slices') ?? [];
+  const holdings = past
+    ? new Holdings(model.sessionOfFront(past.sessions), past.sessions, past.proxies)
+    : model.holdings;
   const many = slices.length >= MANY_SLICES;
   const shown = many ? filtered(look.filter, slices, holdings, trans) : slices;
+  const pictures = (
+    <>
+      <p className="pw-muted">{slicesSentence(trans, slices, holdings)}</p>
+      {!shown.length && <NoSliceFits filter={look.filter} reset={() => view.set({ filter: '' })} trans={trans} />}
+      {byService(shown).map(([service, of]) => (
+        <Service
+          key={service}
+          name={service}
+          slices={of}
+          holdings={holdings}
+          services={model.cluster?.rows('services') ?? []}
+          usable={model.live}
+          list={look.list}
+          width={width}
+          shape={shapeOf(slices.length, look.zoom)}
+          // Nothing can be done with the past.
+          actions={past ? null : actions}
+          trans={trans}
+        />
+      ))}
+      {!look.list && <SliceLegend slices={shown} holdings={holdings} trans={trans} />}
+    </>
+  );
   return (
     <div ref={box}>
       <SliceTools
@@ -48,38 +80,28 @@ export function SlicesSection({ model, actions, view, trans }: ISlicesSectionPro
         trans={trans}
       />
       <ClusterState model={model} trans={trans} />
-      <Rows
-        model={model}
-        trans={trans}
-        empty={
-          slices.length
-            ? null
-            : trans.__(
-                'There are no slices here. They come with a Shared Pathways Service; run “pathways-jupyter doctor” to look for one.'
-              )
-        }
-        // ClusterState shows the reason above.
-        unknown=""
-      >
-        <p className="pw-muted">{slicesSentence(trans, slices, holdings)}</p>
-        {!shown.length && <NoSliceFits filter={look.filter} reset={() => view.set({ filter: '' })} trans={trans} />}
-        {byService(shown).map(([service, of]) => (
-          <Service
-            key={service}
-            name={service}
-            slices={of}
-            holdings={holdings}
-            services={services}
-            usable={model.live}
-            list={look.list}
-            width={width}
-            shape={shapeOf(slices.length, look.zoom)}
-            actions={actions}
-            trans={trans}
-          />
-        ))}
-        {!look.list && <SliceLegend slices={shown} holdings={holdings} trans={trans} />}
-      </Rows>
+      {past && replayed !== null ? (
+        <Past at={replayed} moment={past} onNow={() => replay(null)} trans={trans}>
+          {pictures}
+        </Past>
+      ) : (
+        <Rows
+          model={model}
+          trans={trans}
+          empty={
+            slices.length
+              ? null
+              : trans.__(
+                  'There are no slices here. They come with a Shared Pathways Service; run “pathways-jupyter doctor” to look for one.'
+                )
+          }
+          // ClusterState shows the reason above.
+          unknown=""
+        >
+          {pictures}
+        </Rows>
+      )}
+      <Replay moments={history.moments} at={past && replayed} now={now} onMove={replay} trans={trans} />
     </div>
   );
 }
@@ -103,7 +125,8 @@ interface IServiceProps {
   readonly list: boolean;
   readonly width: number;
   readonly shape: IShape;
-  readonly actions: IActions;
+  /** Null if nothing can be done with these slices. */
+  readonly actions: IActions | null;
   readonly trans: ITrans;
 }
 
@@ -112,7 +135,7 @@ function Service(props: IServiceProps): React.JSX.Element {
   const { name, slices, holdings, services, usable, list, width, shape, actions, trans } = props;
   const now = useNow();
   const [selected, select] = React.useState('');
-  const chosen = slices.find(slice => slice.id === selected);
+  const chosen = actions && slices.find(slice => slice.id === selected);
   const types = [...new Set(slices.map(slice => slice.instance_type))].join(', ');
   return (
     <>
@@ -120,7 +143,7 @@ function Service(props: IServiceProps): React.JSX.Element {
         {name} <span className="pw-muted">{types}</span>
       </h3>
       {list ? (
-        <SliceList slices={slices} holdings={holdings} trans={trans} now={now} openLog={actions.openLog} />
+        <SliceList slices={slices} holdings={holdings} trans={trans} now={now} openLog={actions?.openLog} />
       ) : (
         <>
           <SliceMap
@@ -129,8 +152,8 @@ function Service(props: IServiceProps): React.JSX.Element {
             trans={trans}
             width={width}
             shape={shape}
-            selected={selected}
-            onSelect={select}
+            selected={chosen?.id ?? ''}
+            onSelect={actions ? select : nothing}
           />
           {chosen && (
             <SliceDetails
@@ -148,6 +171,10 @@ function Service(props: IServiceProps): React.JSX.Element {
       )}
     </>
   );
+}
+
+function nothing(): void {
+  // The map cannot be used.
 }
 
 function byService(slices: readonly ISlice[]): readonly (readonly [string, readonly ISlice[]])[] {

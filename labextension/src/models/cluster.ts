@@ -22,6 +22,11 @@ export class Cluster {
     return this._scope;
   }
 
+  /** Identifies the cluster and namespace of the rows; empty while they are not known. */
+  get identity(): string {
+    return this._identity;
+  }
+
   watch: WatchState = 'loading';
   problem: IProblem | null = null;
   place = '';

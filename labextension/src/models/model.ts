@@ -54,13 +54,18 @@ export class Model {
 
   /** The session of the notebook in front. */
   get session(): ISession | null {
+    return this.sessionOfFront(this.sessions);
+  }
+
+  /** The session of the notebook in front among `sessions`, which may be those of an earlier time. */
+  sessionOfFront(sessions: readonly ISession[]): ISession | null {
     const front = this.front;
     if (!front) {
       return null;
     }
     return (
-      last(this.sessions, session => !!front.kernelId && session.kernel_id === front.kernelId) ??
-      last(this.sessions, session => !session.kernel_id && !!front.path && session.notebook === front.path) ??
+      last(sessions, session => !!front.kernelId && session.kernel_id === front.kernelId) ??
+      last(sessions, session => !session.kernel_id && !!front.path && session.notebook === front.path) ??
       null
     );
   }

@@ -22,6 +22,7 @@ import { ServicesSection } from '../components/ServicesSection';
 import { SessionSection } from '../components/SessionSection';
 import { SlicesSection } from '../components/SlicesSection';
 import { IArrangement } from '../models/arrangement';
+import { History } from '../models/history';
 import { Model } from '../models/model';
 import { SliceView } from '../models/sliceview';
 import { ITrans } from '../models/trans';
@@ -72,7 +73,7 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
       label: trans.__('Pathways'),
       tools: toolbar(app, trans),
       notices: notices(model, actions, trans),
-      sections: sections(model, actions, new SliceView(state), trans),
+      sections: sections(model, actions, { view: new SliceView(state), history: new History(model) }, trans),
       first: FIRST,
       state,
       onLooking: looking => pathways.setLooking(looking)
@@ -109,11 +110,16 @@ function notices(model: Model, actions: IActions, trans: ITrans): ReactWidget {
   return widget;
 }
 
-function sections(model: Model, actions: IActions, view: SliceView, trans: ITrans): readonly SectionWidget[] {
+function sections(
+  model: Model,
+  actions: IActions,
+  slices: { view: SliceView; history: History },
+  trans: ITrans
+): readonly SectionWidget[] {
   const common = { model, actions, trans };
   return [
     new SectionWidget('session', trans.__('Session'), () => React.createElement(SessionSection, common)),
-    new SectionWidget('slices', trans.__('Slices'), () => React.createElement(SlicesSection, { ...common, view })),
+    new SectionWidget('slices', trans.__('Slices'), () => React.createElement(SlicesSection, { ...common, ...slices })),
     new SectionWidget('events', trans.__('Events'), () => React.createElement(EventsSection, { model, trans })),
     new SectionWidget('services', trans.__('Services & proxies'), () => React.createElement(ServicesSection, common)),
     new SectionWidget('jobs', trans.__('Jobs'), () => React.createElement(JobsSection, common)),
