@@ -2,6 +2,7 @@
 import { commands } from './plugins/commands';
 import { connect } from './plugins/connect';
 import { drill } from './plugins/drill';
+import { idle } from './plugins/idle';
 import { jobs } from './plugins/jobs';
 import { launcher } from './plugins/launcher';
 import { logs } from './plugins/logs';
@@ -24,6 +25,7 @@ export default [
   runs,
   drill,
   notifications,
+  idle,
   running,
   statusbar,
   launcher

@@ -49,4 +49,3 @@ export const SETTINGS = 'pathways-jupyter:plugin';
 /** The name under which this package's texts are translated. */
 export const DOMAIN = 'pathways_jupyter';
 export const PANEL_ID = 'pathways-jupyter-panel';
-export const PALETTE_CATEGORY = 'Pathways';

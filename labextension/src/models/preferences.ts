@@ -9,6 +9,8 @@ export interface IPreferences {
   /** Minimum number of seconds between two updates of the cluster view. */
   readonly refresh: number;
   readonly notifications: boolean;
+  /** Minutes without a cell after which the user is asked whether to disconnect; 0 for never. */
+  readonly idleMinutes: number;
   readonly statusBar: boolean;
 }
 
@@ -18,6 +20,7 @@ export const DEFAULTS: IPreferences = {
   local: false,
   refresh: 0,
   notifications: true,
+  idleMinutes: 40,
   statusBar: true
 };
 
@@ -32,6 +35,7 @@ export function preferences(values: { readonly [name: string]: unknown }): IPref
     local: flag('local'),
     refresh: typeof values.refresh === 'number' && values.refresh > 0 ? values.refresh : DEFAULTS.refresh,
     notifications: flag('notifications'),
+    idleMinutes: typeof values.idleMinutes === 'number' ? Math.max(0, values.idleMinutes) : DEFAULTS.idleMinutes,
     statusBar: flag('statusBar')
   };
 }

@@ -7,7 +7,7 @@ import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { Api } from '../models/api';
 import { baseName } from '../models/holdings';
 import { ISession } from '../models/wire';
-import { CommandIDs, DOMAIN, IPathways, PALETTE_CATEGORY } from '../tokens';
+import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 import { failure, withNotification } from './notify';
 
 export const commands: JupyterFrontEndPlugin<void> = {
@@ -34,7 +34,7 @@ export const commands: JupyterFrontEndPlugin<void> = {
       isEnabled: args => !!sessionOf(args)?.alive,
       execute: args => {
         const session = sessionOf(args);
-        return session && disconnect(trans, app, session, api, args.confirmed === true);
+        return session && disconnect(trans, app, session, api, args);
       }
     });
     app.commands.addCommand(CommandIDs.reconnect, {
@@ -90,7 +90,7 @@ export const commands: JupyterFrontEndPlugin<void> = {
       }
     });
     for (const command of IN_PALETTE) {
-      palette?.addItem({ command, category: trans.__(PALETTE_CATEGORY) });
+      palette?.addItem({ command, category: trans.__('Pathways') });
     }
   }
 };
@@ -99,7 +99,8 @@ const SESSION_ARGS = {
   type: 'object',
   properties: {
     session: { type: 'string', description: 'Id of a session; default: the session of the notebook in front' },
-    confirmed: { type: 'boolean', description: 'Whether the user has already confirmed' }
+    confirmed: { type: 'boolean', description: 'Whether the user has already confirmed' },
+    ask: { type: 'boolean', description: 'Whether to ask also while no cell is running' }
   }
 } as const;
 
@@ -120,18 +121,23 @@ function name(session: ISession): string {
   return baseName(session.notebook) || session.id;
 }
 
-/** Ask for confirmation while a cell is running: disconnecting makes it fail and loses all arrays on the TPUs. */
+/** Ask for confirmation while a cell is running, or always: disconnecting makes it fail and loses all arrays on the TPUs. */
 async function disconnect(
   trans: TranslationBundle,
   app: JupyterFrontEnd,
   session: ISession,
   api: Api,
-  confirmed: boolean
+  { confirmed, ask }: ReadonlyPartialJSONObject
 ): Promise<void> {
-  if (!confirmed && (await isBusy(app, session.kernel_id))) {
+  const busy = confirmed !== true && (await isBusy(app, session.kernel_id));
+  if (busy || (ask === true && confirmed !== true)) {
     const answer = await showDialog({
-      title: trans.__('Disconnect %1 while a cell is running?', name(session)),
-      body: trans.__('The cell fails, and all arrays on TPUs are lost.'),
+      title: busy
+        ? trans.__('Disconnect %1 while a cell is running?', name(session))
+        : trans.__('Disconnect %1?', name(session)),
+      body: busy
+        ? trans.__('The cell fails, and all arrays on TPUs are lost.')
+        : trans.__('All its arrays on TPUs are lost.'),
       buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Disconnect') })]
     });
     if (!answer.button.accept) {

@@ -1,0 +1,55 @@
+/** Asks whether to disconnect a session that holds slices while no cell has run for long. */
+import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { Notification } from '@jupyterlab/apputils';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+import { pageClock } from '../models/clock';
+import { IdleGuard } from '../models/idleguard';
+import { preferences } from '../models/preferences';
+import { CommandIDs, DOMAIN, IPathways, SETTINGS } from '../tokens';
+
+export const idle: JupyterFrontEndPlugin<void> = {
+  id: 'pathways-jupyter:idle',
+  description: 'Ask whether to disconnect a session that holds slices while no cell has run for long.',
+  autoStart: true,
+  requires: [IPathways],
+  optional: [ISettingRegistry, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    { model }: IPathways,
+    registry: ISettingRegistry | null,
+    translator: ITranslator | null
+  ) => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const { kernels } = app.serviceManager;
+    const guard = new IdleGuard(
+      model,
+      { running: () => kernels.running(), refresh: () => kernels.refreshRunning() },
+      {
+        ask: (text, session) =>
+          Notification.emit(text, 'warning', {
+            autoClose: false,
+            actions: [
+              {
+                label: trans.__('Disconnect'),
+                callback: () => void app.commands.execute(CommandIDs.disconnect, { session: session.id, ask: true })
+              },
+              { label: trans.__('Keep'), callback: () => undefined }
+            ]
+          }),
+        dismiss: id => Notification.dismiss(id)
+      },
+      trans
+    );
+    void registry?.load(SETTINGS).then(settings => {
+      const read = () => {
+        const wanted = preferences(settings.composite);
+        guard.minutes = wanted.notifications ? wanted.idleMinutes : 0;
+      };
+      settings.changed.connect(read);
+      read();
+      pageClock.subscribe(() => void guard.check(pageClock.now()));
+    });
+  }
+};
