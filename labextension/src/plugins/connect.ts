@@ -33,17 +33,17 @@ export const connect: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:connect',
   description: 'Connect a notebook with a dialog.',
   autoStart: true,
-  requires: [IPathways, INotebookTracker],
-  optional: [ITranslator],
+  requires: [IPathways],
+  optional: [INotebookTracker, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     pathways: IPathways,
-    notebooks: INotebookTracker,
+    notebooks: INotebookTracker | null,
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const ask = async (run: boolean, wait = false) => {
-      const panel = notebooks.currentWidget;
+      const panel = notebooks?.currentWidget;
       if (!panel) {
         return;
       }
@@ -57,7 +57,7 @@ export const connect: JupyterFrontEndPlugin<void> = {
     };
     const connectJob = async (job: string) => {
       const { model } = pathways;
-      const panel = notebooks.currentWidget;
+      const panel = notebooks?.currentWidget ?? null;
       const refused = refusal(trans, panel, model.session);
       if (refused || !panel) {
         Notification.warning(`${refused?.message} ${refused?.hint}`, { autoClose: REFUSAL_MILLISECONDS });
@@ -74,7 +74,7 @@ export const connect: JupyterFrontEndPlugin<void> = {
       insert(panel, cell);
       await NotebookActions.run(panel.content, panel.sessionContext);
     };
-    const isEnabled = () => !!notebooks.currentWidget;
+    const isEnabled = () => !!notebooks?.currentWidget;
     const describedBy = { args: { type: 'object', properties: {} } } as const;
     app.commands.addCommand(CommandIDs.connect, {
       label: trans.__('Connect This Notebook to TPUs…'),
@@ -94,7 +94,7 @@ export const connect: JupyterFrontEndPlugin<void> = {
       describedBy: { args: JOB_ARGS },
       execute: args => connectJob(args.job as string)
     });
-    notebooks.currentChanged.connect(() => app.commands.notifyCommandChanged(CommandIDs.connect));
+    notebooks?.currentChanged.connect(() => app.commands.notifyCommandChanged(CommandIDs.connect));
   }
 };
 

@@ -1,5 +1,5 @@
 /** The actions on jobs: show one in a tab, suspend, resume and delete it. Its log opens like every other one. */
-import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Dialog, MainAreaWidget, Notification, showDialog } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
@@ -10,6 +10,7 @@ import { JobAction } from '../models/joblist';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 import { failure, SUCCESS_MILLISECONDS } from './notify';
+import { showAgain, showTab } from './tabs';
 
 const JOB_ARGS = {
   type: 'object',
@@ -22,14 +23,14 @@ export const jobs: JupyterFrontEndPlugin<void> = {
   description: 'Show, suspend, resume and delete jobs.',
   autoStart: true,
   requires: [IPathways],
-  optional: [ITranslator],
-  activate: (app: JupyterFrontEnd, pathways: IPathways, translator: ITranslator | null) => {
+  optional: [ILabShell, ITranslator],
+  activate: (app: JupyterFrontEnd, pathways: IPathways, lab: ILabShell | null, translator: ITranslator | null) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const describedBy = { args: JOB_ARGS };
     app.commands.addCommand(CommandIDs.showJob, {
       label: trans.__('Show a Job'),
       describedBy,
-      execute: args => show(app, pathways, trans, args.job as string)
+      execute: args => show(app, lab, pathways, trans, args.job as string)
     });
     const act = (command: string, label: string, run: (job: string) => Promise<void>) =>
       app.commands.addCommand(command, { label, describedBy, execute: args => run(args.job as string) });
@@ -43,11 +44,16 @@ export const jobs: JupyterFrontEndPlugin<void> = {
   }
 };
 
-function show(app: JupyterFrontEnd, pathways: IPathways, trans: TranslationBundle, job: string): void {
+function show(
+  app: JupyterFrontEnd,
+  lab: ILabShell | null,
+  pathways: IPathways,
+  trans: TranslationBundle,
+  job: string
+): void {
   const scope = pathways.scope;
   const id = `pathways-jupyter-job-${scope.context}-${scope.namespace}-${job}`;
-  if ([...app.shell.widgets('main')].some(widget => widget.id === id)) {
-    app.shell.activateById(id);
+  if (showAgain(app, lab, id)) {
     return;
   }
   const content = ReactWidget.create(
@@ -66,8 +72,7 @@ function show(app: JupyterFrontEnd, pathways: IPathways, trans: TranslationBundl
   widget.id = id;
   widget.title.label = trans.__('Job: %1', job);
   widget.title.icon = pathwaysIcon;
-  app.shell.add(widget, 'main');
-  app.shell.activateById(id);
+  showTab(app, lab, widget);
 }
 
 /** Delete a job once the user has confirmed it: its pods end, and their logs are gone. */

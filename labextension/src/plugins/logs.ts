@@ -1,5 +1,5 @@
 /** Logs of proxies, workers, resource managers, jobs and runs in tabs, which a reload of the page restores. */
-import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ILabShell, ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
@@ -10,16 +10,18 @@ import { Log } from '../models/log';
 import { IScope } from '../models/wire';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { showAgain, showTab } from './tabs';
 
 export const logs: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:logs',
   description: 'Show the logs of proxies, workers, resource managers, jobs and runs.',
   autoStart: true,
   requires: [IPathways],
-  optional: [ILayoutRestorer, ITranslator],
+  optional: [ILabShell, ILayoutRestorer, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     pathways: IPathways,
+    lab: ILabShell | null,
     restorer: ILayoutRestorer | null,
     translator: ITranslator | null
   ) => {
@@ -50,9 +52,7 @@ export const logs: JupyterFrontEndPlugin<void> = {
         const title = rest.title ?? name;
         const scope = json ? (JSON.parse(json) as IScope) : pathways.scope;
         const id = `pathways-jupyter-log-${pod || (job ? `job-${job}` : `run-${name}`)}`;
-        const open = tracker.find(widget => widget.id === id);
-        if (open) {
-          app.shell.activateById(id);
+        if (showAgain(app, lab, id)) {
           return;
         }
         const log = new Log(name, (follow, take, signal) =>
@@ -71,9 +71,8 @@ export const logs: JupyterFrontEndPlugin<void> = {
         widget.title.icon = pathwaysIcon;
         shown.set(widget, { pod, job, run, host, title, scope: JSON.stringify(scope) });
         widget.disposed.connect(() => log.stop());
-        app.shell.add(widget, 'main');
+        showTab(app, lab, widget);
         await tracker.add(widget);
-        app.shell.activateById(id);
       }
     });
     void restorer?.restore(tracker, {

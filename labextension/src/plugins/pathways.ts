@@ -1,5 +1,5 @@
 /** Creates the page's model and keeps it up to date. No other plugin sends requests without a user action. */
-import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { Session } from '@jupyterlab/services';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
@@ -17,13 +17,12 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
   description: 'Provide sessions, slices and events.',
   autoStart: true,
   provides: IPathways,
-  requires: [INotebookTracker],
-  optional: [ISettingRegistry, ILabShell, ITranslator],
+  // Notebook 7 has pages without notebooks.
+  optional: [INotebookTracker, ISettingRegistry, ITranslator],
   activate: (
     app: JupyterFrontEnd,
-    notebooks: INotebookTracker,
+    notebooks: INotebookTracker | null,
     registry: ISettingRegistry | null,
-    shell: ILabShell | null,
     translator: ITranslator | null
   ): IPathways => {
     const model = new Model(version);
@@ -39,7 +38,9 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
         look();
       }
     });
-    followNotebook(model, notebooks, shell);
+    if (notebooks) {
+      followNotebook(model, notebooks, app.shell);
+    }
     followNames(model, app.serviceManager.sessions, notebooks);
     void registry?.load(SETTINGS).then(settings => {
       const read = () => {
@@ -71,18 +72,18 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
 };
 
 /** Follow the paths of all kernels' notebooks. An open notebook knows its new name before the server reports it. */
-function followNames(model: Model, running: Session.IManager, notebooks: INotebookTracker): void {
+function followNames(model: Model, running: Session.IManager, notebooks: INotebookTracker | null): void {
   const update = () => {
     const names = new Map<string, string>();
     for (const each of running.running()) {
       names.set(each.kernel?.id ?? '', each.path);
     }
-    notebooks.forEach(panel => names.set(panel.sessionContext.session?.kernel?.id ?? '', panel.context.path));
+    notebooks?.forEach(panel => names.set(panel.sessionContext.session?.kernel?.id ?? '', panel.context.path));
     names.delete('');
     model.setNotebooks(names);
   };
   running.runningChanged.connect(update);
-  notebooks.widgetAdded.connect((_, panel) => {
+  notebooks?.widgetAdded.connect((_, panel) => {
     panel.sessionContext.kernelChanged.connect(update);
     panel.context.pathChanged.connect(update);
   });
@@ -90,7 +91,7 @@ function followNames(model: Model, running: Session.IManager, notebooks: INotebo
 }
 
 /** Follow the notebook in front and its kernel, which may start later or be replaced. */
-function followNotebook(model: Model, notebooks: INotebookTracker, shell: ILabShell | null): void {
+function followNotebook(model: Model, notebooks: INotebookTracker, shell: JupyterFrontEnd.IShell): void {
   const update = () => {
     const panel = notebooks.currentWidget;
     model.setFront(
@@ -105,5 +106,5 @@ function followNotebook(model: Model, notebooks: INotebookTracker, shell: ILabSh
     panel.disposed.connect(() => queueMicrotask(update));
   });
   notebooks.currentChanged.connect(update);
-  shell?.currentChanged.connect(update);
+  shell.currentChanged?.connect(update);
 }

@@ -13,12 +13,13 @@ export const running: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:running',
   description: 'List Pathways sessions in the Running panel.',
   autoStart: true,
-  requires: [IPathways, IRunningSessionManagers],
-  optional: [ITranslator],
+  requires: [IPathways],
+  // Notebook 7 has them only on its first page.
+  optional: [IRunningSessionManagers, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     { model }: IPathways,
-    managers: IRunningSessionManagers,
+    managers: IRunningSessionManagers | null,
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
@@ -26,7 +27,7 @@ export const running: JupyterFrontEndPlugin<void> = {
       void app.commands.execute(CommandIDs.disconnect, { session, confirmed });
     const changed = new Signal<object, void>(model);
     model.changed.connect((_, facet) => facet === 'sessions' && changed.emit());
-    managers.add({
+    managers?.add({
       name: trans.__('Pathways sessions'),
       supportsMultipleViews: false,
       running: (): IRunningSessions.IRunningItem[] =>

@@ -15,15 +15,19 @@ export const statusbar: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:statusbar',
   description: 'Show the session of the notebook in front in the status bar.',
   autoStart: true,
-  requires: [IPathways, IStatusBar],
-  optional: [ISettingRegistry, ITranslator],
+  requires: [IPathways],
+  // Notebook 7 has no status bar.
+  optional: [IStatusBar, ISettingRegistry, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     { model }: IPathways,
-    bar: IStatusBar,
+    bar: IStatusBar | null,
     registry: ISettingRegistry | null,
     translator: ITranslator | null
   ) => {
+    if (!bar) {
+      return;
+    }
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     let wanted = true;
     void registry?.load(SETTINGS).then(settings => {
