@@ -39,7 +39,7 @@ def until(made: session.Session, state: SessionState, since: int) -> None:
     assert any(event.data.get("state") == state for event in made.follow(since))
 
 
-@pytest.mark.parametrize("step", [41, pytest.param(1, marks=[pytest.mark.soak, pytest.mark.timeout(1500)])])
+@pytest.mark.parametrize("step", [67, pytest.param(1, marks=[pytest.mark.soak, pytest.mark.timeout(1500)])])
 def test_an_interrupt_at_any_line_leaves_a_session_that_can_be_reconnected(config, counted, gone, step):
     made = session.connect(config(1))
     for line in range(1, LINES, step):
