@@ -10,15 +10,18 @@ from IPython.utils.capture import capture_output
 from pathways_jupyter.commands.magic import MAGIC
 
 
-@pytest.fixture
-def shell(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path / "config"))
-    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "no-kubeconfig"))
-    shell = InteractiveShell()
-    shell.run_cell("%load_ext pathways_jupyter")
-    yield shell
-    shell.run_cell("%unload_ext pathways_jupyter")
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory):
+    """One shell for all tests: each that loads the extension starts a supervisor in advance."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_CONFIG_DIR", str(home / "config"))
+        patch.setenv("JUPYTER_RUNTIME_DIR", str(home / "runtime"))
+        patch.setenv("KUBECONFIG", str(home / "no-kubeconfig"))
+        shell = InteractiveShell()
+        shell.run_cell("%load_ext pathways_jupyter")
+        yield shell
+        shell.run_cell("%unload_ext pathways_jupyter")
 
 
 def run(shell, cell):
