@@ -269,9 +269,9 @@ def test_a_shell_completes_ids_of_sessions(machine, connected):
         assert offered.stdout.splitlines() == [f"plain,{connected}"], offered.stderr
 
 
-def test_a_notebook_that_is_not_connected_means_the_only_session_too(machine, connected, notebook):
-    notebook.run("%load_ext pathways_jupyter")
-    shown = notebook.run("%pathways slices")
+def test_a_notebook_that_is_not_connected_means_the_only_session_too(machine, connected, shared_notebook):
+    shared_notebook.run("%load_ext pathways_jupyter")
+    shown = shared_notebook.run("%pathways slices")
     assert connected in shown.text, shown.shown
 
 
@@ -327,14 +327,14 @@ def test_doctor_says_what_to_do_about_a_cluster_that_is_not_there(machine):
     assert "--local" in sick.stdout
 
 
-def test_the_embedded_cluster_is_named_where_no_cluster_is_set_up(machine, notebook):
+def test_the_embedded_cluster_is_named_where_no_cluster_is_set_up(machine, shared_notebook):
     assert machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--json").returncode == 0
     hint = "The embedded cluster is running on this machine: add --local to use it."
     assert hint in machine.cli("slices").stderr
     assert hint in machine.cli("doctor").stdout
-    notebook.run("%load_ext pathways_jupyter")
-    assert hint in notebook.run("%pathways slices").shown
-    assert "gcloud container clusters get-credentials" in notebook.run("%pathways slices").shown
+    shared_notebook.run("%load_ext pathways_jupyter")
+    assert hint in shared_notebook.run("%pathways slices").shown
+    assert "gcloud container clusters get-credentials" in shared_notebook.run("%pathways slices").shown
 
 
 def test_a_killed_session_is_cleaned_after_a_look(machine, at):

@@ -101,24 +101,24 @@ def test_a_job_is_suspended_and_resumed(machine, cluster):
     machine.cli("job", "delete", "idle", "--yes", "--local")
 
 
-def test_jobs_from_a_notebook(notebook, cluster):
-    assert notebook.run("%load_ext pathways_jupyter").status == "ok"
+def test_jobs_from_a_notebook(shared_notebook, cluster):
+    assert shared_notebook.run("%load_ext pathways_jupyter").status == "ok"
     cell = yaml.safe_dump(training("celled", "python", "-c", "print('from a cell')"), sort_keys=False)
-    ran = notebook.run(f"%%pathwaysjob --local --wait\n{cell}")
+    ran = shared_notebook.run(f"%%pathwaysjob --local --wait\n{cell}")
     assert ran.status == "ok", ran.shown
     assert "Job celled: created." in ran.text
     assert "Job celled: completed" in ran.text
-    assert "from a cell" in notebook.run("%pathways job logs celled --local").text
-    assert "celled" in notebook.run("%pathways job list --local").text
-    bad = notebook.run(f"%%pathwaysjob --local\n{cell.replace('2x2', '9x9').replace('celled', 'other')}")
+    assert "from a cell" in shared_notebook.run("%pathways job logs celled --local").text
+    assert "celled" in shared_notebook.run("%pathways job list --local").text
+    bad = shared_notebook.run(f"%%pathwaysjob --local\n{cell.replace('2x2', '9x9').replace('celled', 'other')}")
     assert "of the cell: spec.workers[0].topology" in bad.shown
-    request = notebook.begin("%pathways job delete celled --local")
-    question = notebook.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+    request = shared_notebook.begin("%pathways job delete celled --local")
+    question = shared_notebook.client.get_stdin_msg(timeout=60)["content"]["prompt"]
     assert question.startswith("Delete job celled (completed) from namespace default")
-    notebook.client.input("n")
-    assert "Not deleted." in notebook.finish(request).text
-    assert "is deleted" in notebook.run("%pathways job delete celled --local --yes").text
-    shown = notebook.run("%pathways job new t --tpu tpuv6e:2x2=1 --image i -- python t.py --x")
+    shared_notebook.client.input("n")
+    assert "Not deleted." in shared_notebook.finish(request).text
+    assert "is deleted" in shared_notebook.run("%pathways job delete celled --local --yes").text
+    shown = shared_notebook.run("%pathways job new t --tpu tpuv6e:2x2=1 --image i -- python t.py --x")
     assert yaml.safe_load(shown.text)["spec"]["controller"]["template"]["spec"]["containers"][0]["command"] == [
         "python", "t.py", "--x",
     ]  # fmt: skip
@@ -160,15 +160,15 @@ def test_a_path_leads_to_its_line():
     assert text.line_of(given, "spec.controller.elasticSlices") == 9
 
 
-def test_a_job_is_shown_live_until_it_is_over(notebook, cluster):
-    assert notebook.run("%load_ext pathways_jupyter").status == "ok"
+def test_a_job_is_shown_live_until_it_is_over(shared_notebook, cluster):
+    assert shared_notebook.run("%load_ext pathways_jupyter").status == "ok"
     cell = yaml.safe_dump(training("watched", "python", "-c", "print('done')"), sort_keys=False)
-    assert notebook.run(f"%%pathwaysjob --local\n{cell}").status == "ok"
-    since = len(notebook.seen)
+    assert shared_notebook.run(f"%%pathwaysjob --local\n{cell}").status == "ok"
+    since = len(shared_notebook.seen)
     # The cell that runs below does not keep the picture from being drawn again.
-    shown = notebook.run("job = %pathways job show watched --local\ndisplay(job)\nimport threading")
+    shown = shared_notebook.run("job = %pathways job show watched --local\ndisplay(job)\nimport threading")
     assert shown.status == "ok", shown.shown
-    busy = notebook.begin("while job.value.job.state != 'Completed': threading.Event().wait(0.1)")
-    assert "Completed" in notebook.wait_for("Job watched: completed", since=since)
-    assert notebook.finish(busy).status == "ok"
-    assert "is deleted" in notebook.run("%pathways job delete watched --local --yes").text
+    busy = shared_notebook.begin("while job.value.job.state != 'Completed': threading.Event().wait(0.1)")
+    assert "Completed" in shared_notebook.wait_for("Job watched: completed", since=since)
+    assert shared_notebook.finish(busy).status == "ok"
+    assert "is deleted" in shared_notebook.run("%pathways job delete watched --local --yes").text

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import holders
 import pytest
 
 CONNECT = """
@@ -30,20 +31,30 @@ def code(cluster):
 
 
 @pytest.fixture
-def taken(open_notebook, code):
-    """A notebook that holds both slices."""
-    holder = open_notebook()
-    assert holder.run(code()).status == "ok"
-    return holder
+def taken(machine, cluster, monkeypatch):
+    """Another session, which holds both slices until it is closed."""
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", machine.environ["JUPYTER_RUNTIME_DIR"])
+    link = holders.hold(cluster, instances={"tpuv6e:2x2": 2})
+    yield link
+    assert link.close(patience=holders.DEADLINE)
 
 
-def test_in_a_notebook_it_shows_why_it_waits_and_that_it_is_done(taken, notebook, code):
-    request = notebook.begin(code(wait=60))
-    notebook.wait_for("holds 2")
-    assert taken.run(LET_GO).status == "ok"
-    connected = notebook.finish(request)
+@pytest.fixture
+def disconnected(shared_notebook):
+    """A notebook that is not connected, before the test and after it."""
+    shared_notebook.displays.clear()
+    shared_notebook.seen.clear()
+    yield shared_notebook
+    shared_notebook.run("pathways_jupyter.current_session() and pathways_jupyter.current_session().disconnect()")
+
+
+def test_in_a_notebook_it_shows_why_it_waits_and_that_it_is_done(taken, disconnected, code):
+    request = disconnected.begin(code(wait=60))
+    disconnected.wait_for("holds 2")
+    assert taken.close(patience=holders.DEADLINE)
+    connected = disconnected.finish(request)
     assert connected.status == "ok", connected.shown
-    (drawn,) = notebook.displays.values()
+    (drawn,) = disconnected.displays.values()
     assert "connected" in drawn["data"]["text/plain"]
     assert "8 devices on 2 slices" in drawn["data"]["text/plain"]
     assert "Connected" in drawn["data"]["text/html"]
@@ -57,21 +68,22 @@ def test_in_a_notebook_a_lost_proxy_is_reported_without_asking_and_the_magics_ar
     assert notebook.run("import jax; print(len(jax.devices()))").text.strip() == "8"
 
 
-def test_in_a_notebook_it_can_be_silent(taken, notebook, code):
-    refused = notebook.run(code(progress=False, wait=2))
+def test_in_a_notebook_it_can_be_silent(taken, disconnected, code):
+    refused = disconnected.run(code(progress=False, wait=2))
     assert refused.error == "CapacityError"
     assert "wait=True waits without end" in refused.shown
-    assert notebook.displays == {}
-    notebook.run("%load_ext pathways_jupyter")
-    by_magic = notebook.run("%pathways connect --local --tpu v6e-4=2")
+    assert disconnected.displays == {}
+    disconnected.run("%load_ext pathways_jupyter")
+    by_magic = disconnected.run("%pathways connect --local --tpu v6e-4=2")
     assert "Add --wait to get them" in by_magic.shown
 
 
-def test_an_interrupt_reaches_the_code_around_it(taken, notebook, code):
-    request = notebook.begin("try:\n" + code(wait=True).replace("\n", "\n    ") + "\nexcept Exception: print('hidden')")
-    notebook.wait_for("holds 2")
-    notebook.manager.interrupt_kernel()
-    cell = notebook.finish(request)
+def test_an_interrupt_reaches_the_code_around_it(taken, disconnected, code):
+    cell = "try:\n" + code(wait=True).replace("\n", "\n    ") + "\nexcept Exception: print('hidden')"
+    request = disconnected.begin(cell)
+    disconnected.wait_for("holds 2")
+    disconnected.manager.interrupt_kernel()
+    cell = disconnected.finish(request)
     assert (cell.error, "hidden" in cell.text) == ("KeyboardInterrupt", False)
 
 
@@ -109,7 +121,7 @@ def _read(terminal):
 def test_in_a_terminal_it_says_on_standard_error_what_it_waits_for(taken, machine, code):
     outputs = script(machine, code(wait=60))
     assert "place the slices" in next(outputs)
-    assert taken.run(LET_GO).status == "ok"
+    assert taken.close(patience=holders.DEADLINE)
     *_, everything = outputs
     assert "✓ connected" in everything
     # What a screen still shows of it: each stage gave way to the next.
