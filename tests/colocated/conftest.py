@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 import pathways_jupyter
@@ -9,19 +11,34 @@ INSTANCES = {"tpuv6e:2x4": 2}
 """Two slices of two hosts with four chips each."""
 
 
-@pytest.fixture(scope="module")
-def local_cluster(tmp_path_factory):
+@pytest.fixture(scope="session")
+def in_runtime(tmp_path_factory):
+    """Enters, for a while, the runtime directory of the cluster that these files share."""
     # Short: the path of a unix socket has 108 characters at most.
     runtime = tmp_path_factory.mktemp("rt")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JUPYTER_RUNTIME_DIR", str(runtime))
-        yield cluster.up(INSTANCES, sidecar=True, fast_heal=True)
+
+    @contextlib.contextmanager
+    def entered():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("JUPYTER_RUNTIME_DIR", str(runtime))
+            yield
+
+    return entered
+
+
+@pytest.fixture(scope="session")
+def local_cluster(in_runtime):
+    with in_runtime():
+        made = cluster.up(INSTANCES, sidecar=True, fast_heal=True)
+    yield made
+    with in_runtime():
         cluster.down()
 
 
 @pytest.fixture(scope="module")
-def connection(local_cluster):
-    with pathways_jupyter.connect(local=True, tpu=INSTANCES) as session:
+def connection(local_cluster, in_runtime):
+    # The connection of the file before may hold its slices for another moment.
+    with in_runtime(), pathways_jupyter.connect(local=True, tpu=INSTANCES, wait=60) as session:
         yield session
 
 

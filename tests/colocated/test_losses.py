@@ -28,10 +28,17 @@ SIDECAR = "colocated-python-sidecar"
 
 
 @pytest.fixture
-def connected(cluster, notebook):
-    cell = notebook.run(CONNECT)
+def connected(cluster, machine, shared_notebook):
+    # The slice that the test before has lost may still be healing.
+    assert machine.cli("service", "wait", "pathways-cluster", "--local").returncode == 0
+    shared_notebook.displays.clear()
+    shared_notebook.seen.clear()
+    cell = shared_notebook.run(CONNECT)
     assert cell.status == "ok", cell.shown
-    return notebook
+    yield shared_notebook
+    shared_notebook.run("%pathways disconnect")
+    # Reports what the session has left, for this test and not for the next one.
+    shared_notebook.run("%reset -f")
 
 
 class World:
