@@ -282,10 +282,11 @@ def api_server_restarts_while_disconnecting(kernel: Kernel, cluster: Cluster) ->
     [
         disconnect,
         shutdown,
-        shutdown_now,
+        # To the supervisor the ends with this mark are the same as others: none but shutdown and restart run atexit.
+        pytest.param(shutdown_now, marks=pytest.mark.soak),
         restart,
-        exit_from_a_cell,
-        sigterm,
+        pytest.param(exit_from_a_cell, marks=pytest.mark.soak),
+        pytest.param(sigterm, marks=pytest.mark.soak),
         sigkill,
         sigkill_while_computing,
         sigkill_when_the_proxy_is_lost,

@@ -71,7 +71,7 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
 
 
-OFTEN = {"before", "during", "in each of two sessions"}
+OFTEN = {"before", "in each of two sessions"}
 """The parts of the default run; `make soak` has the others too."""
 
 

@@ -205,7 +205,13 @@ def test_a_program_that_knows_nothing_of_pathways_runs_on_tpus(run, gone):
     gone(program.session)
 
 
-@pytest.mark.parametrize("code", [INITIALIZED, INITIALIZED_LATE], ids=["first", "after jax was used"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(INITIALIZED, id="first"),
+        pytest.param(INITIALIZED_LATE, id="after jax was used", marks=pytest.mark.soak),
+    ],
+)
 def test_a_program_may_initialize_pathwaysutils(run, code):
     program = run(code, "-q")
     assert program.end() == 0, program.errors
@@ -297,8 +303,7 @@ def test_nothing_is_left_when_run_itself_is_killed(run, gone):
     assert psutil.wait_procs(program.processes(), timeout=LEAK_SECONDS)[1] == []
 
 
-@pytest.mark.parametrize("attempt", range(2))
-def test_nothing_is_left_when_run_is_killed_at_a_random_moment(attempt, run, gone):
+def test_nothing_is_left_when_run_is_killed_at_a_random_moment(run, gone):
     killed_at_a_random_moment(run, gone)
 
 
