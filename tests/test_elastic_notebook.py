@@ -5,9 +5,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 NOTEBOOK = Path(__file__).parents[1] / "examples" / "notebooks" / "04-elastic.ipynb"
 
@@ -30,6 +28,10 @@ def larger(machine, monkeypatch):
 
 @pytest.mark.timeout(400)
 def test_04_elastic_is_true(larger):
+    # Imported here, because every process of a test run imports this file, and they take seconds.
+    import nbformat
+    from nbclient import NotebookClient
+
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     assert not [cell for cell in notebook.cells if cell.cell_type == "code" and cell.outputs], "commit no outputs"
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(larger.directory)}}).execute()

@@ -1,4 +1,8 @@
-"""The example notebooks run as they are written."""
+"""The example notebooks run as they are written.
+
+The libraries that read and run notebooks are imported where they are used: every process of a test run imports this
+file, and they take seconds.
+"""
 
 import re
 import sys
@@ -6,11 +10,7 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
-from nbclient.exceptions import DeadKernelError
-from nbconvert import HTMLExporter
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = ROOT / "examples" / "notebooks"
@@ -19,6 +19,7 @@ NOTEBOOKS = ROOT / "examples" / "notebooks"
 @pytest.fixture
 def execute(machine, cluster, monkeypatch):
     """Run a notebook as the command line does; the outputs are then what its file would hold."""
+    from nbclient import NotebookClient
 
     def run(notebook):
         for variable, value in machine.environ.items():
@@ -29,10 +30,16 @@ def execute(machine, cluster, monkeypatch):
     return run
 
 
+def read(path):
+    import nbformat
+
+    return nbformat.read(path, as_version=4)
+
+
 @pytest.fixture
 def executed(execute):
     def run(name):
-        notebook = nbformat.read(NOTEBOOKS / name, as_version=4)
+        notebook = read(NOTEBOOKS / name)
         assert not [cell for cell in notebook.cells if cell.cell_type == "code" and cell.outputs], "commit no outputs"
         execute(notebook)
         return {cell.id: cell for cell in notebook.cells if cell.cell_type == "code"}
@@ -46,11 +53,15 @@ def text(cell):
 
 def page(notebook):
     """The notebook as HTML, without what stands in its cells."""
+    from nbconvert import HTMLExporter
+
     exported, _ = HTMLExporter(exclude_input=True).from_notebook_node(notebook)
     return exported
 
 
 def saved(*sources):
+    import nbformat
+
     return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
 
 
@@ -82,6 +93,8 @@ def test_a_saved_notebook_reads_in_the_order_of_its_cells(execute):
 
 
 def test_a_notebook_whose_kernel_was_killed_claims_nothing_of_today(execute):
+    from nbclient.exceptions import DeadKernelError
+
     done = saved(CONNECT, "%pathways slices", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
     with pytest.raises(DeadKernelError):
         execute(done)
@@ -110,7 +123,7 @@ def test_what_the_notebooks_import_is_what_make_installs():
             # For another system than this one.
             continue
         wanted += [each for each in needs if "extra ==" not in each]
-    cells = [cell for path in NOTEBOOKS.glob("*.ipynb") for cell in nbformat.read(path, as_version=4).cells]
+    cells = [cell for path in NOTEBOOKS.glob("*.ipynb") for cell in read(path).cells]
     code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
     imported = set(re.findall(r"^(?:from|import) (\w+)", code, re.MULTILINE)) - sys.stdlib_module_names
     assert "matplotlib" in imported
