@@ -24,7 +24,7 @@ export function Replay({ moments, at, now, onMove, trans }: IReplayProps): React
   }
   const first = Math.max(moments[0].at, now - KEPT_SECONDS);
   const shown = at ?? now;
-  const before = moments.filter(moment => moment.at < shown && moment.at >= first).at(-1);
+  const before = at === null ? moments.at(-1) : moments.filter(each => each.at < at && each.at >= first).at(-1);
   const after = at === null ? undefined : moments.find(moment => moment.at > at);
   return (
     <div className="pw-replay" role="group" aria-label={trans.__('Replay of the last hour')} data-at={at}>
