@@ -21,6 +21,7 @@ from pathways_jupyter.local.apiserver.resources import (
     ResourceType,
 )
 from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.controllers.node_pools import PROVISIONED_LABEL
 from pathways_jupyter.local.controllers.nodes import CPU_POOL
 from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION
 from pathways_jupyter.service import jobset, names, networkpolicy
@@ -64,6 +65,7 @@ def ship(store: Store, instances: Mapping[str, int], *, cluster: str, sidecar: b
             labels={names.EMBEDDED_LABEL: cluster},
         )
         manifest = jobset.manifest(spec)
+        _keep_off_nodes_of_jobs(manifest)
         if hollow:
             _hollow(manifest)
         _create(store, JOBSETS, manifest)
@@ -92,6 +94,14 @@ def _create(store: Store, resource: ResourceType, obj: Object) -> None:
     except ApiError as error:
         if error.reason != "AlreadyExists":
             raise
+
+
+def _keep_off_nodes_of_jobs(manifest: Object) -> None:
+    """Let a service's workers wait for their own nodes: on an idle one of a job, a slice held down would be up."""
+    workers = next(each for each in manifest["spec"]["replicatedJobs"] if each["name"] == names.WORKER_JOB)
+    term = {"matchExpressions": [{"key": PROVISIONED_LABEL, "operator": "DoesNotExist"}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    workers["template"]["spec"]["template"]["spec"].setdefault("affinity", {})["nodeAffinity"] = required
 
 
 def _hollow(manifest: Object) -> None:

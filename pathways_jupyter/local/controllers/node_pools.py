@@ -2,7 +2,7 @@
 
 The nodes of a new cluster belong to its services. A pod of any other JobSet that fits nowhere gets nodes of its own: a
 whole slice, or a node without TPUs. They are removed once no pod has been on them for a while. The pods of services get
-none: those of the cluster's own wait for nodes that are repaired, those of deployed ones for spare or free nodes.
+none: those of the cluster's own wait for their nodes to be repaired, those of deployed ones for spare or free nodes.
 """
 
 from __future__ import annotations
