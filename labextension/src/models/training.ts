@@ -27,8 +27,10 @@ export function phaseWord(trans: ITrans, phase: Phase): string {
 /** "Step 120 of 500 · 2 of 3 slices · loss 0.125" */
 export function progressWords(trans: ITrans, run: IElasticRun): string {
   const value = run.metrics[run.curve.metric];
+  // A loop of one's own need not note its steps.
+  const unbounded = run.step > 0 && trans.__('Step %1', run.step);
   return [
-    run.steps === null ? trans.__('Step %1', run.step) : trans.__('Step %1 of %2', run.step, run.steps),
+    run.steps === null ? unbounded : trans.__('Step %1 of %2', run.step, run.steps),
     trans.__('%1 of %2 slices', run.slices, run.total),
     typeof value === 'number' && `${run.curve.metric} ${Number(value.toPrecision(4))}`
   ]
