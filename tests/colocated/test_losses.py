@@ -250,7 +250,8 @@ def test_a_sidecar_that_dies_takes_no_other_hosts_process_along(connected) -> No
 
 def test_user_code_that_crashes_ends_the_call_only(connected) -> None:
     connected.run("%%colocated\n1")
-    cell = connected.run("%%colocated --hosts 1\nimport os\nos.kill(os.getpid(), 11)", timeout=SOON)
+    # A signal that the process sends to itself ends its main thread first: a cell, in another one, can still finish.
+    cell = connected.run("%%colocated --hosts 1\nimport ctypes\nctypes.string_at(0)", timeout=SOON)
     assert_one_message(cell, "host 1")
     assert connected.run("%%colocated\n1").text.strip().endswith("[hosts 0, 1] 1")
     assert "28.0" in connected.run("import jax; print(float(jax.numpy.arange(8.0).sum()))").text
