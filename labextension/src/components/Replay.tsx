@@ -23,7 +23,7 @@ export function Replay({ moments, at, now, onMove, trans }: IReplayProps): React
     return null;
   }
   const first = Math.max(moments[0].at, now - KEPT_SECONDS);
-  const shown = at ?? now;
+  const end = Math.ceil(now);
   const before = at === null ? moments.at(-1) : moments.filter(each => each.at < at && each.at >= first).at(-1);
   const after = at === null ? undefined : moments.find(moment => moment.at > at);
   return (
@@ -42,13 +42,13 @@ export function Replay({ moments, at, now, onMove, trans }: IReplayProps): React
         className="pw-time"
         // Whole seconds, from the last one before the first moment to the next one after now.
         min={Math.floor(first)}
-        max={Math.ceil(now)}
-        value={Math.round(shown)}
+        max={end}
+        value={at === null ? end : Math.round(at)}
         aria-label={trans.__('Time of the slices shown')}
         aria-valuetext={at === null ? trans.__('now') : clock(at)}
         onChange={event => {
           const wanted = event.target.valueAsNumber;
-          onMove(wanted >= Math.ceil(now) ? null : Math.max(wanted, first));
+          onMove(wanted >= end ? null : Math.max(wanted, first));
         }}
       />
       <button
