@@ -224,13 +224,13 @@ class Container:
 
     async def _start(self, program: images.Program, argv: list[str], variables: dict[str, str]) -> Process:
         assert self.log is not None
+        # JAX reads its variables when it is imported, which the warm fork server has done already, without them.
+        warm = program.warm and not any(name.startswith("JAX_") for name in variables)
         output, write = os.pipe()
         null = os.open(os.devnull, os.O_RDONLY)
         await self.log.connect(output)
         try:
-            return await self._spawn(
-                argv, variables, (null, write, write), main=True, program=program.main, warm=program.warm
-            )
+            return await self._spawn(argv, variables, (null, write, write), main=True, program=program.main, warm=warm)
         finally:
             os.close(write)
             os.close(null)

@@ -28,7 +28,7 @@ class Program:
 
     Attributes:
       main: Called with the arguments in a fork; None to run the arguments as a command.
-      warm: Fork from the process that has imported JAX.
+      warm: Fork from the process that has imported JAX, unless the container sets variables for JAX.
     """
 
     main: Callable[[Sequence[str]], int] | None = None

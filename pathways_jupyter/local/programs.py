@@ -57,7 +57,11 @@ def preload() -> None:
 
 
 def preload_jax() -> None:
-    """Import what the programs with JAX need."""
+    """Import what the programs with JAX need.
+
+    JAX itself above all: a proxy that imports it after its fork listens half a second of CPU time later.
+    """
+    import jax.experimental.colocated_python  # noqa: F401
     import jaxlib.mlir.dialects.func
     import jaxlib.mlir.ir  # noqa: F401
 

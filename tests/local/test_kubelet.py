@@ -7,6 +7,7 @@ import signal
 import psutil
 import pytest
 
+from pathways_jupyter.local import images
 from pathways_jupyter.local.apiserver.resources import EVENTS, PODS
 from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION
 from pathways_jupyter.local.recorder import Recorder
@@ -67,6 +68,18 @@ async def test_a_failed_command_has_its_exit_code_in_the_status(machine):
     machine.pod("bad", "sh", "-c", "exit 7")
     pod = await machine.until(phase("Failed"), "bad")
     assert first(pod)["state"]["terminated"]["exitCode"] == 7
+
+
+async def test_a_proxy_with_variables_for_jax_is_not_forked_from_a_process_that_has_imported_jax(machine):
+    image = {"image": images.reference("proxy_server"), "command": []}
+    # This machine's fork server with JAX does not run, so that what needs it cannot start.
+    machine.pod("plain", container=image)
+    plain = await machine.until(phase("Failed"), "plain")
+    assert first(plain)["state"]["terminated"]["reason"] == "StartError"
+    machine.pod("set", container={**image, "env": [{"name": "JAX_ENABLE_X64", "value": "1"}]})
+    ended = await machine.until(phase("Failed"), "set")
+    assert first(ended)["state"]["terminated"]["exitCode"] == 2
+    assert "--resource_manager_address" in await machine.logs("set")
 
 
 async def test_a_container_sees_its_pod_and_nothing_of_the_daemon(machine, monkeypatch):

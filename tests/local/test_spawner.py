@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from pathways_jupyter.errors import LocalClusterError
+from pathways_jupyter.local import programs
 from pathways_jupyter.local.spawner import KILLED, Process, Spawner
 
 DEADLINE = 60.0
@@ -167,13 +168,16 @@ async def test_a_fork_server_that_is_killed_is_started_anew_and_its_processes_co
     assert spawner.starts == 2
 
 
-async def test_the_fork_server_with_jax_has_one_thread(tmp_path, monkeypatch):
+async def test_the_fork_server_for_proxies_has_one_thread_and_jax(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(preloads.__file__).parent))
-    spawner = Spawner(preloads.jax_and_grpc, log=tmp_path / "zygote.log")
+    spawner = Spawner(programs.preload_jax, log=tmp_path / "zygote.log")
     spawner.start()
+    needed = ["jax", "jax.experimental.colocated_python", "jaxlib.mlir.ir"]
     try:
         await asyncio.wait_for(spawner.ready(), DEADLINE)
         assert psutil.Process(spawner.pid).num_threads() == 1
+        program = await start(spawner, tmp_path, *needed, program=preloads.names_modules)
+        assert await program.finish() == (0, " ".join(needed) + "\n")
     finally:
         await spawner.close()
 
