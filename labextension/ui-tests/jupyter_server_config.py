@@ -5,6 +5,7 @@ import os
 from jupyterlab.galata import configure_jupyter_server
 
 configure_jupyter_server(c)  # noqa: F821
+c.JupyterNotebookApp.expose_app_in_browser = True  # noqa: F821
 c.ServerApp.port = int(os.environ["PATHWAYS_UI_PORT"])  # noqa: F821
 c.ServerApp.ip = "127.0.0.1"  # noqa: F821
 c.ServerApp.root_dir = os.environ["PATHWAYS_UI_ROOT"]  # noqa: F821

@@ -7,7 +7,7 @@ import * as path from 'path';
 import { JupyterLabPage } from '@jupyterlab/galata/lib/jupyterlabpage';
 import { waitForCondition } from '@jupyterlab/galata/lib/utils';
 import { expect, galata, IJupyterLabPageFixture, test as base } from '@jupyterlab/galata';
-import { Locator } from '@playwright/test';
+import { Locator, Page } from '@playwright/test';
 
 /** Galata allows JupyterLab 15 s to start; a busy machine needs more. */
 JupyterLabPage.prototype.waitForCondition = (condition, timeout = 120_000) => waitForCondition(condition, timeout);
@@ -115,7 +115,7 @@ export async function reload(page: IJupyterLabPageFixture): Promise<void> {
 }
 
 /** Open the panel at JupyterLab's default width. */
-export async function openPanel(page: IJupyterLabPageFixture): Promise<Locator> {
+export async function openPanel(page: Pick<Page, 'evaluate' | 'locator'>): Promise<Locator> {
   await page.evaluate(() => window.jupyterapp.commands.execute('pathways-jupyter:show-panel'));
   const panel = page.locator('#pathways-jupyter-panel');
   await expect(panel).toBeVisible();
