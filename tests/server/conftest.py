@@ -29,6 +29,8 @@ TOKEN = "s3cret"
 BASE_URL = "/behind/a-proxy/"
 _RUNS = re.compile(r"(http://127\.0\.0\.1:\d+)/")
 
+OTHERS = ("jupyter_lsp", "jupyter_server_terminals", "jupyterlab", "notebook", "notebook_shim")
+"""Extensions that are installed beside it, and would take longer to start than all of the rest."""
 CONFIG = """
 c.ServerApp.allow_root = True
 c.ServerApp.open_browser = False
@@ -36,7 +38,7 @@ c.ServerApp.port = 0
 c.ServerApp.ip = "127.0.0.1"
 c.ServerApp.base_url = {base_url!r}
 c.ServerApp.root_dir = {root!r}
-c.ServerApp.jpserver_extensions = {{"pathways_jupyter": True}}
+c.ServerApp.jpserver_extensions = {{"pathways_jupyter": True, **dict.fromkeys({others!r}, False)}}
 c.IdentityProvider.token = {token!r}
 """
 STRICT = """
@@ -79,7 +81,10 @@ class Server:
         path = Path(self.environ["HOME"]) / ".kube" / "config"
         path.parent.mkdir(exist_ok=True)
         if kubeconfig:
-            path.write_text(kubeconfig, encoding="utf-8")
+            # As a whole: the server may be reading it.
+            fresh = path.with_suffix(".new")
+            fresh.write_text(kubeconfig, encoding="utf-8")
+            fresh.replace(path)
         else:
             path.unlink(missing_ok=True)
 
@@ -90,7 +95,9 @@ def running(directory: Path, environ: dict[str, str], *, more: str = "") -> Iter
     root = directory / "files"
     root.mkdir(parents=True, exist_ok=True)
     config = directory / "jupyter_server_config.py"
-    config.write_text(CONFIG.format(base_url=BASE_URL, root=str(root), token=TOKEN) + more, encoding="utf-8")
+    config.write_text(
+        CONFIG.format(base_url=BASE_URL, root=str(root), token=TOKEN, others=OTHERS) + more, encoding="utf-8"
+    )
     process = subprocess.Popen(
         [sys.executable, "-m", "jupyter_server", "--config", str(config)],
         env=environ,
