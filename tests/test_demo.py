@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import psutil
+import pytest
 
 STEPS = [
     "Start the embedded cluster",
@@ -33,6 +34,7 @@ def test_every_step_of_the_demo_holds_and_is_timed(machine):
     assert "\x1b" not in demo.stdout
 
 
+@pytest.mark.soak
 def test_the_demo_is_there_for_programs_too(machine):
     demo = machine.cli("demo", "--json")
     assert demo.returncode == 0, demo.stderr

@@ -126,7 +126,6 @@ def test_a_worker_that_crashes_once_does_not_end_its_job(kubectl, job, tmp_path)
         "print('waiting', flush=True)",
         f"while not pathlib.Path({str(marker)!r}).exists():",
         "    threading.Event().wait(0.05)",
-        DEVICES,
     )
     name = job(training("worn", *waiting))
     kubectl.until(name, "Running")
@@ -196,6 +195,7 @@ def test_a_colocated_job_runs_python_on_its_own_sidecar(kubectl, job):
     assert "answer 42" in kubectl.log(name)
 
 
+@pytest.mark.soak
 def test_an_elastic_job_has_three_slices(kubectl, job):
     """The seed's job with smaller slices and another program."""
     made = json.loads(json.dumps(ELASTIC))

@@ -22,7 +22,9 @@ def test_a_round_of_the_leak_matrix_ends_with_a_table():
     assert "| kernel SIGKILL" in done.stdout
 
 
-@pytest.mark.parametrize("door", ["api", "records", "kubeconfigs"])
+@pytest.mark.parametrize(
+    "door", ["api", *(pytest.param(each, marks=pytest.mark.soak) for each in ("records", "kubeconfigs"))]
+)
 def test_hostile_input_is_refused_at(door):
     done = soak("fuzz", "--seconds", "2", "--only", door, "--seed", "7")
     assert done.returncode == 0, done.stdout + done.stderr

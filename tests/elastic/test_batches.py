@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import grain
 import numpy as np
 import pytest
 
@@ -86,10 +85,15 @@ def test_a_share_that_is_no_whole_number_of_rows():
 
 
 def _dataset():
+    # Every process of a test run imports this file, and grain takes seconds.
+    import grain
+
     return grain.MapDataset.source(list(range(60))).shuffle(seed=3).to_iter_dataset().batch(ROWS)
 
 
 def _loader():
+    import grain
+
     return grain.DataLoader(
         data_source=grain.sources.RangeDataSource(0, 60, 1),
         sampler=grain.samplers.IndexSampler(60, grain.sharding.NoSharding(), shuffle=True, num_epochs=1, seed=3),

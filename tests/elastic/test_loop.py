@@ -57,6 +57,7 @@ def test_with_too_few_slices_a_run_pauses_and_says_so(session, take_down):
     assert result.goodput.seconds()["ELASTIC_SLICE_DOWN"] > 0
 
 
+@pytest.mark.soak
 def test_two_slices_at_once(session, take_down):
     data = Data()
 

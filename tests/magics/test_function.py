@@ -58,17 +58,20 @@ def test_in_a_notebook_it_shows_why_it_waits_and_that_it_is_done(taken, disconne
     assert "connected" in drawn["data"]["text/plain"]
     assert "8 devices on 2 slices" in drawn["data"]["text/plain"]
     assert "Connected" in drawn["data"]["text/html"]
+    # Nothing has loaded the magics by hand.
+    assert "connected" in disconnected.run("%pathways status").text
 
 
-def test_in_a_notebook_a_lost_proxy_is_reported_without_asking_and_the_magics_are_there(notebook, code):
-    assert notebook.run(code()).status == "ok"
-    notebook.run(DELETE_THE_PROXY)
-    assert "%pathways reconnect" in notebook.wait_for("All arrays on TPUs are lost")
-    assert notebook.run("%pathways reconnect").status == "ok"
-    assert notebook.run("import jax; print(len(jax.devices()))").text.strip() == "8"
+def test_in_a_notebook_a_lost_proxy_is_reported_without_asking(disconnected, code):
+    connected = disconnected.run(code(wait=60))
+    assert connected.status == "ok", connected.shown
+    disconnected.run(DELETE_THE_PROXY)
+    assert "%pathways reconnect" in disconnected.wait_for("All arrays on TPUs are lost")
+    assert disconnected.run("%pathways reconnect").status == "ok"
+    assert disconnected.run("import jax; print(len(jax.devices()))").text.strip() == "8"
 
 
-def test_in_a_notebook_it_can_be_silent(taken, disconnected, code):
+def test_in_a_notebook_it_can_be_silent_and_an_interrupt_reaches_the_code_around_it(taken, disconnected, code):
     refused = disconnected.run(code(progress=False, wait=2))
     assert refused.error == "CapacityError"
     assert "wait=True waits without end" in refused.shown
@@ -76,12 +79,10 @@ def test_in_a_notebook_it_can_be_silent(taken, disconnected, code):
     disconnected.run("%load_ext pathways_jupyter")
     by_magic = disconnected.run("%pathways connect --local --tpu v6e-4=2")
     assert "Add --wait to get them" in by_magic.shown
-
-
-def test_an_interrupt_reaches_the_code_around_it(taken, disconnected, code):
     cell = "try:\n" + code(wait=True).replace("\n", "\n    ") + "\nexcept Exception: print('hidden')"
+    first = len(disconnected.seen)
     request = disconnected.begin(cell)
-    disconnected.wait_for("holds 2")
+    disconnected.wait_for("holds 2", since=first)
     disconnected.manager.interrupt_kernel()
     cell = disconnected.finish(request)
     assert (cell.error, "hidden" in cell.text) == ("KeyboardInterrupt", False)
@@ -129,18 +130,22 @@ def test_in_a_terminal_it_says_on_standard_error_what_it_waits_for(taken, machin
     assert [line for line in left if line.startswith("…")] == []
 
 
-@pytest.mark.parametrize("progress", [None, True])
-def test_in_a_pipe_it_is_silent_unless_asked_for(taken, machine, code, progress):
-    refused = subprocess.run(
-        [sys.executable, "-c", code(wait=3, progress=progress)],
-        env=machine.environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert refused.stdout == ""
-    assert "CapacityError" in refused.stderr
-    # The hint says how long it waited, and speaks Python.
-    assert re.search(r"^Waited \d+ s for them\. wait=True waits without end; or ask for fewer\.$", refused.stderr, re.M)
-    assert ("… place the slices" in refused.stderr) is bool(progress)
+def test_in_a_pipe_it_is_silent_unless_asked_for(taken, machine, code):
+    choices = (None, True)
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", code(wait=3, progress=progress)],
+            env=machine.environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for progress in choices
+    ]
+    for progress, process in zip(choices, running, strict=True):
+        out, errors = process.communicate(timeout=60)
+        assert out == ""
+        assert "CapacityError" in errors
+        # The hint says how long it waited, and speaks Python.
+        assert re.search(r"^Waited \d+ s for them\. wait=True waits without end; or ask for fewer\.$", errors, re.M)
+        assert ("… place the slices" in errors) is bool(progress)

@@ -1,7 +1,6 @@
 """What `service deploy` writes, compared with what pathwaysutils' own builder writes for the same request."""
 
 import pytest
-from pathwaysutils.experimental.gke.jobset import PathwaysJobSet
 
 from pathways_jupyter import tpu
 from pathways_jupyter.service import jobset, names
@@ -31,6 +30,9 @@ def ours(instance: str, **options) -> dict:
 
 
 def theirs(machine: str, topology: str, *, sidecar: str = "", **options) -> dict:
+    # Every process of a test run imports this file, and this takes seconds.
+    from pathwaysutils.experimental.gke.jobset import PathwaysJobSet
+
     built = PathwaysJobSet(
         name="team",
         namespace="research",

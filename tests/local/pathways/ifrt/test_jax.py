@@ -168,10 +168,11 @@ def test_a_burst_of_small_arrays_arrives_whole(client):
     assert found == [3 * sum(range(0, 5000, 50)), 5000]
 
 
-def test_half_a_gigabyte_goes_there_and_back(client):
-    found = client.run("""
+@pytest.mark.parametrize("megabytes", [96, pytest.param(512, marks=pytest.mark.soak)])
+def test_a_large_array_goes_there_and_back(client, megabytes):
+    found = client.run(f"""
         import numpy as np
-        sent = np.arange(512 << 18, dtype=np.float32)
+        sent = np.arange({megabytes} << 18, dtype=np.float32)
         array = jax.device_put(sent, jax.devices()[6])
         result = bool(np.array_equal(np.asarray(array + 0), sent))
         del sent, array
