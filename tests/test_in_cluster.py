@@ -12,7 +12,7 @@ from permissions import documented_rules
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, PATHWAYS_JOBS, PODS
-from pathways_jupyter.kube.watch import watch
+from pathways_jupyter.kube.watch import until_gone, watch
 from pathways_jupyter.service import jobs, names
 from pathways_jupyter.service.pathwaysjob import submission
 
@@ -93,12 +93,6 @@ async def first_line(client, name):
     raise AssertionError("\n".join(said))
 
 
-async def until_none(client, kind, labels):
-    async with asyncio.timeout(DEADLINE):
-        while (await objects.list_(client, kind, namespace="default", labels=labels)).items:
-            pass
-
-
 async def test_a_pod_connects_directly_and_its_proxy_ends_with_it(admin, notebook_pod):
     said = await notebook_pod("direct")
     assert (said["total"], said["platform"]) == (45.0, "tpu")
@@ -109,8 +103,9 @@ async def test_a_pod_connects_directly_and_its_proxy_ends_with_it(admin, noteboo
     assert rule["from"] == [{"podSelector": {"matchLabels": {"notebook": "direct"}}}]
     # Not even its supervisor can clean up.
     await objects.delete(admin, PODS, "direct", namespace="default", grace_seconds=0)
-    for kind in (JOBS, PODS, NETWORK_POLICIES, objects.LEASES):
-        await until_none(admin, kind, labels)
+    async with asyncio.timeout(DEADLINE):
+        for kind in (JOBS, PODS, NETWORK_POLICIES, objects.LEASES):
+            await until_gone(admin, kind, namespace="default", labels=labels)
 
 
 async def test_the_tunnel_can_be_asked_for(admin, notebook_pod):

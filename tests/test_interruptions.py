@@ -150,6 +150,13 @@ def states(notebook) -> list[str]:
     return every[every.index("connected") :]
 
 
+def lead(kubeconfig: Path, before: int, after: int) -> None:
+    """Change the port in a kubeconfig, as a whole: the session may be reading it."""
+    fresh = kubeconfig.with_suffix(".new")
+    fresh.write_text(kubeconfig.read_text().replace(f":{before}", f":{after}"))
+    fresh.replace(kubeconfig)
+
+
 def restart_api(machine, *options: str) -> None:
     """Restart the API server of the embedded cluster."""
     restarted = machine.cli("local", "restart-api", *options)
@@ -186,7 +193,7 @@ def test_a_training_loop_goes_on_where_the_network_left_it(training, notebook, m
     before = way.port
     way.move()
     training.enters("interrupted")
-    kubeconfig.write_text(kubeconfig.read_text().replace(f":{before}", f":{way.port}"))
+    lead(kubeconfig, before, way.port)
     training.advances()
     training.enters("connected")
 
@@ -280,7 +287,7 @@ def test_a_training_loop_survives_a_hundred_interruptions(training, notebook, wa
     def moved() -> None:
         before = way.port
         way.move()
-        kubeconfig.write_text(kubeconfig.read_text().replace(f":{before}", f":{way.port}"))
+        lead(kubeconfig, before, way.port)
 
     def stopped() -> None:
         supervisor.suspend()

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from pathways_jobs import headless, training
+from waits import wait_until
 
 from pathways_jupyter.config import ConnectConfig, resolve
 from pathways_jupyter.errors import ConfigError
@@ -139,6 +140,7 @@ def test_what_cannot_be_attached_to_says_so_and_what_to_do(people, notebook):
     with people.job(training("own", "python", "-c", "0")):
         assert "headless jobs only" in notebook.run("%pathways job connect own --local").shown
     with people.job(never_starts("stuck")):
+        wait_until(lambda: people.state("stuck") == "Pending")
         shown = notebook.run("%pathways job connect stuck --local --timeout 1").shown
         assert "Job stuck did not start within 1 s: pending" in shown
         assert "%pathways job show stuck" in shown

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import html
+import itertools
 import json
 import os
 import re
@@ -19,7 +20,7 @@ import yaml
 from permissions import documented_rules
 
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube import auth, objects, watch
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PODS
 from pathways_jupyter.service import names
@@ -77,6 +78,7 @@ class Lab:
                     async with page.get("/api/status") as answer:
                         if answer.status == 200:
                             return
+                await asyncio.sleep(0.1)
 
     async def run(self, code):
         """Run a cell in a new kernel, and return what it prints or raises."""
@@ -101,11 +103,15 @@ class Lab:
         raise AssertionError("the connection was closed")
 
 
+KINDS = (*lifecycle._MADE, manifests.CLAIMS, JOBS, PODS, LEASES, NETWORK_POLICIES)
+LABELS = (manifests.LAB_LABEL, names.SESSION_LABEL)
+
+
 async def everything(client):
     """What there is of labs and of sessions, by kind."""
     found = {}
-    for kind in (*lifecycle._MADE, manifests.CLAIMS, JOBS, PODS, LEASES, NETWORK_POLICIES):
-        for labels in (manifests.LAB_LABEL, names.SESSION_LABEL):
+    for kind in KINDS:
+        for labels in LABELS:
             for each in (await objects.list_(client, kind, namespace="default", labels=labels)).items:
                 found.setdefault(kind.plural, []).append(each["metadata"]["name"])
     return found
@@ -113,8 +119,8 @@ async def everything(client):
 
 async def until_gone(client, *kinds):
     async with asyncio.timeout(DEADLINE):
-        while not (await everything(client)).keys().isdisjoint(kinds):
-            pass
+        for kind, labels in itertools.product((each for each in KINDS if each.plural in kinds), LABELS):
+            await watch.until_gone(client, kind, namespace="default", labels=labels)
 
 
 @pytest.fixture
@@ -157,6 +163,7 @@ async def test_a_lab_runs_notebooks_next_to_the_tpus_and_leaves_nothing(machine,
         async with asyncio.timeout(DEADLINE):
             pod = None
             while pod is None or pod["metadata"]["uid"] == before["metadata"]["uid"]:
+                await asyncio.sleep(0.1)
                 pod = await lifecycle.current_pod(admin, "default", NAME)
         await lab.until_up()
         assert "kept" in await lab.run("print(open('kept.txt').read())")

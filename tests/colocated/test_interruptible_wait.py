@@ -14,14 +14,17 @@ LINES = 40
 
 
 class Work:
-    """Work that ends when the test wants it to."""
+    """Work that ends when the test wants it to; it may press Interrupt first, when the wait for it has begun."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, presses: bool = False) -> None:
         self.begun = False
+        self.presses = presses
         self.end = threading.Event()
 
     def __call__(self) -> str:
         self.begun = True
+        if self.presses:
+            signal.raise_signal(signal.SIGINT)
         self.end.wait(30)
         return "done"
 
@@ -47,17 +50,13 @@ def test_two_interrupts_at_any_line_end_the_wait_and_none_gets_out_of_it(line: i
 
 
 def test_an_interrupt_asks_the_work_to_stop_and_keeps_what_it_still_returns() -> None:
-    work = Work()
-    pressing = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
-    pressing.start()
+    work = Work(presses=True)
     waited = interruptible_wait.wait((), work, stop=work.end.set)
     assert waited == interruptible_wait.Waited("done", True)
 
 
 def test_without_a_way_to_stop_it_an_interrupt_leaves_the_work_alone() -> None:
-    work = Work()
-    pressing = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
-    pressing.start()
+    work = Work(presses=True)
     waited = interruptible_wait.wait((), work)
     assert waited == interruptible_wait.Waited(None, True)
     work.end.set()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from waits import wait_until
 
 
 @pytest.fixture
@@ -32,7 +33,11 @@ def cli(lab):
 
 
 def test_a_run_prints_its_output_its_table_and_exits_with_the_worst_code(cli, lab):
-    done = cli("run", "--run-name", "shown", "--", "sh", "-c", "echo at $WORKER; exit $WORKER", on_hosts=True)
+    # The others fail, and so end it, only once the first has written what is looked for.
+    first = lab.directory / "first"
+    wait = f"[ $WORKER = 0 ] || while [ ! -e {first} ]; do sleep 0.05; done"
+    command = f"{wait}; echo at $WORKER; touch {first}; exit $WORKER"
+    done = cli("run", "--run-name", "shown", "--", "sh", "-c", command, on_hosts=True)
     assert done.returncode in {1, 2}
     assert "[0-0] at 0\n" in done.stdout
     assert "Run shown:" in done.stdout
@@ -47,6 +52,7 @@ def test_a_detached_run_is_managed_from_other_processes(cli, lab):
     assert "attach far" in started.stdout
     assert cli("status", "far").stdout.count("running") >= 3
     assert cli("logs", "far", "0-1").stdout in {"up\n", ""}
+    wait_until(lambda: cli("logs", "far").stdout == "[0-0] up\n[0-1] up\n[0-2] up\n")
     stopped = cli("stop", "far", "--json")
     assert stopped.returncode == 0, stopped.stderr
     assert {each["phase"] for each in json.loads(stopped.stdout)["hosts"]} == {"stopped"}

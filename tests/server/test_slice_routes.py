@@ -58,6 +58,7 @@ async def test_the_session_that_holds_a_broken_slice_knows_why(server, break_or_
             await page.until(
                 lambda page: any("On purpose" in each["message"] for each in page.events.get(record["id"], ()))
             )
+            await page.until(lambda page: not ready(page, number))
             assert (await break_or_heal("heal", number))[0] == 200
             await page.until(lambda page: ready(page, 0, 1))
 

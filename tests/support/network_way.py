@@ -99,6 +99,9 @@ class NetworkWay:
         self._writers.add(writer)
         there = None
         try:
+            if self._listener is None:
+                # It was accepted before the way was cut, and this task runs only now.
+                return
             await self._flows.wait()
             far, there = await asyncio.open_connection(*self._target)
             self._writers.add(there)

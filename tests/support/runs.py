@@ -5,6 +5,8 @@ import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from pathways_jupyter.multihost import actions, reach
 from pathways_jupyter.multihost.events import Changed, Ended, Note, Output, Phase
 from pathways_jupyter.multihost.records import Record
@@ -99,7 +101,12 @@ class Lab:
                     found.append(each)
         # Without the copies of a shell that are about to become what it runs.
         shells = {each.pid for each in found}
-        return [each for each in found if each.ppid() not in shells]
+        commands = []
+        for each in found:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if each.ppid() not in shells:
+                    commands.append(each)
+        return commands
 
     async def follow(self, events, seen=None):
         seen = seen or Watched()

@@ -126,9 +126,13 @@ def test_a_full_device_does_not_hold_up_another(client):
         long(start).block_until_ready()
         tiny = jax.jit(lambda x: x + 1)
         on_free = tiny(jax.device_put(np.float32(1), free)).block_until_ready()
-        queued = [long(start) for _ in range(48)]
-        result = float(tiny(on_free)), queued[-1].is_ready()
-        jax.block_until_ready(queued)
+        # This process may stand still while the device computes: one attempt that overtakes is enough.
+        for _ in range(5):
+            queued = [long(start) for _ in range(48)]
+            result = float(tiny(on_free)), queued[-1].is_ready()
+            jax.block_until_ready(queued)
+            if not result[1]:
+                break
     """)
     assert found == [3.0, False]
 
@@ -138,19 +142,22 @@ def test_a_long_compilation_does_not_hold_up_anything(client):
         import threading
         import jax.numpy as jnp
 
-        def many(x):
+        def many(x, attempt):
             for each in range(100):
                 x = jnp.sin(x) * each + x @ x
-            return x
+            return x + attempt
 
-        lowered = jax.jit(many).lower(jnp.ones((16, 16)))
         tiny = jax.jit(lambda x: x + 1)
         one = tiny(jnp.zeros(())).block_until_ready()
-        compiling = threading.Thread(target=lowered.compile)
-        compiling.start()
-        found = float(tiny(one))
-        result = found, compiling.is_alive()
-        compiling.join()
+        # This process may stand still while another compiles: one attempt that overtakes is enough.
+        for attempt in range(5):
+            lowered = jax.jit(many, static_argnums=1).lower(jnp.ones((16, 16)), attempt)
+            compiling = threading.Thread(target=lowered.compile)
+            compiling.start()
+            result = float(tiny(one)), compiling.is_alive()
+            compiling.join()
+            if result[1]:
+                break
     """)
     assert found == [2.0, True]
 
