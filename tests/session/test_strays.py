@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -179,8 +180,15 @@ def test_what_cannot_be_removed_is_named():
 def test_a_directory_of_sockets_that_outlived_its_session_is_found_once_it_is_old(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / ("d" * 60) / ("e" * 60)))
     session = registry.new_session_id()
+    # A directory of its own: what looks old in /tmp is removed by whatever else cleans up on this machine.
+    with tempfile.TemporaryDirectory(prefix="pj-") as own:
+        monkeypatch.setattr(tempfile, "tempdir", own)
+        outlives_its_session(session)
+
+
+def outlives_its_session(session: str) -> None:
     control, _ = registry.socket_paths(session)
-    assert strays.find() == []
+    assert session not in [each.session for each in strays.find()]
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(control))
         os.utime(control.parent, (1, 1))
@@ -198,7 +206,8 @@ def test_clean_and_doctor_see_them(monkeypatch, tmp_path):
     environ = {**os.environ, "JUPYTER_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)}
     clean = [sys.executable, "-m", "pathways_jupyter", "clean", "--json"]
     said = subprocess.run([*clean, "--dry-run"], env=environ, capture_output=True, text=True, timeout=DEADLINE)
-    assert [(each["what"], each["name"]) for each in json.loads(said.stdout)] == [("files", session)]
+    # Beside what others have left in /tmp.
+    assert ("files", session) in [(each["what"], each["name"]) for each in json.loads(said.stdout)]
     findings = entry.examine(ConnectConfig(kubeconfig=str(tmp_path / "none")))
     assert any(session in each.message for each in findings), findings
     assert subprocess.run(clean, env=environ, capture_output=True, timeout=DEADLINE).returncode == 0
