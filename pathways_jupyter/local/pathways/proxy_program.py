@@ -14,7 +14,7 @@ import threading
 from collections.abc import Collection, Sequence
 
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.local.pathways import addresses, log_format
+from pathways_jupyter.local.pathways import addresses, allocator, log_format
 from pathways_jupyter.local.pathways.flags import Flags, instance_list
 from pathways_jupyter.local.pathways.ifrt.client_session import Machine
 from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
@@ -82,6 +82,7 @@ class Proxy:
         """Serve until the slices are refused; return the exit code."""
         # First: it forks, which a process with threads must not do.
         self._compilers.start()
+        allocator.keep_freed_memory()
         self._listen(port)
         name = os.environ.get("HOSTNAME") or socket.gethostname()
         Placement(resource_manager, name, self._wanted, self).start(self._failed)
