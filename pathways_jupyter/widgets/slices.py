@@ -29,7 +29,8 @@ _live: list[SliceMap] = []
 
 def end_all() -> None:
     """Freeze all maps before the session ends, so that they keep showing its slices as held."""
-    for each in _live:
+    # A copy: each takes itself off the list.
+    for each in tuple(_live):
         each.end("The session has ended.")
 
 

@@ -41,12 +41,12 @@ def test_a_map_shows_what_changes_after_it_was_drawn(connected, notebook):
     assert "1 free" in picture(cell)["text/html"]
 
 
-def test_the_last_picture_of_a_session_is_of_the_session_and_says_that_it_ended(connected):
-    cell = connected.run("%pathways slices")
+def test_the_last_pictures_of_a_session_are_of_the_session_and_say_that_it_ended(connected):
+    cells = [connected.run("%pathways slices") for _ in range(3)]
     connected.run("%pathways disconnect")
-    last = picture(cell)
-    assert last["text/plain"].count("this notebook") == 2
-    assert "The session has ended." in last["text/html"]
+    for last in map(picture, cells):
+        assert last["text/plain"].count("this notebook") == 2
+        assert "The session has ended." in last["text/html"]
 
 
 def test_the_newest_display_is_the_live_one_and_a_fourth_map_ends_the_first(connected):
