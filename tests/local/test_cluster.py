@@ -111,18 +111,24 @@ def test_the_service_looks_as_its_documentation_shows_it(shared):
 @kubectl_needed
 def test_a_worker_that_is_killed_comes_back_and_its_slice_heals(shared):
     worker = next(pod for pod in items(shared, "pods") if "worker-1" in pod["metadata"]["name"])["metadata"]["name"]
+    label = "batch.kubernetes.io/job-name=pathways-cluster-pathways-head-0"
     with subprocess.Popen(
-        ["kubectl", "--kubeconfig", shared.kubeconfig, "logs", "-f", "--tail=0", "-l", "batch.kubernetes.io/job-name="
-         "pathways-cluster-pathways-head-0"],
+        ["kubectl", "--kubeconfig", shared.kubeconfig, "logs", "-f", "--tail=-1", "-l", label],
         stdout=subprocess.PIPE,
         text=True,
-    ) as following:  # fmt: skip
-        assert following.stdout is not None
-        kubectl(shared, "exec", worker, "-c", "pathways-worker", "--", "/bin/sh", "-c", "kill -s SIGILL 1", check=False)
-        lines = iter(following.stdout.readline, "")
-        assert any("is down" in line for line in lines)
-        assert any("2/2 Pathways Slices Now Ready" in line for line in lines)
-        following.terminate()
+    ) as following:
+        try:
+            assert following.stdout is not None
+            lines = iter(following.stdout.readline, "")
+            # What it wrote before: now the log is followed, and no line of what comes can be missed.
+            assert any("2/2 Pathways Slices Now Ready" in line for line in lines)
+            end = ["/bin/sh", "-c", "kill -s SIGILL 1"]
+            kubectl(shared, "exec", worker, "-c", "pathways-worker", "--", *end, check=False)
+            assert any("is down" in line for line in lines)
+            assert any("2/2 Pathways Slices Now Ready" in line for line in lines)
+        finally:
+            # Whatever happened: leaving the block waits for its end.
+            following.terminate()
     [pod] = [each for each in items(shared, "pods") if each["metadata"]["name"] == worker]
     [status] = pod["status"]["containerStatuses"]
     assert status["restartCount"] == 1
