@@ -45,6 +45,16 @@ LONGEST_FIRST = (
     "elastic/test_manager.py",
     "local/pathways/test_programs.py",
     "session/supervisor/test_cluster_ends.py",
+    "magics/test_colocated.py",
+    "multihost/test_cloud.py",
+    "session/kernel/test_jax_switch.py",
+    "session/kernel/test_lost_arrays.py",
+    "session/supervisor/test_full_disk.py",
+    "test_connect.py",
+    "test_in_cluster.py",
+    "test_interruptions.py",
+    "test_job_commands.py",
+    "test_job_connect.py",
 )
 TESTS = Path(__file__).parent
 

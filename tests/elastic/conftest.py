@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -17,24 +18,40 @@ DEADLINE = 60.0
 TYPE = "tpuv6e:2x2"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def runtime(tmp_path_factory) -> Iterator[None]:
-    """Directories of the tests' own, for one file, so that other tests get theirs back."""
+@pytest.fixture(scope="session")
+def at_home(tmp_path_factory) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """Enters, for a while, the directories that these files share."""
     home = tmp_path_factory.mktemp("home")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JUPYTER_RUNTIME_DIR", str(home / "rt"))
-        patch.setenv("JUPYTER_CONFIG_DIR", str(home / "config"))
-        patch.setenv("HOME", str(home))
-        patch.delenv("KUBECONFIG", raising=False)
-        runtime_dir()
+
+    @contextlib.contextmanager
+    def entered() -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("JUPYTER_RUNTIME_DIR", str(home / "rt"))
+            patch.setenv("JUPYTER_CONFIG_DIR", str(home / "config"))
+            patch.setenv("HOME", str(home))
+            patch.delenv("KUBECONFIG", raising=False)
+            runtime_dir()
+            yield
+
+    return entered
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runtime(at_home) -> Iterator[None]:
+    """Directories of the tests' own, for one file, so that other tests get theirs back."""
+    with at_home():
         yield
 
 
-@pytest.fixture(scope="module")
-def cluster(runtime) -> Iterator[local.Cluster]:
+@pytest.fixture(scope="session")
+def cluster(at_home) -> Iterator[local.Cluster]:
+    """The cluster that these files share, as far as one process runs them."""
     name = f"e{uuid.uuid4().hex[:6]}"
-    yield local.up({TYPE: 3}, name=name, fast_heal=True)
-    local.down(name)
+    with at_home():
+        made = local.up({TYPE: 3}, name=name, fast_heal=True)
+    yield made
+    with at_home():
+        local.down(name)
 
 
 @pytest.fixture
