@@ -10,8 +10,7 @@ from pathways_jupyter.commands.elastic import FAULTS
 from pathways_jupyter.commands.shared import CLUSTER
 from pathways_jupyter.elastic import fault_targets, faults
 from pathways_jupyter.elastic.fault_targets import Target
-from pathways_jupyter.elastic.faults import Fault
-from pathways_jupyter.elastic.random_faults import Plan
+from pathways_jupyter.elastic.faults import Fault, Plan
 from pathways_jupyter.errors import ConfigError
 
 _PLACE = {option.name for option in CLUSTER}

@@ -8,7 +8,7 @@ from pathways_jupyter import entry, fault_requests
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.fault_targets import Target
-from pathways_jupyter.elastic.random_faults import Plan
+from pathways_jupyter.elastic.faults import Plan
 from pathways_jupyter.errors import ConfigError
 
 NO_SLICES = Target(ConnectConfig(kubeconfig="/nonexistent"), "train", frozenset())

@@ -16,7 +16,7 @@ import threading
 import time
 from typing import Any, Literal
 
-from pathways_jupyter.elastic import memory, reshard
+from pathways_jupyter.elastic import host_memory, reshard
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.checkpoints import Checkpoints
 from pathways_jupyter.elastic.errors import ElasticRuntimeError
@@ -91,7 +91,7 @@ class Snapshots:
         """Return where snapshots of `state` are held: ``hosts`` or ``notebook``."""
         if self.where != "auto":
             return self.where
-        return "hosts" if reshard.spare_copies(state) > 0 and memory.on_hosts(state) else "notebook"
+        return "hosts" if reshard.spare_copies(state) > 0 and host_memory.on_hosts(state) else "notebook"
 
     def _place_of(self, leaves: list[Any]) -> Place:
         """Return :meth:`place`, which takes long for many arrays, for leaves with shardings like earlier ones."""
@@ -107,7 +107,7 @@ class Snapshots:
           ElasticRuntimeError: There is not enough memory for them.
         """
         size = Form.of(state)[0].nbytes
-        limit = self.limit_bytes if self.limit_bytes is not None else memory.limit()
+        limit = self.limit_bytes if self.limit_bytes is not None else host_memory.limit()
         if self.place(state) == "hosts":
             # A copy in the making, and the one before.
             self._spare_in_notebook = 2 * size <= limit
@@ -115,11 +115,11 @@ class Snapshots:
                 logger.warning(
                     "Snapshots are on the hosts only: two in the notebook would need %s, and may take %s. "
                     "The run will not survive the loss of its proxy.",
-                    *(memory.gigabytes(2 * size), memory.gigabytes(limit)),
+                    *(host_memory.gigabytes(2 * size), host_memory.gigabytes(limit)),
                 )
             return 2 * size if self._copies_spare and self._spare_in_notebook else 0
         # One more than is kept, because a new one is complete before the oldest is dropped.
-        memory.require((self.keep + 1) * size, limit, each=size, keep=self.keep)
+        host_memory.require((self.keep + 1) * size, limit, each=size, keep=self.keep)
         return (self.keep + 1) * size
 
     def resume(self, state: Any) -> Snapshot | None:
@@ -164,7 +164,7 @@ class Snapshots:
         threading.Thread(
             target=self._finish,
             # Copied also for the notebook, because the arrays are gone when the next step has donated them.
-            args=(snapshot, memory.copied(plain), self._proxies),
+            args=(snapshot, host_memory.copied(plain), self._proxies),
             kwargs={"on_hosts": on_hosts, "notebook": spare or not on_hosts, "save": save},
             name=f"elastic-snapshot-{step}",
             daemon=True,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pathways_jupyter import entry, fault_requests
 from pathways_jupyter.elastic import export, fault_targets
 from pathways_jupyter.elastic import record as records
-from pathways_jupyter.elastic.faults import Fault
-from pathways_jupyter.elastic.random_faults import RandomFaults
+from pathways_jupyter.elastic.faults import Fault, RandomFaults
 from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.magics.connection import Connection
 from pathways_jupyter.render import elastic as picture

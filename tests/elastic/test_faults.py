@@ -13,7 +13,7 @@ import pytest
 
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.elastic import cordons, fault_targets, faults
-from pathways_jupyter.elastic.random_faults import Plan, RandomFaults
+from pathways_jupyter.elastic.faults import Plan, RandomFaults
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.events import EventKind
 from pathways_jupyter.kube import objects, pods
