@@ -1,4 +1,4 @@
-"""API server: HTTPS on loopback, authentication, and dispatch of requests to handlers."""
+"""API server: HTTPS on loopback, authentication, dispatch of requests to handlers, and expiry of Events."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import asyncio
 import contextlib
 import logging
 import ssl
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from aiohttp import web
 
 from pathways_jupyter.errors import LocalClusterError
-from pathways_jupyter.local.apiserver import api_errors, bodies, openapi, openapi_protobuf
+from pathways_jupyter.local.apiserver import api_errors, bodies, openapi
 from pathways_jupyter.local.apiserver.access import answer_review, review_at
 from pathways_jupyter.local.apiserver.api_discovery import discover
 from pathways_jupyter.local.apiserver.api_errors import StatusError
+from pathways_jupyter.local.apiserver.api_listener import MOST_NEWCOMERS, PROOF_SECONDS, Listener
+from pathways_jupyter.local.apiserver.columns import seconds_of
 from pathways_jupyter.local.apiserver.door import Door, Head, refuse_upgrade
-from pathways_jupyter.local.apiserver.expiry import keep_expiring
 from pathways_jupyter.local.apiserver.idling import STREAM_IDLE_SECONDS
 from pathways_jupyter.local.apiserver.impersonation import acting_user
-from pathways_jupyter.local.apiserver.listener import MOST_NEWCOMERS, PROOF_SECONDS, Listener
 from pathways_jupyter.local.apiserver.object_handlers import Objects
 from pathways_jupyter.local.apiserver.pki import certificates
 from pathways_jupyter.local.apiserver.pod_subresources import Pods
-from pathways_jupyter.local.apiserver.rbac import with_bound_rules
-from pathways_jupyter.local.apiserver.resources import PODS
+from pathways_jupyter.local.apiserver.resources import EVENTS, PODS, Object
 from pathways_jupyter.local.apiserver.route import CONNECTS, Route, find_route
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.users import Question, Rule, User, Users, question_of, refuse
+from pathways_jupyter.local.apiserver.users import Question, Rule, User, Users, question_of, refuse, with_bound_rules
 from pathways_jupyter.local.newcomers import Newcomer, Newcomers
 
 ADMIN = "pathways-local-admin"
@@ -266,10 +266,8 @@ class ApiServer:
             return web.Response(text="ok")
         if path.startswith("/openapi/"):
             found = openapi.document(self._store.resources, path)
-            if path == "/openapi/v2" and found is not None and openapi_protobuf.is_wanted(accept):
-                return web.Response(
-                    body=openapi_protobuf.encode(found), headers={"Content-Type": openapi_protobuf.CONTENT_TYPE}
-                )
+            if path == "/openapi/v2" and found is not None and openapi.wants_protobuf(accept):
+                return web.Response(body=openapi.as_protobuf(found), headers={"Content-Type": openapi.PROTOBUF})
         else:
             found = discover(self._store.resources, path, accept)
         if found is None:
@@ -278,3 +276,28 @@ class ApiServer:
         if found.get("kind") == "APIGroupDiscoveryList":
             response.headers["Content-Type"] = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
         return response
+
+
+_EVENTS_KEPT_SECONDS = 3600.0
+"""As long as a real API server keeps them."""
+_SWEEP_SECONDS = 60.0
+
+
+def expire_events(store: Store, now: float) -> int:
+    """Remove the events last seen more than :data:`_EVENTS_KEPT_SECONDS` before `now`; return their number."""
+    old = [event for event in store.list(EVENTS) if _last_seen(event, now) < now - _EVENTS_KEPT_SECONDS]
+    for event in old:
+        store.delete(EVENTS, event["metadata"]["namespace"], event["metadata"]["name"], grace=0)
+    return len(old)
+
+
+async def keep_expiring(store: Store) -> None:
+    """Call :func:`expire_events` periodically, until cancelled."""
+    while True:
+        await asyncio.sleep(_SWEEP_SECONDS)
+        expire_events(store, time.time())
+
+
+def _last_seen(event: Object, now: float) -> float:
+    stamps = (event.get("lastTimestamp"), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
+    return next((seconds for stamp in stamps if (seconds := seconds_of(stamp)) is not None), now)

@@ -9,9 +9,15 @@ from collections.abc import Iterator
 from multidict import MultiMapping
 
 from pathways_jupyter.local.apiserver.api_errors import StatusError, bad_request, forbidden
-from pathways_jupyter.local.apiserver.rbac import SERVICE_ACCOUNT_PREFIX, with_bound_rules
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.users import EVERYTHING, Question, User, Users
+from pathways_jupyter.local.apiserver.users import (
+    EVERYTHING,
+    SERVICE_ACCOUNT_PREFIX,
+    Question,
+    User,
+    Users,
+    with_bound_rules,
+)
 
 _USER, _GROUP, _UID, _EXTRA = "Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-"
 _AUTHENTICATION = "authentication.k8s.io"

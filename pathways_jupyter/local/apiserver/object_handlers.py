@@ -17,7 +17,6 @@ from pathways_jupyter.local.apiserver.bodies import Form
 from pathways_jupyter.local.apiserver.object_schema import Checked, check_object
 from pathways_jupyter.local.apiserver.patch import PatchKind, apply_patch
 from pathways_jupyter.local.apiserver.printing import as_metadata, as_table
-from pathways_jupyter.local.apiserver.request_options import is_dry_run, read_deletion, selection
 from pathways_jupyter.local.apiserver.resources import (
     ENDPOINTS,
     EVENTS,
@@ -27,10 +26,18 @@ from pathways_jupyter.local.apiserver.resources import (
     Object,
     ResourceType,
 )
-from pathways_jupyter.local.apiserver.route import Route, flag, number, read_revision
+from pathways_jupyter.local.apiserver.route import (
+    Route,
+    flag,
+    is_dry_run,
+    number,
+    read_deletion,
+    read_revision,
+    selection,
+)
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.watch_delivery import Record, without_kind
-from pathways_jupyter.local.apiserver.watching import stream_changes
+from pathways_jupyter.local.apiserver.watch_responses import stream_changes
 
 _CREATED_BY_UPDATE = {LEASES.key, ENDPOINTS.key, EVENTS.key}
 _DELETION_GIVES_OBJECT = {PODS.key, SERVICE_ACCOUNTS.key}

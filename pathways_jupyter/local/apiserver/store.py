@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.local.apiserver import api_errors, lifecycle, object_names, strategy
+from pathways_jupyter.local.apiserver import api_errors, object_lifecycle, strategy
 from pathways_jupyter.local.apiserver.bootstrap import FIRST_OBJECTS
 from pathways_jupyter.local.apiserver.journal import Journal, Place
 from pathways_jupyter.local.apiserver.patch import PatchKind, apply_patch, clone
@@ -117,7 +117,7 @@ class Store:
         where, name = metadata.get("namespace", ""), metadata["name"]
         if self._table(resource).get(where, name) is not None:
             raise api_errors.already_exists(resource, name)
-        for field in (*lifecycle.SYSTEM_FIELDS, "resourceVersion", "selfLink"):
+        for field in (*object_lifecycle.SYSTEM_FIELDS, "resourceVersion", "selfLink"):
             metadata.pop(field, None)
         metadata["uid"], metadata["creationTimestamp"] = str(uuid.uuid4()), strategy.now()
         if resource.generations:
@@ -143,14 +143,14 @@ class Store:
             raise api_errors.conflict(resource, name, why)
         if given.get("resourceVersion") and given["resourceVersion"] != current["resourceVersion"]:
             raise api_errors.conflict(resource, name)
-        new = lifecycle.revised(resource, clone(obj), old, subresource)
+        new = object_lifecycle.revised(resource, clone(obj), old, subresource)
         new["metadata"]["resourceVersion"] = current["resourceVersion"]
         if new == old:
             return new
         if (
             current.get("deletionTimestamp")
             and not new["metadata"].get("finalizers")
-            and not lifecycle.is_graceful(new)
+            and not object_lifecycle.is_graceful(new)
         ):
             return self._remove(resource, new, dry_run)
         return self._put(resource, new, old, dry_run)
@@ -232,10 +232,10 @@ class Store:
                     f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {have}",
                 )
         new: Object = clone(old)
-        lifecycle.mark_deleted(resource, new, grace, propagation, dependents=metadata["uid"] in self._dependents)
+        object_lifecycle.mark_deleted(resource, new, grace, propagation, dependents=metadata["uid"] in self._dependents)
         if resource.key == NAMESPACES.key:
             return self._delete_namespace(new, old, dry_run)
-        if not new["metadata"].get("finalizers") and not lifecycle.is_graceful(new):
+        if not new["metadata"].get("finalizers") and not object_lifecycle.is_graceful(new):
             return self._remove(resource, new, dry_run)
         if new == old:
             return new
@@ -261,8 +261,8 @@ class Store:
         return self.resources.find(resource.group, resource.version, resource.plural) or resource
 
     def _name(self, resource: ResourceType, metadata: Object, namespace: str) -> None:
-        metadata["name"] = name = object_names.name_of(resource, metadata)
-        object_names.check_labels(resource, metadata)
+        metadata["name"] = name = object_lifecycle.name_of(resource, metadata)
+        object_lifecycle.check_labels(resource, metadata)
         if not resource.namespaced:
             metadata.pop("namespace", None)
             return

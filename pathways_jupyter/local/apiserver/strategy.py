@@ -10,10 +10,14 @@ from pathways_jupyter.local.apiserver import resources as kinds
 from pathways_jupyter.local.apiserver.api_errors import invalid
 from pathways_jupyter.local.apiserver.cel import rule_causes
 from pathways_jupyter.local.apiserver.custom import fill_defaults, schema_causes
-from pathways_jupyter.local.apiserver.job_strategy import check_job_update, prepare_job
-from pathways_jupyter.local.apiserver.pod_strategy import check_pod_update, prepare_pod
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.rules import event_causes, lease_causes, service_causes
+from pathways_jupyter.local.apiserver.workload_strategy import (
+    check_job_update,
+    check_pod_update,
+    prepare_job,
+    prepare_pod,
+)
 
 _BESIDE_SCHEMA = ("apiVersion", "kind", "metadata", "status")
 

@@ -6,8 +6,8 @@ import pytest
 
 from pathways_jupyter.local.apiserver import table, watch_delivery
 from pathways_jupyter.local.apiserver.api_errors import StatusError
+from pathways_jupyter.local.apiserver.app import expire_events
 from pathways_jupyter.local.apiserver.columns import seconds_of
-from pathways_jupyter.local.apiserver.expiry import expire_events
 from pathways_jupyter.local.apiserver.patch import PatchKind
 from pathways_jupyter.local.apiserver.resources import (
     CONFIG_MAPS,

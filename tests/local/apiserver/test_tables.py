@@ -4,9 +4,9 @@ import pytest
 from make_schemas import make
 
 from pathways_jupyter.local.apiserver.columns import duration
-from pathways_jupyter.local.apiserver.jsonpath import first_value
 from pathways_jupyter.local.apiserver.object_schema import kinds
 from pathways_jupyter.local.apiserver.podstatus import pod_ready, pod_restarts, pod_status
+from pathways_jupyter.local.apiserver.printing import first_value
 from pathways_jupyter.local.apiserver.resources import BUILTIN
 
 
