@@ -25,7 +25,7 @@ RUN_TESTS := $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reord
 
 # Tests of what touches JAX's internals, for `make subset` with another Python and its JAX.
 JAX_TESTS := tests/session/kernel tests/colocated/test_run.py tests/colocated/test_jax_api.py \
-	tests/local/pathways/ifrt/test_jax.py tests/local/pathways/ifrt/test_wire.py
+	tests/local/pathways/ifrt/test_jax.py tests/local/pathways/ifrt/test_messages.py
 
 # How long `make soak` runs, and the seed of its random choices.
 ROUNDS ?= 112

@@ -111,9 +111,9 @@ def lab_image(config: ConnectConfig, image: str) -> str:
             "A lab needs an image with JupyterLab and pathways_jupyter.",
             hint="Give one with --image; docs/in-cluster.md shows how to build it.",
         )
-    from pathways_jupyter.local import images
+    from pathways_jupyter.local import programs
 
-    return images.reference(images.LAB_IMAGE)
+    return programs.reference(programs.LAB_IMAGE)
 
 
 def revive(asked: ConnectConfig, state: SessionState) -> None:

@@ -8,7 +8,7 @@ import time
 import pytest
 from pathways_jobs import ELASTIC, headless, training
 
-from pathways_jupyter.local import images
+from pathways_jupyter.local import programs
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
@@ -188,7 +188,7 @@ print("answer", int(write(jax.device_put(np.array(41), cpus[0]))))
 
 
 def test_a_colocated_job_runs_python_on_its_own_sidecar(kubectl, job):
-    sidecar = f"us-docker.pkg.dev/cloud-tpu-v2-images/pathways-colocated-python/sidecar:{images.tags('sidecar')[1]}"
+    sidecar = f"us-docker.pkg.dev/cloud-tpu-v2-images/pathways-colocated-python/sidecar:{programs.tags('sidecar')[1]}"
     component = {"componentType": "colocated_python_sidecar", "image": sidecar}
     name = job(training("colocated", *python(COLOCATED_PROGRAM), slices=2, customComponents=[component]))
     kubectl.until(name, "Completed")

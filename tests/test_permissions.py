@@ -23,7 +23,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS, PODS
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.kube.watch import watch
-from pathways_jupyter.local import images
+from pathways_jupyter.local import programs
 from pathways_jupyter.multihost import pods as hosts
 from pathways_jupyter.service import checks, deploy, deployment, discovery, doctor, leases, logs, names, overview
 from pathways_jupyter.service.clusterwatch import ClusterWatch
@@ -332,7 +332,7 @@ async def test_without_a_permission_on_hosts_the_command_says_which_one(cluster,
 
 
 def lab_of(name: str) -> manifests.LabSpec:
-    image = images.reference(images.LAB_IMAGE)
+    image = programs.reference(programs.LAB_IMAGE)
     return manifests.LabSpec(name=f"lab-{name}", namespace=names.DEFAULT_NAMESPACE, image=image)
 
 
@@ -413,7 +413,7 @@ async def test_the_doctor_names_a_missing_permission_and_how_to_get_it(cluster, 
 def deployment_of(name: str) -> deployment.Deployment:
     """A service for nodes that the cluster's own service uses."""
     wanted = {"name": name, "tpu": TYPE, "local": True, "skip_checks": True}
-    return deployment.plan(wanted, jax=images.tags(names.SERVER_IMAGE)[0].removeprefix("jax-"))
+    return deployment.plan(wanted, jax=programs.tags(names.SERVER_IMAGE)[0].removeprefix("jax-"))
 
 
 async def deploy_and_delete(person: Person, name: str) -> list[str]:

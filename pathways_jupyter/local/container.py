@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Protocol
 
 from pathways_jupyter.errors import LocalClusterError
-from pathways_jupyter.local import images, pid_one
+from pathways_jupyter.local import pid_one, programs
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.container_logs import ContainerLog
 from pathways_jupyter.local.environment import SpecError, arguments
 from pathways_jupyter.local.exec import Exec
 from pathways_jupyter.local.healing import BackOff
-from pathways_jupyter.local.images import ImageError
 from pathways_jupyter.local.probes import Probe
+from pathways_jupyter.local.programs import ImageError
 from pathways_jupyter.local.spawner import Process, Spawner
 
 _CONFIG_RETRY_SECONDS = 1.0
@@ -183,7 +183,7 @@ class Container:
     async def _once(self) -> int:
         """One instance from start to end; its exit code."""
         variables = self._pod.environment(self.spec)
-        program, argv = images.resolve(
+        program, argv = programs.resolve(
             self.spec["image"],
             arguments(self.spec.get("command"), variables),
             arguments(self.spec.get("args"), variables),
@@ -222,7 +222,7 @@ class Container:
         self._set_terminated(code, "Completed" if code == 0 else "Error", began)
         return code
 
-    async def _start(self, program: images.Program, argv: list[str], variables: dict[str, str]) -> Process:
+    async def _start(self, program: programs.Program, argv: list[str], variables: dict[str, str]) -> Process:
         assert self.log is not None
         # JAX reads its variables when it is imported, which the warm fork server has done already, without them.
         warm = program.warm and not any(name.startswith("JAX_") for name in variables)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from pathways_jupyter import tpu
 from pathways_jupyter.errors import ApiError
-from pathways_jupyter.local import images
+from pathways_jupyter.local import programs
 from pathways_jupyter.local.apiserver.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -58,9 +58,9 @@ def ship(store: Store, instances: Mapping[str, int], *, cluster: str, sidecar: b
         spec = jobset.ServiceSpec(
             tpu.parse_instance_type(instance_type),
             slices,
-            images.reference(names.SERVER_IMAGE),
+            programs.reference(names.SERVER_IMAGE),
             name=service_name(instance_type, position),
-            sidecar_image=f"{names.SIDECAR_REPOSITORY}/sidecar:{images.tags('sidecar')[1]}" if sidecar else "",
+            sidecar_image=f"{names.SIDECAR_REPOSITORY}/sidecar:{programs.tags('sidecar')[1]}" if sidecar else "",
             head_node_selector={names.NODEPOOL_LABEL: CPU_POOL},
             labels={names.EMBEDDED_LABEL: cluster},
         )
@@ -82,7 +82,7 @@ def _operator() -> Iterator[tuple[ResourceType, Object]]:
     yield NAMESPACES, {"metadata": {"name": SYSTEM_NAMESPACE}}
     resources = (SERVICE_ACCOUNTS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
     yield from zip(resources, installation.permissions(SYSTEM_NAMESPACE), strict=True)
-    pod = installation.pod(images.reference(images.OPERATOR_IMAGE))
+    pod = installation.pod(programs.reference(programs.OPERATOR_IMAGE))
     pod["metadata"] |= {"name": OPERATOR, "namespace": SYSTEM_NAMESPACE}
     pod["spec"]["nodeSelector"] = {names.NODEPOOL_LABEL: CPU_POOL}
     yield PODS, pod

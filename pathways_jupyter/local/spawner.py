@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from pathways_jupyter.errors import LocalClusterError
-from pathways_jupyter.local import processes, zygote
+from pathways_jupyter.local import orphans, zygote
 from pathways_jupyter.local.zygote import Request
 
 _log = logging.getLogger(__name__)
@@ -246,7 +246,7 @@ class Spawner:
         lost, self._processes = self._processes, {}
         for process in lost.values():
             if process.pid:
-                processes.signal_group(process.pid, signal.SIGKILL)
+                orphans.signal_group(process.pid, signal.SIGKILL)
         if not self._closing:
             _log.error("The fork server ended with code %s; its %s processes were killed.", code, len(lost))
             if not self._broken:

@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pathways_jupyter.local import processes
+from pathways_jupyter.local import orphans
 
 CONTAINER_VARIABLE = "PATHWAYS_LOCAL_CONTAINER"
 """Names the container that a process belongs to, also for one that left its process group."""
@@ -106,7 +106,7 @@ class _Server:
         # SIGCHLD has to interrupt the select below; the pipe makes it an event like any other.
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._report(ready=processes.threads())
+        self._report(ready=orphans.threads())
         selector = selectors.DefaultSelector()
         selector.register(self.requests, selectors.EVENT_READ)
         selector.register(wake_read, selectors.EVENT_READ)
@@ -128,7 +128,7 @@ class _Server:
         """Kill every process that was started here, and what they started."""
         for child in self.children.values():
             child.signal(signal.SIGKILL, group=True)
-        processes.kill_children()
+        orphans.kill_children()
 
     def _receive(self) -> bool:
         data, descriptors, _, _ = socket.recv_fds(self.requests, 65536, _MAX_DESCRIPTORS)
@@ -177,7 +177,7 @@ class _Server:
             self._report(id=child.request.id, code=code if code >= 0 else 128 - code)
 
     def _end_container(self, main: _Child) -> None:
-        processes.signal_group(main.pid, signal.SIGKILL)
+        orphans.signal_group(main.pid, signal.SIGKILL)
         container = main.request.container
         for child in self.children.values():
             if child.request.container == container:
@@ -185,8 +185,8 @@ class _Server:
         # Processes that left the group (daemons) have been adopted by this process; their environment names the
         # container.
         mark = f"{CONTAINER_VARIABLE}={container}\0".encode()
-        for pid in processes.children():
-            if pid not in self.children and mark in processes.environment_of(pid):
+        for pid in orphans.children():
+            if pid not in self.children and mark in orphans.environment_of(pid):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
 
@@ -210,14 +210,14 @@ def main(argv: list[str]) -> None:
     requests, reports, life = (int(each) for each in argv[:3])
     for number in _FORWARDED:
         signal.signal(number, lambda *_: None)
-    processes.adopt_orphans()
-    processes.set_name("pathways-zygote")
+    orphans.adopt_orphans()
+    orphans.set_name("pathways-zygote")
     # While importing, this process reads no requests, so it has to die with the daemon. Later it must outlive the
     # daemon, to end the processes that it has started.
-    processes.die_with(os.getppid())
+    orphans.die_with(os.getppid())
     for each in argv[3:]:
         _function(each)()
-    processes.survive_parent()
+    orphans.survive_parent()
     # A collection in a fork would touch, and so copy, every page that it shares with this process.
     gc.collect()
     gc.freeze()
@@ -255,8 +255,8 @@ def _become(request: Request, descriptors: list[int], *, life: int, parent: int)
         for target, descriptor in enumerate(descriptors):
             os.dup2(descriptor, target)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
-    watched = processes.die_with(parent)
-    processes.set_name(request.name or os.path.basename(request.argv[0]))
+    watched = orphans.die_with(parent)
+    orphans.set_name(request.name or os.path.basename(request.argv[0]))
     kept = 3
     if request.program and not watched:
         os.dup2(life, kept, inheritable=False)

@@ -7,7 +7,7 @@ import signal
 import psutil
 import pytest
 
-from pathways_jupyter.local import images
+from pathways_jupyter.local import programs
 from pathways_jupyter.local.apiserver.resources import EVENTS, PODS
 from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION
 from pathways_jupyter.local.recorder import Recorder
@@ -71,7 +71,7 @@ async def test_a_failed_command_has_its_exit_code_in_the_status(machine):
 
 
 async def test_a_proxy_with_variables_for_jax_is_not_forked_from_a_process_that_has_imported_jax(machine):
-    image = {"image": images.reference("proxy_server"), "command": []}
+    image = {"image": programs.reference("proxy_server"), "command": []}
     # This machine's fork server with JAX does not run, so that what needs it cannot start.
     machine.pod("plain", container=image)
     plain = await machine.until(phase("Failed"), "plain")

@@ -14,8 +14,7 @@ import threading
 from collections.abc import Collection, Sequence
 
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.local.pathways import addresses, allocator, log_format
-from pathways_jupyter.local.pathways.flags import Flags, instance_list
+from pathways_jupyter.local.pathways import addresses, allocator, program_start
 from pathways_jupyter.local.pathways.ifrt.client_session import Machine
 from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
@@ -27,6 +26,7 @@ from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
 from pathways_jupyter.local.pathways.ifrt.sidecars import Sidecars
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
 from pathways_jupyter.local.pathways.links import LinkError
+from pathways_jupyter.local.pathways.program_start import Flags, instance_list
 from pathways_jupyter.local.pathways.slice_requests import PlacedSlice, Placement, inventory
 from pathways_jupyter.tpu import InstanceType
 
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 def main(argv: Sequence[str]) -> int:
     """Run the program until a signal ends it, or its slices are refused."""
-    log_format.set_up("proxy", argv)
+    program_start.set_up("proxy", argv)
     # If XLA crashes after all, the pod's log has the stack of Python.
     faulthandler.enable()
     flags = Flags("proxy")

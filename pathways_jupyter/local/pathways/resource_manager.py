@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.local.newcomers import Newcomer
-from pathways_jupyter.local.pathways import addresses, links, log_format
-from pathways_jupyter.local.pathways.flags import Flags, instance_list
+from pathways_jupyter.local.pathways import addresses, links, program_start
 from pathways_jupyter.local.pathways.inventory import Host, Request, Slice, Slices
 from pathways_jupyter.local.pathways.links import Link, LinkError, Message
+from pathways_jupyter.local.pathways.program_start import Flags, instance_list
 from pathways_jupyter.tpu import InstanceType, parse_count
 
 _log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 def main(argv: Sequence[str]) -> int:
     """Run the program until a signal ends it; see :class:`ResourceManager`."""
-    log_format.set_up("resource_manager", argv)
+    program_start.set_up("resource_manager", argv)
     try:
         port, instances = _read(argv)
     except ConfigError as error:

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.local.pathways import addresses, links, log_format
-from pathways_jupyter.local.pathways.flags import Flags
+from pathways_jupyter.local.pathways import addresses, links, program_start
 from pathways_jupyter.local.pathways.links import Link, LinkError
+from pathways_jupyter.local.pathways.program_start import Flags
 from pathways_jupyter.service import names
 
 _log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ _RETRY_SECONDS = 1.0
 
 def main(argv: Sequence[str]) -> int:
     """Run the program until a signal ends it."""
-    log_format.set_up("worker", argv)
+    program_start.set_up("worker", argv)
     flags = Flags("worker")
     flags.add_argument("--resource_manager_address", required=True)
     try:

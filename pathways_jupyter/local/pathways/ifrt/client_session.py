@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt import promises, statuses, wire
+from pathways_jupyter.local.pathways.ifrt import messages, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.arrays import Array
 from pathways_jupyter.local.pathways.ifrt.buffers import HostBuffers
 from pathways_jupyter.local.pathways.ifrt.colocated import Hosts, Order
@@ -80,7 +80,7 @@ class Session:
         self._handlers = handlers
         self._deliver = deliver
         self._arrays: dict[int, Array] = {}
-        self._handles = itertools.count(wire.FIRST_SERVER_HANDLE + 1)
+        self._handles = itertools.count(messages.FIRST_SERVER_HANDLE + 1)
         self._answer_lock = threading.Lock()
         self._sequence = itertools.count()
         self._finished_contexts: list[int] = []
@@ -218,7 +218,7 @@ class Answer:
     def __init__(self, session: Session, request: Any, name: str) -> None:
         self._session = session
         self._context = request.request_metadata.user_context_id
-        self._response = wire.IfrtResponse()
+        self._response = messages.IfrtResponse()
         self._response.response_metadata.op_id = request.request_metadata.op_id
         self.body: Any = None
         if name:

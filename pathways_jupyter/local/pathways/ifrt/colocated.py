@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from pathways_jupyter.local.pathways.ifrt import arrays, promises, statuses, values, wire
+from pathways_jupyter.local.pathways.ifrt import arrays, messages, promises, statuses, values
 from pathways_jupyter.local.pathways.ifrt.arrays import Array
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
@@ -96,7 +96,7 @@ class PythonExecutable:
         Raises:
           StatusError: It is another kind of program, or cannot be loaded.
         """
-        message = wire.CustomCallProgram.FromString(program)
+        message = messages.CustomCallProgram.FromString(program)
         if message.type != PROGRAM_TYPE:
             raise statuses.unimplemented(f"programs of type {message.type} are not supported")
         self.name: str = message.name

@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from pathways_jupyter.local.pathways.ifrt import statuses, wire
+from pathways_jupyter.local.pathways.ifrt import messages, statuses
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.programs import Parameter, read_program
 
@@ -59,7 +59,7 @@ def compile_program(artifact: bytes, options: bytes, devices: Devices) -> tuple[
     """
     program = read_program(artifact)
     try:
-        wanted = wire.XlaCompileOptions.FromString(options).compile_options
+        wanted = messages.XlaCompileOptions.FromString(options).compile_options
     except DecodeError as error:
         raise statuses.invalid(f"these are no compile options: {error}") from error
     device_ids = _assigned(wanted, devices)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pathways_jupyter.local.pathways.ifrt import arrays, attributes, dtypes, statuses, values
+from pathways_jupyter.local.pathways.ifrt import arrays, dtypes, messages, statuses, values
 from pathways_jupyter.local.pathways.ifrt.arrays import Array
 from pathways_jupyter.local.pathways.ifrt.compilation import Compiled
 from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS, Devices
@@ -261,7 +261,7 @@ class XlaExecutable:
 
 def read_statistics(response: Any, executable: Executable) -> None:
     """Fills a LoadedExecutableCostAnalysisResponse."""
-    attributes.write(response.attributes, executable.cost_analysis())
+    messages.write_attributes(response.attributes, executable.cost_analysis())
 
 
 def _outline(spec: Spec) -> tuple[Any, ...]:

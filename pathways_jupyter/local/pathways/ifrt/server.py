@@ -6,28 +6,24 @@ import logging
 import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from pathways_jupyter.local.pathways.http2 import calls
 from pathways_jupyter.local.pathways.http2.calls import Call, Content, Messages
 from pathways_jupyter.local.pathways.http2.listener import Listener
-from pathways_jupyter.local.pathways.ifrt import (
-    array_requests,
-    devices,
-    executable_requests,
-    introduction,
-    statuses,
-    wire,
-)
-from pathways_jupyter.local.pathways.ifrt.client_session import Machine, Session
+from pathways_jupyter.local.pathways.ifrt import array_requests, devices, executable_requests, messages, statuses
+from pathways_jupyter.local.pathways.ifrt.buffers import Upload, chunk_head
+from pathways_jupyter.local.pathways.ifrt.client_session import Answer, Handler, Machine, Session
+from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS, PLATFORM, Device
+from pathways_jupyter.local.pathways.ifrt.messages import Attribute, Version
 from pathways_jupyter.local.pathways.ifrt.statuses import StatusError
-from pathways_jupyter.local.pathways.ifrt.uploads import Upload, chunk_head
-from pathways_jupyter.local.pathways.ifrt.wire import Version
 
 _log = logging.getLogger(__name__)
 
-_HANDLERS = {**introduction.HANDLERS, **array_requests.HANDLERS, **executable_requests.HANDLERS}
+_PLATFORM_VERSION = "pathways_jupyter"
+_PLATFORM_ID = 0x70617468  # any number that stays the same
 _CHUNK = 256 << 10
 """Clients copy each chunk more than once, which is cheaper while it is in their cache."""
 
@@ -40,7 +36,7 @@ class Server:
         self._lock = threading.Lock()
         self._sessions: dict[int, Session] = {}
         self._methods: dict[str, Callable[[Call], None]] = {
-            f"/{wire.SERVICE}/{name}": method
+            f"/{messages.SERVICE}/{name}": method
             for name, method in (
                 ("GetVersion", self._get_version),
                 ("IfrtSession", self._session),
@@ -96,20 +92,21 @@ class Server:
 
     def _get_version(self, call: Call) -> None:
         def answer(data: bytes) -> None:
-            request = wire.GetVersionRequest.FromString(data)
+            request = messages.GetVersionRequest.FromString(data)
             oldest, newest = (
                 Version(each.protocol_version, each.ifrt_serdes_version_number)
                 for each in (request.min_version, request.max_version)
             )
-            version = wire.choose_version(oldest, newest)
+            version = messages.choose_version(oldest, newest)
             if version is None:
                 _log.warning("A client speaks protocol %d to %d only: refused", oldest.protocol, newest.protocol)
                 call.finish(
                     calls.FAILED_PRECONDITION,
-                    f"this proxy speaks protocol {wire.NEWEST.protocol} and older; JAX here is newer than the proxy",
+                    f"this proxy speaks protocol {messages.NEWEST.protocol} and older; "
+                    "JAX here is newer than the proxy",
                 )
                 return
-            response = wire.GetVersionResponse()
+            response = messages.GetVersionResponse()
             response.version.protocol_version = version.protocol
             response.version.ifrt_serdes_version_number = version.serdes
             call.send(response.SerializeToString())
@@ -125,7 +122,7 @@ class Server:
 
         def take(data: bytes) -> None:
             try:
-                request = wire.IfrtRequest.FromString(data)
+                request = messages.IfrtRequest.FromString(data)
             except DecodeError as error:
                 call.finish(calls.INVALID_ARGUMENT, f"this is not a request: {error}")
                 gone()
@@ -147,7 +144,7 @@ class Server:
         call.receiver = Messages(take, end, gone)
 
     def _store(self, call: Call) -> None:
-        metadata = wire.StoreMetadata.FromString(call.metadata[wire.STORE_METADATA_KEY])
+        metadata = messages.StoreMetadata.FromString(call.metadata[messages.STORE_METADATA_KEY])
         session = self._find(metadata.session_id)
         upload = Upload(metadata.buffer_size)
 
@@ -170,7 +167,7 @@ class Server:
 
     def _look_up(self, call: Call) -> None:
         def answer(data: bytes) -> None:
-            request = wire.LookupRequest.FromString(data)
+            request = messages.LookupRequest.FromString(data)
             found = self._find(request.session_id).buffers.look_up(request.handle)
             # An empty buffer still is one chunk.
             for start in range(0, max(len(found), 1), _CHUNK):
@@ -182,7 +179,7 @@ class Server:
 
     def _delete(self, call: Call) -> None:
         def answer(data: bytes) -> None:
-            request = wire.DeleteRequest.FromString(data)
+            request = messages.DeleteRequest.FromString(data)
             self._find(request.session_id).buffers.delete(request.handle)
             call.send(_NOTHING)
             call.finish()
@@ -212,3 +209,69 @@ def _one(call: Call, answer: Callable[[bytes], None]) -> Messages:
 
 
 _NOTHING = b""
+
+
+def introduce(session: Session, message: Any, answer: Answer) -> None:
+    """Answers once every slice is placed, which is when the devices begin to exist."""
+    del message
+
+    def placed() -> None:
+        error = session.machine.placed.error
+        if error is not None:
+            answer.fail(error)
+            return
+        fill(answer.body, session)
+        answer.send()
+
+    session.machine.placed.then(placed)
+
+
+def fill(response: Any, session: Session) -> None:
+    """Fills an InitResponse."""
+    response.session_id = session.id
+    response.platform_name = PLATFORM
+    response.platform_version = _PLATFORM_VERSION
+    response.platform_id = _PLATFORM_ID
+    response.runtime_type = "pathways"
+    for device in session.machine.devices.all:
+        _describe(response, device)
+        response.addressable_device_ids.append(device.id)
+        if device.is_chip:
+            response.primary_device_ids.append(device.id)
+    # With Shardy, programs arrive with their shardings still in the client's own axes.
+    messages.write_attributes(response.client_attributes, {"serialize_with_sdy": True})
+
+
+def _describe(response: Any, device: Device) -> None:
+    entry = response.all_devices.add(
+        id=device.id,
+        local_device_id=device.id,
+        local_hardware_id=device.id,
+        platform_name=device.platform,
+        device_kind=device.kind,
+        debug_string=str(device),
+        to_string=str(device),
+        default_memory_id=device.id * len(MEMORY_KINDS),
+    )
+    known: dict[str, Attribute] = {
+        "slice_index": device.slice_index,
+        "virtual_task_index": device.host,
+        "colocation_id": device.chip,
+    }
+    if device.coords is not None:
+        known |= {"coords": device.coords, "core_on_chip": 0, "num_cores": 1}
+    messages.write_attributes(entry.attributes, known)
+    for number, kind in enumerate(MEMORY_KINDS):
+        name = f"{kind}:{device.id}"
+        memory = response.memories.add(
+            id=device.id * len(MEMORY_KINDS) + number,
+            memory_space_kind=kind,
+            kind_id=number,
+            debug_string=name,
+            to_string=name,
+        )
+        memory.device_ids.append(device.id)
+        entry.memory_ids.append(memory.id)
+
+
+_HANDLERS: dict[str, Handler] = {"init": introduce, **array_requests.HANDLERS, **executable_requests.HANDLERS}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.local.pathways.ifrt import statuses, wire
+from pathways_jupyter.local.pathways.ifrt import messages, statuses
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SINGLE = "xla::ifrt::SingleDeviceSharding"
 _HLO = "xla::ifrt::HloSharding"
 _EVEN = "xla::ifrt::ConcreteEvenSharding"
-_MESSAGES = {_SINGLE: wire.SingleDeviceSharding, _HLO: wire.HloSharding, _EVEN: wire.ConcreteEvenSharding}
+_MESSAGES = {_SINGLE: messages.SingleDeviceSharding, _HLO: messages.HloSharding, _EVEN: messages.ConcreteEvenSharding}
 
 
 class Sharding:
@@ -36,7 +36,7 @@ class Sharding:
         devices.check_known(self.device_ids)
         if not self.device_ids:
             raise statuses.invalid("a sharding must name at least one device")
-        self.proto = wire.Sharding()
+        self.proto = messages.Sharding()
         self.proto.serialized_sharding.type_name = type_name
         self.proto.serialized_sharding.data = message.SerializeToString()
         self.memory_kind: str | None = message.memory_kind or None
@@ -108,12 +108,12 @@ class Shardings:
     def single(self, device_id: int, memory_kind: str | None = None) -> Sharding:
         """One device."""
         return self._decode(
-            _SINGLE, wire.SingleDeviceSharding(device_id=device_id, memory_kind=memory_kind).SerializeToString()
+            _SINGLE, messages.SingleDeviceSharding(device_id=device_id, memory_kind=memory_kind).SerializeToString()
         )
 
     def partitioned(self, device_ids: Sequence[int], partitioning: bytes, memory_kind: str | None = None) -> Sharding:
         """XLA's partitioning, an encoded ``OpSharding``, over these devices."""
-        message = wire.HloSharding(xla_op_sharding=partitioning, memory_kind=memory_kind)
+        message = messages.HloSharding(xla_op_sharding=partitioning, memory_kind=memory_kind)
         message.devices.device_ids.extend(device_ids)
         return self._decode(_HLO, message.SerializeToString())
 

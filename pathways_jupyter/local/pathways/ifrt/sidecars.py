@@ -21,7 +21,7 @@ from pathways_jupyter.local.pathways.ifrt import dtypes, values
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
 from pathways_jupyter.local.pathways.ifrt.values import Spec
-from pathways_jupyter.local.pathways.sidecar.wire import Connection, Header, WireError
+from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import Connection, Header, WireError
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pathways_jupyter.local.pathways.ifrt import dtypes, statuses, wire
+from pathways_jupyter.local.pathways.ifrt import dtypes, messages, statuses
 from pathways_jupyter.local.pathways.ifrt.shardings import Sharding
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def to_host(value: Any, strides: tuple[int, ...] | None) -> memoryview:
       strides: The layout that the client wants, in bytes for each axis; None for row-major.
     """
     if isinstance(value, Strings):
-        return memoryview(wire.StringArrayContents(strings=value.shards[0]).SerializeToString())
+        return memoryview(messages.StringArrayContents(strings=value.shards[0]).SerializeToString())
     array = np.asarray(value)
     if strides is not None and array.size and array.strides != strides:
         array = _laid_out(array, strides)
@@ -107,7 +107,7 @@ def read_host(raw: memoryview, spec_kind: int, shape: tuple[int, ...], strides: 
       StatusError: There are fewer bytes than the shape needs.
     """
     if spec_kind == dtypes.STRING:
-        return tuple(wire.StringArrayContents.FromString(raw).strings)
+        return tuple(messages.StringArrayContents.FromString(raw).strings)
     dtype = dtypes.to_numpy(spec_kind)
     if 0 in shape:
         return np.zeros(shape, dtype)

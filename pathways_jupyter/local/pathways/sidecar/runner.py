@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pathways_jupyter.local.pathways.sidecar.wire import Connection, Header, WireError
+from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import Connection, Header, WireError
 
 _log = logging.getLogger(__name__)
 

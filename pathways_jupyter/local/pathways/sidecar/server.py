@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from pathways_jupyter.local.pathways.sidecar.wire import Connection, WireError
+from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import Connection, WireError
 from pathways_jupyter.service import names
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import grpc
 import numpy as np
 import pytest
 
-from pathways_jupyter.local.pathways.ifrt import dtypes, uploads, wire
+from pathways_jupyter.local.pathways.ifrt import buffers, dtypes, messages
 from pathways_jupyter.local.pathways.ifrt.proto_schema import Schema
 from pathways_jupyter.local.pathways.ifrt.statuses import Code
 
@@ -22,7 +22,7 @@ class RawSession:
 
     def __init__(self, target: str, version: tuple[int, int] = (25, 3)) -> None:
         self.channel = grpc.insecure_channel(target.removeprefix("grpc://"))
-        metadata = wire.SessionMetadata()
+        metadata = messages.SessionMetadata()
         metadata.version.protocol_version, metadata.version.ifrt_serdes_version_number = version
         self._requests: queue.SimpleQueue = queue.SimpleQueue()
         self._answers: dict[int, object] = {}
@@ -30,18 +30,18 @@ class RawSession:
         self._ops, self._handles = itertools.count(1), itertools.count(1)
         self.ended = threading.Event()
         self._responses = self.channel.stream_stream(
-            f"/{wire.SERVICE}/IfrtSession",
+            f"/{messages.SERVICE}/IfrtSession",
             request_serializer=lambda each: each if isinstance(each, bytes) else each.SerializeToString(),
-            response_deserializer=wire.IfrtResponse.FromString,
+            response_deserializer=messages.IfrtResponse.FromString,
         )(
             iter(self._requests.get, None),
-            metadata=[(wire.SESSION_METADATA_KEY, metadata.SerializeToString())],
+            metadata=[(messages.SESSION_METADATA_KEY, metadata.SerializeToString())],
         )
         threading.Thread(target=self._read, daemon=True).start()
         self.id = self.call("init").session_id
 
     def send(self, name: str, fill=lambda message: None, **fields) -> int:
-        request = wire.IfrtRequest()
+        request = messages.IfrtRequest()
         request.request_metadata.op_id = next(self._ops)
         message = getattr(request, f"{name}_request")
         message.SetInParent()
@@ -95,14 +95,14 @@ class RawSession:
         return array, buffer
 
     def store(self, buffer: int, data: bytes, *, session: int | None = None, size: int | None = None) -> None:
-        metadata = wire.StoreMetadata(
+        metadata = messages.StoreMetadata(
             session_id=self.id if session is None else session,
             handle=buffer,
             buffer_size=len(data) if size is None else size,
         )
-        self.channel.stream_unary(f"/{wire.SERVICE}/HostBufferStore")(
-            iter([uploads.chunk_head(len(data)) + data]),
-            metadata=[(wire.STORE_METADATA_KEY, metadata.SerializeToString())],
+        self.channel.stream_unary(f"/{messages.SERVICE}/HostBufferStore")(
+            iter([buffers.chunk_head(len(data)) + data]),
+            metadata=[(messages.STORE_METADATA_KEY, metadata.SerializeToString())],
             timeout=_DEADLINE,
         )
 
@@ -110,10 +110,10 @@ class RawSession:
         buffer = self.handle()
         self.call("copy_to_host_buffer", array_handle=array, host_buffer_handle=buffer)
         chunks = self.channel.unary_stream(
-            f"/{wire.SERVICE}/HostBufferLookup",
-            request_serializer=wire.LookupRequest.SerializeToString,
+            f"/{messages.SERVICE}/HostBufferLookup",
+            request_serializer=messages.LookupRequest.SerializeToString,
             response_deserializer=Schema().message("xla.ifrt.proxy.GrpcHostBufferLookupResponse").FromString,
-        )(wire.LookupRequest(session_id=self.id, handle=buffer), timeout=_DEADLINE)
+        )(messages.LookupRequest(session_id=self.id, handle=buffer), timeout=_DEADLINE)
         return np.frombuffer(b"".join(each.data for each in chunks), dtype)
 
     def close(self) -> None:
@@ -144,7 +144,7 @@ class RequestError(Exception):
 def single(message, device: int) -> None:
     """Fills a ShardingProto with one device."""
     message.serialized_sharding.type_name = "xla::ifrt::SingleDeviceSharding"
-    message.serialized_sharding.data = wire.SingleDeviceSharding(device_id=device).SerializeToString()
+    message.serialized_sharding.data = messages.SingleDeviceSharding(device_id=device).SerializeToString()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from pathways_jupyter.local.pathways.ifrt import wire
+from pathways_jupyter.local.pathways.ifrt import messages
 
 _DEVICES = 8
 _VALUES = np.arange(8, dtype=np.float32)
@@ -110,7 +110,7 @@ def _broken_options(rng: random.Random) -> tuple[bytes, bytes]:
 def _contradicting_options(rng: random.Random) -> tuple[bytes, bytes]:
     """Options that are well formed, and do not fit each other or the program."""
     program, options = _honest(rng)
-    message = wire.XlaCompileOptions().compile_options
+    message = messages.XlaCompileOptions().compile_options
     message.MergeFromString(options)
     build = message.executable_build_options
     odd = (-1, 0, 1, 2, 7, 8, 9, 1 << 20, 1 << 40)
@@ -263,7 +263,7 @@ def _whole(session, values=_VALUES, devices=range(_DEVICES), memory_kind: str | 
     partitioning.type = xc.OpSharding.Type.OTHER
     partitioning.tile_assignment_dimensions = [_DEVICES]
     partitioning.tile_assignment_devices = list(range(_DEVICES))
-    sharding = wire.HloSharding(xla_op_sharding=partitioning.SerializeToString())
+    sharding = messages.HloSharding(xla_op_sharding=partitioning.SerializeToString())
     sharding.devices.device_ids.extend(devices)
 
     def fill(message) -> None:

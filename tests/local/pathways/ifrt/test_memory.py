@@ -14,7 +14,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from pathways_jupyter.local.pathways.ifrt import promises, uploads, wire
+from pathways_jupyter.local.pathways.ifrt import buffers, messages, promises
 from pathways_jupyter.local.pathways.ifrt.client_session import Machine
 from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
@@ -46,7 +46,7 @@ def target():
 def memory(monkeypatch):
     """Every piece of memory that uploads got: an event that is set when it is freed, without the collector's help."""
     made: queue.SimpleQueue[threading.Event] = queue.SimpleQueue()
-    aligned = uploads.aligned
+    aligned = buffers.aligned
 
     def watched(size: int) -> memoryview:
         view = aligned(size)
@@ -55,7 +55,7 @@ def memory(monkeypatch):
         made.put(freed)
         return view
 
-    monkeypatch.setattr(uploads, "aligned", watched)
+    monkeypatch.setattr(buffers, "aligned", watched)
     gc.collect()
     gc.disable()
     yield made
@@ -63,14 +63,14 @@ def memory(monkeypatch):
 
 
 def _store(session, buffer: int, chunks):
-    metadata = wire.StoreMetadata(session_id=session.id, handle=buffer, buffer_size=_SIZE)
-    return session.channel.stream_unary(f"/{wire.SERVICE}/HostBufferStore").future(
-        chunks, metadata=[(wire.STORE_METADATA_KEY, metadata.SerializeToString())]
+    metadata = messages.StoreMetadata(session_id=session.id, handle=buffer, buffer_size=_SIZE)
+    return session.channel.stream_unary(f"/{messages.SERVICE}/HostBufferStore").future(
+        chunks, metadata=[(messages.STORE_METADATA_KEY, metadata.SerializeToString())]
     )
 
 
 def _chunk(length: int) -> bytes:
-    return uploads.chunk_head(length) + bytes(length)
+    return buffers.chunk_head(length) + bytes(length)
 
 
 def test_what_a_vanished_client_was_uploading_is_freed(open_raw, target, memory):
@@ -125,7 +125,7 @@ def test_an_array_that_could_not_be_made_does_not_keep_its_bytes(open_raw, targe
         message.dtype.kind = 11
         message.shape.dims.append(_SIZE)
         message.sharding.serialized_sharding.type_name = "xla::ifrt::SingleDeviceSharding"
-        message.sharding.serialized_sharding.data = wire.SingleDeviceSharding(device_id=0).SerializeToString()
+        message.sharding.serialized_sharding.data = messages.SingleDeviceSharding(device_id=0).SerializeToString()
 
     session.call("make_array_from_host_buffer", fill, array_handle=array, host_buffer_handle=buffer)
     _store(session, buffer, iter([_chunk(_SIZE)])).result(_DEADLINE)
@@ -138,7 +138,7 @@ def test_an_array_that_could_not_be_made_does_not_keep_its_bytes(open_raw, targe
 def test_a_buffer_that_is_deleted_is_freed(open_raw, target, memory):
     session = open_raw(target)
     _store(session, 1, iter([_chunk(_SIZE)])).result(_DEADLINE)
-    session.channel.unary_unary(f"/{wire.SERVICE}/HostBufferDelete")(
-        wire.DeleteRequest(session_id=session.id, handle=1).SerializeToString(), timeout=_DEADLINE
+    session.channel.unary_unary(f"/{messages.SERVICE}/HostBufferDelete")(
+        messages.DeleteRequest(session_id=session.id, handle=1).SerializeToString(), timeout=_DEADLINE
     )
     assert memory.get(timeout=_DEADLINE).wait(_DEADLINE)

@@ -65,7 +65,7 @@ def test_a_consumed_array_is_read_in_the_order_of_the_requests(raw):
 
 def _swap(message, sources, result) -> None:
     """One output that is the first of two inputs."""
-    from pathways_jupyter.local.pathways.ifrt import wire
+    from pathways_jupyter.local.pathways.ifrt import messages
 
     message.array_handles.extend(sources)
     message.result_handles.append(result)
@@ -73,7 +73,7 @@ def _swap(message, sources, result) -> None:
     spec.dtype.kind = 11
     spec.shape.dims.append(3)
     spec.sharding.serialized_sharding.type_name = "xla::ifrt::SingleDeviceSharding"
-    spec.sharding.serialized_sharding.data = wire.SingleDeviceSharding(device_id=0).SerializeToString()
+    spec.sharding.serialized_sharding.data = messages.SingleDeviceSharding(device_id=0).SerializeToString()
     message.plan.mappings.add(
         in_array=0, out_array=0, from_start=[0], from_end=[1], from_step=[1], to_start=[0], to_end=[1], to_step=[1]
     )

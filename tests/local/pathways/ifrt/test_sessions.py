@@ -6,7 +6,7 @@ import grpc
 import numpy as np
 import pytest
 
-from pathways_jupyter.local.pathways.ifrt import wire
+from pathways_jupyter.local.pathways.ifrt import messages
 
 ONE = np.float32([1, 2, 3])
 
@@ -58,7 +58,7 @@ def test_requests_that_make_no_sense_are_refused_and_the_session_goes_on(raw):
         session.call("compile", lambda message: setattr(message.program, "type_name", "nonsense"))
     with pytest.raises(Exception, match=r"[A-Z_]+: "):
         session.call("compile", _not_a_program)
-    unknown = wire.IfrtRequest()
+    unknown = messages.IfrtRequest()
     unknown.request_metadata.op_id = 1 << 40
     session.send_bytes(unknown.SerializeToString())
     assert session.answer(1 << 40).response_metadata.status.code == 12
@@ -117,9 +117,9 @@ def test_strings_travel_and_are_counted(raw):
         message.dtype.kind = 99
         message.shape.dims.append(2)
         message.sharding.serialized_sharding.type_name = "xla::ifrt::SingleDeviceSharding"
-        message.sharding.serialized_sharding.data = wire.SingleDeviceSharding(device_id=8).SerializeToString()
+        message.sharding.serialized_sharding.data = messages.SingleDeviceSharding(device_id=8).SerializeToString()
 
-    contents = wire.StringArrayContents(strings=["räksmörgås".encode(), b""]).SerializeToString()
+    contents = messages.StringArrayContents(strings=["räksmörgås".encode(), b""]).SerializeToString()
     session.store(buffer, contents)
     session.call("make_array_from_host_buffer", fill, array_handle=array, host_buffer_handle=buffer)
     assert session.read(array, np.uint8).tobytes() == contents
@@ -128,11 +128,11 @@ def test_strings_travel_and_are_counted(raw):
 def test_a_client_too_new_for_this_server_is_reported_and_not_aborted(service):
     channel = grpc.insecure_channel(service.target("proxy").removeprefix("grpc://"))
     ask = channel.unary_unary(
-        f"/{wire.SERVICE}/GetVersion",
-        request_serializer=wire.GetVersionRequest.SerializeToString,
-        response_deserializer=wire.GetVersionResponse.FromString,
+        f"/{messages.SERVICE}/GetVersion",
+        request_serializer=messages.GetVersionRequest.SerializeToString,
+        response_deserializer=messages.GetVersionResponse.FromString,
     )
-    request = wire.GetVersionRequest()
+    request = messages.GetVersionRequest()
     request.min_version.protocol_version, request.max_version.protocol_version = 900, 950
     with pytest.raises(grpc.RpcError) as caught:
         ask(request, timeout=60)

@@ -5,6 +5,7 @@ Everything that only the wire knows is here, so that the rest of the package spe
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,3 +66,24 @@ def choose_version(oldest: Version, newest: Version) -> Version | None:
     return Version(
         protocol=min(max(PINNED_PROTOCOL, oldest.protocol), newest.protocol), serdes=min(newest.serdes, NEWEST.serdes)
     )
+
+
+Attribute = bool | int | float | str | Sequence[int]
+
+
+def write_attributes(message: Any, values: Mapping[str, Attribute]) -> None:
+    """Fills an AttributeMapProto."""
+    message.SetInParent()
+    for name, value in values.items():
+        entry = message.attributes[name]
+        if isinstance(value, bool):
+            entry.bool_value = value
+        elif isinstance(value, int):
+            entry.int64_value = value
+        elif isinstance(value, float):
+            entry.float_value = value
+        elif isinstance(value, str):
+            entry.string_value = value.encode()
+        else:
+            entry.int64_list_value.SetInParent()
+            entry.int64_list_value.elements.extend(value)

@@ -3,7 +3,8 @@
 A proxy opens one connection to each sidecar, on a unix socket of the sidecar's pod. Messages go both ways: a line of
 JSON with the sizes of the binary parts that follow it. Requests have a number; their answers may come in any order. The
 first message is the proxy's hello; the others are defined by the two programs, which are released together, so that the
-protocol needs no versions.
+protocol needs no versions. Arrays are received into memory that is aligned so that XLA uses it without a copy; the
+proxy receives its client's uploads into such memory, too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,18 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from pathways_jupyter.local.pathways.aligned import aligned
+_ALIGNMENT = 64
+"""In bytes: XLA uses memory with this alignment in place, and copies any other."""
+
+
+def aligned(size: int) -> memoryview:
+    """Return uninitialized memory of `size` bytes that XLA can use without a copy."""
+    import numpy as np
+
+    space = np.empty(size + _ALIGNMENT, np.uint8)
+    skip = -space.ctypes.data % _ALIGNMENT
+    return space.data[skip : skip + size]
+
 
 Header = dict[str, Any]
 

@@ -4,8 +4,8 @@ from importlib import metadata
 
 import pytest
 
-from pathways_jupyter.local import images, programs
-from pathways_jupyter.local.images import ImageError, resolve
+from pathways_jupyter.local import programs
+from pathways_jupyter.local.programs import ImageError, resolve
 from pathways_jupyter.service import names
 
 JAX = metadata.version("jax")
@@ -21,7 +21,7 @@ def test_the_server_image_is_a_worker_or_the_resource_manager():
 
 
 def test_only_programs_that_need_jax_are_forked_from_the_process_that_has_it():
-    assert resolve(images.reference("proxy_server"), [], [])[0].warm
+    assert resolve(programs.reference("proxy_server"), [], [])[0].warm
     assert not resolve(SERVER, [], [])[0].warm
 
 
@@ -40,4 +40,4 @@ def test_any_other_image_needs_a_command():
 
 def test_a_reference_resolves():
     for name in ("server", "proxy_server", "sidecar", "operator"):
-        assert resolve(images.reference(name), [], [])[0].main is not None
+        assert resolve(programs.reference(name), [], [])[0].main is not None
