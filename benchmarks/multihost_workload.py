@@ -27,15 +27,15 @@ def main() -> int:
 
 def _run(hosts: str, key: str, known_hosts: str, directory: str, command: str, place: str, *, relay: bool) -> None:
     from pathways_jupyter import blocking
-    from pathways_jupyter.multihost import actions, kept, reach
-    from pathways_jupyter.multihost.events import Ended
-    from pathways_jupyter.multihost.wanted import Wanted
+    from pathways_jupyter.multihost import host_connections, run_actions
+    from pathways_jupyter.multihost.run_events import Ended
+    from pathways_jupyter.multihost.targets import Wanted
 
     wanted = Wanted(hosts=hosts, keys=(key,), known_hosts=known_hosts)
-    request = actions.Request(command, Path(directory), "bench", logs=Path(place) / "logs", relay=relay)
-    found = blocking.run(reach.find(wanted))
-    connections = kept.here()
-    for event in blocking.iterate(lambda: actions.start(found, request, connections), connections.background):
+    request = run_actions.Request(command, Path(directory), "bench", logs=Path(place) / "logs", relay=relay)
+    found = blocking.run(host_connections.find(wanted))
+    connections = host_connections.here()
+    for event in blocking.iterate(lambda: run_actions.start(found, request, connections), connections.background):
         if isinstance(event, Ended) and event.code:
             raise RuntimeError(str(event))
 

@@ -19,7 +19,7 @@ from pathways_jupyter.events import SessionState
 
 if TYPE_CHECKING:
     from pathways_jupyter.kube.client import Client
-    from pathways_jupyter.multihost.wanted import Wanted
+    from pathways_jupyter.multihost.targets import Wanted
     from pathways_jupyter.service.checks import Finding
     from pathways_jupyter.service.deployment import Deployment
     from pathways_jupyter.session.registry import SessionRecord

@@ -69,11 +69,11 @@ def run(json: bool, command: tuple[str, ...], **values: Any) -> None:
 @takes(commands.STATUS)
 def status(json: bool, run: str | None) -> None:
     """Show the state of a run on each host."""
-    from pathways_jupyter.multihost import actions, records
+    from pathways_jupyter.multihost import records, run_actions
     from pathways_jupyter.render import multihost as picture
 
     record = records.find(run or "")
-    show(picture.hosts(record, blocking.run(actions.status(record))), as_json=json)
+    show(picture.hosts(record, blocking.run(run_actions.status(record))), as_json=json)
 
 
 @multihost.command(epilog=epilog(commands.LIST))
@@ -90,21 +90,21 @@ def runs(json: bool) -> None:
 @takes(commands.ATTACH)
 def attach(json: bool, run: str | None) -> None:
     """Follow a run that was detached, or whose client has gone. Interrupt leaves off and ends nothing."""
-    from pathways_jupyter.multihost import actions, records
+    from pathways_jupyter.multihost import records, run_actions
 
     record = records.find(run or "")
-    _follow(lambda: actions.attach(record), record, as_json=json)
+    _follow(lambda: run_actions.attach(record), record, as_json=json)
 
 
 @multihost.command(epilog=epilog(commands.LOGS))
 @takes(commands.LOGS)
 def logs(json: bool, run: str | None, host: str | None, tail: str | None) -> None:
     """Show the output of one host of a run, or of all."""
-    from pathways_jupyter.multihost import actions, output, records, targets
+    from pathways_jupyter.multihost import output, records, run_actions, targets
 
     record = records.find(run or "")
     chosen = [targets.choose(record.targets, host)] if host else record.targets
-    blocking.run(actions.fetch(record))
+    blocking.run(run_actions.fetch(record))
     for target in chosen:
         for line in output.tail(record.log(target), entry.whole_number("--tail", tail or 100)):
             if json:
@@ -117,11 +117,11 @@ def logs(json: bool, run: str | None, host: str | None, tail: str | None) -> Non
 @takes(commands.STOP)
 def stop(json: bool, run: str | None) -> None:
     """End a run on all hosts, and wait until it has ended."""
-    from pathways_jupyter.multihost import actions, records
+    from pathways_jupyter.multihost import records, run_actions
     from pathways_jupyter.render import multihost as picture
 
     record = records.find(run or "")
-    ended = blocking.run(actions.stop(record))
+    ended = blocking.run(run_actions.stop(record))
     show(picture.hosts(record, ended), as_json=json)
     sys.exit(int(not all(each.phase.over and not each.message for each in ended)))
 
@@ -130,11 +130,11 @@ def stop(json: bool, run: str | None) -> None:
 @takes(commands.HOSTS)
 def hosts(json: bool, **values: Any) -> None:
     """Show which hosts are meant, whether they can be reached, and what holds their TPUs. Changes nothing."""
-    from pathways_jupyter.multihost import actions
+    from pathways_jupyter.multihost import run_actions
     from pathways_jupyter.render import multihost as picture
 
     found = blocking.run(_find(given(values)))
-    _, reports = blocking.run(actions.examine(found))
+    _, reports = blocking.run(run_actions.examine(found))
     show(picture.reports(reports), as_json=json)
     sys.exit(int(any(each.error for each in reports)))
 
@@ -143,32 +143,32 @@ def hosts(json: bool, **values: Any) -> None:
 @takes(commands.CREATE)
 def create(json: bool, name: str, **values: Any) -> None:
     """Ask for TPU VMs with the queued resource NAME. It may take long; see the command wait."""
-    from pathways_jupyter.multihost import queued
+    from pathways_jupyter.multihost import queued_resources
 
     wish = asked.wish({"name": name, **values}, entry.whole_number("--node-count", values["nodes"] or 1))
     place = {each: values[each] or "" for each in ("project", "zone")}
-    queued.create(**place, wish=wish)
-    _show_queued(queued.list_(**place, only=name), as_json=json)
+    queued_resources.create(**place, wish=wish)
+    _show_queued(queued_resources.list_(**place, only=name), as_json=json)
 
 
 @multihost.command("list", epilog=epilog(commands.QUEUED))
 @takes(commands.QUEUED)
 def list_(json: bool, only: str | None, project: str | None, zone: str | None) -> None:
     """Show the queued resources of a zone, and their TPU VMs."""
-    from pathways_jupyter.multihost import queued
+    from pathways_jupyter.multihost import queued_resources
 
-    _show_queued(queued.list_(project or "", zone or "", only or ""), as_json=json)
+    _show_queued(queued_resources.list_(project or "", zone or "", only or ""), as_json=json)
 
 
 @multihost.command(epilog=epilog(commands.WAIT))
 @takes(commands.WAIT)
 def wait(json: bool, name: str, timeout: str | None, project: str | None, zone: str | None) -> None:
     """Wait until the queued resource NAME is ACTIVE and its TPU VMs are READY. Exit code 1 if it has failed."""
-    from pathways_jupyter.multihost import queued
+    from pathways_jupyter.multihost import queued_resources
     from pathways_jupyter.render import queued as picture
 
     longest = asked.seconds("--timeout", timeout or 3600)
-    found = queued.wait(
+    found = queued_resources.wait(
         project or "",
         zone or "",
         name,
@@ -191,16 +191,16 @@ def delete(
     zone: str | None,
 ) -> None:
     """Delete the queued resource NAME; with --force its TPU VMs too."""
-    from pathways_jupyter.multihost import queued
+    from pathways_jupyter.multihost import queued_resources
 
     if dry_run:
-        _show_queued([queued.get(project or "", zone or "", name)], as_json=json)
+        _show_queued([queued_resources.get(project or "", zone or "", name)], as_json=json)
         return
     # Without a terminal there is no answer, and the flag says what is meant, as to gcloud.
     if force and not yes and sys.stdin.isatty():
-        found = queued.get(project or "", zone or "", name)
-        click.confirm(queued.question(found, force=force), abort=True, err=True)
-    queued.delete(project or "", zone or "", name, force=force, asynchronous=asynchronous)
+        found = queued_resources.get(project or "", zone or "", name)
+        click.confirm(queued_resources.question(found, force=force), abort=True, err=True)
+    queued_resources.delete(project or "", zone or "", name, force=force, asynchronous=asynchronous)
     if json:
         show_json({"name": name, "deleted": not asynchronous})
     else:
@@ -214,28 +214,28 @@ def _show_queued(found: list[Any], *, as_json: bool) -> None:
 
 
 async def _find(values: dict[str, Any]) -> Any:
-    from pathways_jupyter.multihost import reach
+    from pathways_jupyter.multihost import host_connections
 
-    return await reach.find(entry.hosts_wanted(values))
+    return await host_connections.find(entry.hosts_wanted(values))
 
 
 def _run(values: dict[str, Any], command: str, *, as_json: bool) -> None:
-    from pathways_jupyter.multihost import actions
+    from pathways_jupyter.multihost import run_actions
     from pathways_jupyter.render import multihost as picture
 
     request = asked.request(values, command)
     found = blocking.run(_find(values))
     if values.get("dry_run"):
-        packed, reports = blocking.run(actions.examine(found, request))
+        packed, reports = blocking.run(run_actions.examine(found, request))
         show(picture.reports(reports, packed, command), as_json=as_json)
         sys.exit(int(any(each.error for each in reports)))
-    _follow(lambda: actions.start(found, request), None, as_json=as_json)
+    _follow(lambda: run_actions.start(found, request), None, as_json=as_json)
 
 
 def _follow(source: Callable[[], AsyncIterator[Any]], record: Any, *, as_json: bool) -> None:
     """Print the events of a run as they come, and exit with its exit code."""
-    from pathways_jupyter.multihost.events import Changed, Ended, Note, Output
     from pathways_jupyter.multihost.records import Record
+    from pathways_jupyter.multihost.run_events import Changed, Ended, Note, Output
     from pathways_jupyter.render import multihost as picture
 
     last = None

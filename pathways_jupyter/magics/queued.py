@@ -16,29 +16,29 @@ Values = Mapping[str, Any]
 
 def create(screen: Screen, values: Values) -> View:
     """Ask for TPU VMs; return the queued resource."""
-    from pathways_jupyter.multihost import queued
+    from pathways_jupyter.multihost import queued_resources
     from pathways_jupyter.render import queued as picture
 
     wish = asked.wish(values, entry.whole_number("--node-count", values.get("nodes") or 1))
-    queued.create(*_place(values), wish)
-    return picture.view(queued.list_(*_place(values), wish.name))
+    queued_resources.create(*_place(values), wish)
+    return picture.view(queued_resources.list_(*_place(values), wish.name))
 
 
 def list_(screen: Screen, values: Values) -> View:
     """Return the queued resources of a zone."""
-    from pathways_jupyter.multihost import queued
+    from pathways_jupyter.multihost import queued_resources
     from pathways_jupyter.render import queued as picture
 
-    return picture.view(queued.list_(*_place(values), values.get("only") or ""))
+    return picture.view(queued_resources.list_(*_place(values), values.get("only") or ""))
 
 
 def wait(screen: Screen, values: Values) -> View:
     """Wait until a queued resource can be used; print each change."""
-    from pathways_jupyter.multihost import queued
+    from pathways_jupyter.multihost import queued_resources
     from pathways_jupyter.render import queued as picture
 
     longest = asked.seconds("--timeout", values.get("timeout") or 3600)
-    found = queued.wait(
+    found = queued_resources.wait(
         *_place(values), values["name"], timeout=longest, changed=lambda now: screen.line(picture.line(now))
     )
     return picture.view([found])
@@ -46,18 +46,18 @@ def wait(screen: Screen, values: Values) -> View:
 
 def delete(screen: Screen, values: Values) -> View | None:
     """Delete a queued resource, after a question if TPU VMs would be deleted with it."""
-    from pathways_jupyter.multihost import queued
+    from pathways_jupyter.multihost import queued_resources
     from pathways_jupyter.render import queued as picture
 
     name, force, asynchronous = values["name"], bool(values.get("force")), bool(values.get("asynchronous"))
-    found = queued.get(*_place(values), name)
+    found = queued_resources.get(*_place(values), name)
     if values.get("dry_run"):
-        screen.line(queued.question(found, force=force))
+        screen.line(queued_resources.question(found, force=force))
         return picture.view([found])
-    if force and not values.get("yes") and not _agreed(queued.question(found, force=True)):
+    if force and not values.get("yes") and not _agreed(queued_resources.question(found, force=True)):
         screen.line("Not deleted.")
         return None
-    queued.delete(*_place(values), name, force=force, asynchronous=asynchronous)
+    queued_resources.delete(*_place(values), name, force=force, asynchronous=asynchronous)
     screen.line(f"{name} is being deleted." if asynchronous else f"{name} is deleted.")
     return None
 

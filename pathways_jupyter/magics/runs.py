@@ -18,8 +18,8 @@ from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.multihost import asked
 
 if TYPE_CHECKING:
-    from pathways_jupyter.multihost.events import HostStatus
     from pathways_jupyter.multihost.records import Record
+    from pathways_jupyter.multihost.run_events import HostStatus
     from pathways_jupyter.render.view import View
 
 _REDRAW_SECONDS, _TICK_SECONDS = 0.3, 1.0
@@ -57,16 +57,16 @@ def run(screen: Screen, values: Mapping[str, Any], command: str) -> View | None:
     Raises:
       PathwaysError: It could not start, or a host failed.
     """
-    from pathways_jupyter.multihost import actions, kept, reach
+    from pathways_jupyter.multihost import host_connections, run_actions
     from pathways_jupyter.render import multihost as picture
 
     request = asked.request(values, command)
-    found = blocking.run(reach.find(entry.hosts_wanted(values)))
+    found = blocking.run(host_connections.find(entry.hosts_wanted(values)))
     if values.get("dry_run"):
-        packed, reports = blocking.run(actions.examine(found, request))
+        packed, reports = blocking.run(run_actions.examine(found, request))
         return picture.reports(reports, packed, command)
-    connections = kept.here()
-    events = blocking.iterate(lambda: actions.start(found, request, connections), connections.background)
+    connections = host_connections.here()
+    events = blocking.iterate(lambda: run_actions.start(found, request, connections), connections.background)
     _follow(screen, events, None)
     return None
 
@@ -135,8 +135,8 @@ def _follow(screen: Screen, events: Iterator[Any], record: Record | None) -> Non
       MultihostError: A host failed.
     """
     from pathways_jupyter.multihost.errors import MultihostError
-    from pathways_jupyter.multihost.events import Changed, Ended, Note, Output
     from pathways_jupyter.multihost.records import Record
+    from pathways_jupyter.multihost.run_events import Changed, Ended, Note, Output
     from pathways_jupyter.render import multihost as picture
 
     with contextlib.closing(events), _Table(screen, record) as table:  # type: ignore[type-var]
@@ -161,18 +161,18 @@ def _follow(screen: Screen, events: Iterator[Any], record: Record | None) -> Non
 
 
 def _attach(screen: Screen, values: Mapping[str, Any]) -> None:
-    from pathways_jupyter.multihost import actions, records
+    from pathways_jupyter.multihost import records, run_actions
 
     record = records.find(values.get("run", ""))
-    _follow(screen, blocking.iterate(lambda: actions.attach(record)), record)
+    _follow(screen, blocking.iterate(lambda: run_actions.attach(record)), record)
 
 
 def _status(screen: Screen, values: Mapping[str, Any]) -> View:
-    from pathways_jupyter.multihost import actions, records
+    from pathways_jupyter.multihost import records, run_actions
     from pathways_jupyter.render import multihost as picture
 
     record = records.find(values.get("run", ""))
-    return picture.hosts(record, blocking.run(actions.status(record)), logs=True)
+    return picture.hosts(record, blocking.run(run_actions.status(record)), logs=True)
 
 
 def _runs(screen: Screen, values: Mapping[str, Any]) -> View:
@@ -183,31 +183,31 @@ def _runs(screen: Screen, values: Mapping[str, Any]) -> View:
 
 
 def _logs(screen: Screen, values: Mapping[str, Any]) -> None:
-    from pathways_jupyter.multihost import actions, output, records, targets
+    from pathways_jupyter.multihost import output, records, run_actions, targets
 
     record = records.find(values.get("run", ""))
     wanted = values.get("host")
     chosen = (targets.choose(record.targets, wanted),) if wanted else record.targets
-    blocking.run(actions.fetch(record))
+    blocking.run(run_actions.fetch(record))
     for target in chosen:
         for text in output.tail(record.log(target), entry.whole_number("--tail", values.get("tail", 100))):
             screen.line(text if len(chosen) == 1 else f"[{target.label}] {text}")
 
 
 def _stop(screen: Screen, values: Mapping[str, Any]) -> View:
-    from pathways_jupyter.multihost import actions, records
+    from pathways_jupyter.multihost import records, run_actions
     from pathways_jupyter.render import multihost as picture
 
     record = records.find(values.get("run", ""))
-    return picture.hosts(record, blocking.run(actions.stop(record)))
+    return picture.hosts(record, blocking.run(run_actions.stop(record)))
 
 
 def _hosts(screen: Screen, values: Mapping[str, Any]) -> View:
-    from pathways_jupyter.multihost import actions, reach
+    from pathways_jupyter.multihost import host_connections, run_actions
     from pathways_jupyter.render import multihost as picture
 
-    found = blocking.run(reach.find(entry.hosts_wanted(values)))
-    _, reports = blocking.run(actions.examine(found))
+    found = blocking.run(host_connections.find(entry.hosts_wanted(values)))
+    _, reports = blocking.run(run_actions.examine(found))
     return picture.reports(reports)
 
 

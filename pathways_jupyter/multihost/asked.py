@@ -10,9 +10,9 @@ from typing import Any
 from pathways_jupyter.commands.shared import CLUSTER
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.multihost.actions import LOG_FOLDER, Request
-from pathways_jupyter.multihost.queued import DEFAULT_RUNTIME, TIERS, Wish
-from pathways_jupyter.multihost.wanted import Wanted
+from pathways_jupyter.multihost.queued_resources import DEFAULT_RUNTIME, TIERS, Wish
+from pathways_jupyter.multihost.run_actions import LOG_FOLDER, Request
+from pathways_jupyter.multihost.targets import Wanted
 
 CLUSTER_NAMES = tuple(each.name for each in CLUSTER)
 """The options that select a cluster."""

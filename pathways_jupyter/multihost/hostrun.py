@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from pathways_jupyter.multihost.errors import HostError, HostUnreachable
-from pathways_jupyter.multihost.events import Changed, Event, HostStatus, Output, Phase
 from pathways_jupyter.multihost.hostsession import Holder, HostSession, Outcome, Sessions
 from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Packed
 from pathways_jupyter.multihost.relay import Relay
+from pathways_jupyter.multihost.run_events import Changed, Event, HostStatus, Output, Phase
 from pathways_jupyter.multihost.spool import Spool
 from pathways_jupyter.multihost.targets import Target
 from pathways_jupyter.retry import Backoff

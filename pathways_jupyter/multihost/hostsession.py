@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from pathways_jupyter.multihost import bundle
-from pathways_jupyter.multihost.channel import Channel, Connect
+from pathways_jupyter.multihost import host_program
 from pathways_jupyter.multihost.errors import FetchFailed, HostError, HostUnreachable
+from pathways_jupyter.multihost.host_program import Channel, Connect
 from pathways_jupyter.multihost.pack import Packed
 from pathways_jupyter.multihost.remote.frames import Decoder, encode
 from pathways_jupyter.multihost.spool import Spool
@@ -83,11 +83,11 @@ class HostSession:
           HostUnreachable: The host cannot be reached.
           HostError: It refuses the login, or has no Python.
         """
-        channel = await connect(target, ["python3", "-I", "-S", "-c", bundle.BOOTSTRAP])
+        channel = await connect(target, ["python3", "-I", "-S", "-c", host_program.BOOTSTRAP])
         session = cls(target, channel)
         try:
             async with asyncio.timeout(_HELLO_SECONDS):
-                await channel.write(bundle.program())
+                await channel.write(host_program.program())
                 hello, _ = await session._receive("hello")
         except TimeoutError:
             await channel.close()

@@ -70,25 +70,25 @@ class PodChannel:
         self._target, self._execution = target, execution
 
     async def write(self, data: bytes) -> None:
-        """See :class:`~pathways_jupyter.multihost.channel.Channel`."""
+        """See :class:`~pathways_jupyter.multihost.host_program.Channel`."""
         try:
             await self._execution.write(data)
         except ClusterError as error:
             raise _lost(self._target, error) from error
 
     async def read(self) -> bytes:
-        """See :class:`~pathways_jupyter.multihost.channel.Channel`."""
+        """See :class:`~pathways_jupyter.multihost.host_program.Channel`."""
         try:
             return await self._execution.read()
         except ClusterError as error:
             raise _lost(self._target, error) from error
 
     async def close(self) -> None:
-        """See :class:`~pathways_jupyter.multihost.channel.Channel`."""
+        """See :class:`~pathways_jupyter.multihost.host_program.Channel`."""
         self._execution.close()
 
     def complaint(self) -> str:
-        """See :class:`~pathways_jupyter.multihost.channel.Channel`."""
+        """See :class:`~pathways_jupyter.multihost.host_program.Channel`."""
         text = self._execution.complaint.decode(errors="replace").strip()
         return text.splitlines()[-1][:200] if text else ""
 

@@ -1,4 +1,9 @@
-"""What this machine knows about its runs: one file each, so that another process can come back to them."""
+"""What this machine knows about its runs: one file each, so that another process can come back to them.
+
+Beside it stands a file with the states of the run's hosts as last known. The process that follows a run writes it, so
+that others (the sidebar's server, for one) can show the hosts without connecting to them. Its age matters as much as
+its content: without a process that follows, it only grows older.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,12 +24,14 @@ from pathways_jupyter import locks
 from pathways_jupyter.config import runtime_dir
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.multihost.errors import MultihostError, UnknownRun
+from pathways_jupyter.multihost.run_events import HostStatus, Phase
 from pathways_jupyter.multihost.targets import Target
 
 _KEEP_SECONDS = 7 * 24 * 3600.0
 _LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.01
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _ENDING = re.compile(r"-[0-9a-f]{8}\Z")
+_LAST_LINE_CHARACTERS = 300
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ class Record:
 
     @property
     def states_path(self) -> Path:
-        """The file with the states of the hosts; see :mod:`~pathways_jupyter.multihost.hoststates`."""
+        """The file with the states of the hosts; see :class:`HostStates`."""
         return _path(self.id).with_suffix(".hosts")
 
     def log(self, target: Target) -> Path:
@@ -244,3 +251,48 @@ def _folder() -> Path:
 
 def _path(run: str) -> Path:
     return _folder() / f"{run}.json"
+
+
+@dataclass(frozen=True)
+class HostStates:
+    """The hosts of a run.
+
+    Attributes:
+      at: When this was true, in seconds since the epoch; 0 if nothing is known.
+    """
+
+    hosts: tuple[HostStatus, ...]
+    at: float = 0.0
+
+
+def write_states(record: Record, hosts: Sequence[HostStatus]) -> None:
+    """Write the states of `hosts` as those of now. A full disk is no error: the run itself is not affected."""
+    path = record.states_path
+    scratch = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        scratch.write_text(json.dumps({"at": time.time(), "hosts": [_to_json(each) for each in hosts]}))
+        scratch.replace(path)
+    except OSError:
+        scratch.unlink(missing_ok=True)
+
+
+def read_states(record: Record) -> HostStates:
+    """Return what is known; hosts about which nothing is known are waiting."""
+    try:
+        found = json.loads(record.states_path.read_text(encoding="utf-8"))
+        known = {each.pop("label"): each for each in found["hosts"]}
+        hosts = tuple(_from_json(HostStatus(target), known.get(target.label, {})) for target in record.targets)
+        return HostStates(hosts, float(found["at"]))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        # Not written yet, or by another version.
+        return HostStates(tuple(HostStatus(target) for target in record.targets))
+
+
+def _to_json(host: HostStatus) -> dict[str, object]:
+    values = {field.name: getattr(host, field.name) for field in dataclasses.fields(host) if field.name != "target"}
+    return {**values, "label": host.target.label, "last_line": host.last_line[:_LAST_LINE_CHARACTERS]}
+
+
+def _from_json(host: HostStatus, values: dict[str, object]) -> HostStatus:
+    given = {**values, "phase": Phase(str(values.get("phase", host.phase)))}
+    return dataclasses.replace(host, **given)  # type: ignore[arg-type]

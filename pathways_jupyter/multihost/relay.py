@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from pathways_jupyter.multihost.errors import FetchFailed, HostError
-from pathways_jupyter.multihost.events import Event, Note
 from pathways_jupyter.multihost.hostsession import HostSession, Sent
 from pathways_jupyter.multihost.pack import Packed
+from pathways_jupyter.multihost.run_events import Event, Note
 from pathways_jupyter.multihost.spool import Spool
 from pathways_jupyter.wording import count
 

@@ -9,15 +9,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pathways_jupyter.multihost import hoststates
+from pathways_jupyter.multihost import records
 from pathways_jupyter.multihost.errors import HostError
-from pathways_jupyter.multihost.events import Ended, Event, HostStatus, Note, Phase, worst
 from pathways_jupyter.multihost.hostrun import HostRun
 from pathways_jupyter.multihost.hostsession import Sessions
 from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Packed
 from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.multihost.relay import Relay
+from pathways_jupyter.multihost.run_events import Ended, Event, HostStatus, Note, Phase, worst
 from pathways_jupyter.multihost.spool import Spool
 
 LEASE_SECONDS = 180.0
@@ -99,7 +99,7 @@ class Runner:
                     await self._abandon(work)
                 writing.cancel()
                 if self._started or self.record.code is not None:
-                    hoststates.write(self.record, self.hosts)
+                    records.write_states(self.record, self.hosts)
                 else:
                     self.record.forget()
 
@@ -236,7 +236,7 @@ class Runner:
             if self.record.stop_asked:
                 self.stopping.set()
             if (now := self.hosts) != written:
-                hoststates.write(self.record, now)
+                records.write_states(self.record, now)
                 written = now
             await asyncio.sleep(_WRITE_SECONDS)
 

@@ -164,7 +164,7 @@ class SshChannel:
         self._listening = asyncio.create_task(self._listen())
 
     async def write(self, data: bytes) -> None:
-        """See :class:`~pathways_jupyter.multihost.channel.Channel`."""
+        """See :class:`~pathways_jupyter.multihost.host_program.Channel`."""
         try:
             self._process.stdin.write(data)
             await self._process.stdin.drain()
@@ -172,14 +172,14 @@ class SshChannel:
             raise self._lost() from error
 
     async def read(self) -> bytes:
-        """See :class:`~pathways_jupyter.multihost.channel.Channel`."""
+        """See :class:`~pathways_jupyter.multihost.host_program.Channel`."""
         try:
             return await self._process.stdout.read(_READ_BYTES)
         except (OSError, asyncssh.Error) as error:
             raise self._lost() from error
 
     async def close(self) -> None:
-        """See :class:`~pathways_jupyter.multihost.channel.Channel`."""
+        """See :class:`~pathways_jupyter.multihost.host_program.Channel`."""
         self._listening.cancel()
         self._process.close()
         self._connection.close()
@@ -190,7 +190,7 @@ class SshChannel:
             self._connection.abort()
 
     def complaint(self) -> str:
-        """See :class:`~pathways_jupyter.multihost.channel.Channel`."""
+        """See :class:`~pathways_jupyter.multihost.host_program.Channel`."""
         text = b"".join(self._complaints).decode(errors="replace").strip()
         return text.splitlines()[-1][:200] if text else ""
 

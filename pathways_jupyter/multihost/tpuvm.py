@@ -18,7 +18,7 @@ from pathways_jupyter.multihost import cloud
 from pathways_jupyter.multihost.targets import Target, ordered
 
 if TYPE_CHECKING:
-    from pathways_jupyter.multihost.wanted import Wanted
+    from pathways_jupyter.multihost.targets import Wanted
 
 logger = logging.getLogger(__name__)
 

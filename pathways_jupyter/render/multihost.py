@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 
-from pathways_jupyter.multihost.actions import HostReport
-from pathways_jupyter.multihost.events import HostStatus, Phase
 from pathways_jupyter.multihost.output import tail
 from pathways_jupyter.multihost.pack import Packed
 from pathways_jupyter.multihost.records import Record
+from pathways_jupyter.multihost.run_actions import HostReport
+from pathways_jupyter.multihost.run_events import HostStatus, Phase
 from pathways_jupyter.render import html, text, words
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark

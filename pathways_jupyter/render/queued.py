@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from html import escape
 
-from pathways_jupyter.multihost.queued import Queued
+from pathways_jupyter.multihost.queued_resources import Queued
 from pathways_jupyter.render import html, text, words
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View

@@ -36,13 +36,13 @@ class RunHandler(Handler):
         self.query()
         self.body()
         # With asyncssh, which takes a moment to import.
-        from pathways_jupyter.multihost import actions
+        from pathways_jupyter.multihost import run_actions
 
         record = await asyncio.to_thread(records.read, run)
         if action == "stop":
-            await actions.stop(record)
+            await run_actions.stop(record)
         else:
-            await actions.refresh(record)
+            await run_actions.refresh(record)
         return {"run": await asyncio.to_thread(lambda: run_rows.row(records.read(run)))}
 
 

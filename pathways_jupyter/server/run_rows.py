@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pathways_jupyter.multihost import hoststates, records
+from pathways_jupyter.multihost import records
 from pathways_jupyter.multihost.records import Record
 
 LISTED_RUNS = 50
@@ -24,7 +24,7 @@ def row(record: Record) -> dict[str, Any]:
 
     ``at`` is when the states of its hosts were true, in seconds since the epoch; 0 if nothing is known of them.
     """
-    states = hoststates.read(record)
+    states = records.read_states(record)
     return {
         "id": record.id,
         "name": record.name,

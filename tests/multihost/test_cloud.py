@@ -9,9 +9,9 @@ import pytest
 import tpu_api
 
 from pathways_jupyter.errors import ApiError, ClusterError, ConfigError
-from pathways_jupyter.multihost import cloud, queued, tpuvm
+from pathways_jupyter.multihost import cloud, queued_resources, tpuvm
 from pathways_jupyter.multihost.errors import MultihostError
-from pathways_jupyter.multihost.wanted import Wanted
+from pathways_jupyter.multihost.targets import Wanted
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def api(account, tmp_path, monkeypatch):
 
 
 def wish(**given):
-    return queued.Wish("my-tpu", "v4-8", "tpu-ubuntu2204-base", **given)
+    return queued_resources.Wish("my-tpu", "v4-8", "tpu-ubuntu2204-base", **given)
 
 
 def test_names_match_exactly_or_by_number():
@@ -66,14 +66,14 @@ async def test_what_is_missing_about_a_vm_is_explained(api):
 
 
 def test_a_queued_resource_is_created_waited_for_and_deleted(api):
-    queued.create("", "", wish(nodes=3, tier="reserved"))
+    queued_resources.create("", "", wish(nodes=3, tier="reserved"))
     (method, path, body) = api.requests[-1]
     assert (method, path) == ("POST", f"/v2/{tpu_api.PLACE}/queuedResources")
     (spec,) = body["tpu"]["nodeSpec"]
     assert spec["multisliceParams"] == {"nodeCount": 3, "nodeIdPrefix": "my-tpu"}
     assert spec["node"]["acceleratorType"] == "v4-8"
     states = []
-    done = queued.wait("", "", "my-tpu", timeout=30, changed=states.append, poll=0.01)
+    done = queued_resources.wait("", "", "my-tpu", timeout=30, changed=states.append, poll=0.01)
     assert [(each.state, {node.state for node in each.nodes}) for each in states] == [
         ("ACCEPTED", {"-"}),
         ("PROVISIONING", {"CREATING"}),
@@ -83,37 +83,37 @@ def test_a_queued_resource_is_created_waited_for_and_deleted(api):
     assert done.usable
     assert [each.name for each in done.nodes] == ["my-tpu-0", "my-tpu-1", "my-tpu-2"]
     with pytest.raises(ApiError, match="cannot delete a queued resource with nodes"):
-        queued.delete("", "", "my-tpu", force=False, asynchronous=True)
-    queued.delete("", "", "my-tpu", force=True, asynchronous=False)
-    assert queued.list_("", "") == []
+        queued_resources.delete("", "", "my-tpu", force=False, asynchronous=True)
+    queued_resources.delete("", "", "my-tpu", force=True, asynchronous=False)
+    assert queued_resources.list_("", "") == []
 
 
-@pytest.mark.parametrize("tier", queued.TIERS)
+@pytest.mark.parametrize("tier", queued_resources.TIERS)
 def test_each_tier_is_asked_for_and_shown(api, tier):
-    queued.create("", "", wish(tier=tier))
-    (found,) = queued.list_("", "")
+    queued_resources.create("", "", wish(tier=tier))
+    (found,) = queued_resources.list_("", "")
     assert (found.name, found.tier, found.state) == ("my-tpu", tier, "ACCEPTED")
     assert [each.name for each in found.nodes] == ["my-tpu-0"]
 
 
 def test_all_pages_of_queued_resources_are_listed(api):
     for number in range(5):
-        queued.create("", "", queued.Wish(f"q{number}", "v4-8", "x"))
-    assert [each.name for each in queued.list_("", "")] == ["q0", "q1", "q2", "q3", "q4"]
-    assert [each.name for each in queued.list_("", "", "q3")] == ["q3"]
+        queued_resources.create("", "", queued_resources.Wish(f"q{number}", "v4-8", "x"))
+    assert [each.name for each in queued_resources.list_("", "")] == ["q0", "q1", "q2", "q3", "q4"]
+    assert [each.name for each in queued_resources.list_("", "", "q3")] == ["q3"]
 
 
 def test_a_stockout_ends_the_wait_with_googles_reason(api):
-    queued.create("", "", wish())
+    queued_resources.create("", "", wish())
     api.stockout = True
     with pytest.raises(MultihostError, match=r"my-tpu is FAILED: There is no more capacity in the zone\.\n"):
-        queued.wait("", "", "my-tpu", timeout=30, changed=lambda now: None, poll=0.01)
+        queued_resources.wait("", "", "my-tpu", timeout=30, changed=lambda now: None, poll=0.01)
 
 
 def test_a_wait_that_takes_too_long_says_what_is_ready(api):
-    queued.create("", "", wish(nodes=2))
+    queued_resources.create("", "", wish(nodes=2))
     with pytest.raises(MultihostError, match="still ACCEPTED, with 0 of 2 nodes READY"):
-        queued.wait("", "", "my-tpu", timeout=0, changed=lambda now: None, poll=0.01)
+        queued_resources.wait("", "", "my-tpu", timeout=0, changed=lambda now: None, poll=0.01)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_wait_that_takes_too_long_says_what_is_ready(api):
 def test_errors_of_the_api_are_passed_on_with_advice(api, refusal, problem, hint):
     api.refusal = refusal
     with pytest.raises(ApiError, match=problem) as error:
-        queued.create("", "", wish())
+        queued_resources.create("", "", wish())
     assert error.value.status == refusal[0]
     assert "Creating my-tpu in projects/my-project" in str(error.value)
     assert hint in error.value.hint
@@ -136,15 +136,15 @@ def test_errors_of_the_api_are_passed_on_with_advice(api, refusal, problem, hint
 
 def test_what_is_not_there_is_said(api):
     with pytest.raises(ApiError, match="was not found") as error:
-        queued.wait("", "", "nothing", timeout=1, changed=lambda now: None)
+        queued_resources.wait("", "", "nothing", timeout=1, changed=lambda now: None)
     assert "multihost list" in error.value.hint
 
 
 def test_an_api_that_cannot_be_reached_is_said(api, monkeypatch):
     monkeypatch.setenv(cloud.ENDPOINT_VARIABLE, "http://127.0.0.1:9")
-    monkeypatch.setattr(queued, "_REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(queued_resources, "_REQUEST_SECONDS", 1.0)
     with pytest.raises(ClusterError, match="cannot be reached"):
-        queued.create("", "", wish())
+        queued_resources.create("", "", wish())
 
 
 def test_project_and_zone_come_from_gclouds_settings(tmp_path, monkeypatch):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pathways_jupyter.multihost.errors import PackError
-from pathways_jupyter.multihost.events import Phase
 from pathways_jupyter.multihost.pack import pack
+from pathways_jupyter.multihost.run_events import Phase
 from pathways_jupyter.multihost.spool import Spool
 
 UNPRIVILEGED = 65534

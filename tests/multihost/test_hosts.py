@@ -9,8 +9,8 @@ import pytest
 import sshd
 
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.multihost import actions, reach, targets
-from pathways_jupyter.multihost.events import Phase
+from pathways_jupyter.multihost import host_connections, run_actions, targets
+from pathways_jupyter.multihost.run_events import Phase
 
 
 def test_an_inventory_names_hosts_with_slices_and_workers(tmp_path):
@@ -135,8 +135,8 @@ def holder(lab):
 async def test_what_holds_the_tpu_is_shown_first_and_ended_then(lab, holder, monkeypatch):
     (lab.code / "main.py").write_text(str(lab.directory))
     monkeypatch.setattr("pathways_jupyter.multihost.hostsession.DEVICES", (f"{lab.directory}/accel*",))
-    hosts = await reach.find(lab.wanted(1))
-    _, (report,) = await actions.examine(hosts, actions.Request("true", lab.code, grace=0.5))
+    hosts = await host_connections.find(lab.wanted(1))
+    _, (report,) = await run_actions.examine(hosts, run_actions.Request("true", lab.code, grace=0.5))
     assert [each.pid for each in report.holders] == [holder.pid]
     assert report.missing == len(str(lab.directory))
     kept = await lab.run("true", 1, keep_tpu=True)

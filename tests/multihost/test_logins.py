@@ -7,11 +7,10 @@ import pytest
 import tpu_api
 
 from pathways_jupyter.errors import ApiError, ConfigError
-from pathways_jupyter.multihost import actions, reach, tpuvm
+from pathways_jupyter.multihost import host_connections, run_actions, tpuvm
 from pathways_jupyter.multihost.errors import HostError
 from pathways_jupyter.multihost.ssh import Ssh, SshOptions
-from pathways_jupyter.multihost.targets import Target
-from pathways_jupyter.multihost.wanted import Wanted
+from pathways_jupyter.multihost.targets import Target, Wanted
 
 OS_LOGIN = {"enable-oslogin": "TRUE"}
 
@@ -93,8 +92,8 @@ async def test_what_os_login_lacks_is_explained(lab, api):
 
 
 async def test_a_host_key_that_googles_api_vouches_for_needs_no_acceptance(lab, api):
-    hosts = await reach.find(Wanted(tpu_prefix="my-tpu"))
-    _, reports = await actions.examine(hosts)
+    hosts = await host_connections.find(Wanted(tpu_prefix="my-tpu"))
+    _, reports = await run_actions.examine(hosts)
     assert [each.error for each in reports] == ["", ""]
     assert not (lab.directory / ".ssh" / "known_hosts").exists()
     # A run is remembered with them, for those who come back to it.
@@ -103,17 +102,17 @@ async def test_a_host_key_that_googles_api_vouches_for_needs_no_acceptance(lab, 
 
 async def test_another_host_key_than_googles_api_says_is_refused(lab, api):
     api.host_keys["my-tpu-0"] = [dict([lab.farm.hosts[2].known.split()[1:]])]
-    hosts = await reach.find(Wanted(tpu_prefix="my-tpu", accept_new=True))
-    _, (first, second) = await actions.examine(hosts)
+    hosts = await host_connections.find(Wanted(tpu_prefix="my-tpu", accept_new=True))
+    _, (first, second) = await run_actions.examine(hosts)
     assert "has changed" in first.error
     assert second.error == ""
 
 
 async def test_without_guest_attributes_a_new_host_key_has_to_be_accepted(lab, api):
     api.host_keys.clear()
-    _, reports = await actions.examine(await reach.find(Wanted(tpu_prefix="my-tpu")))
+    _, reports = await run_actions.examine(await host_connections.find(Wanted(tpu_prefix="my-tpu")))
     assert all("is not known" in each.error and "--accept-new" in each.hint for each in reports)
-    _, reports = await actions.examine(await reach.find(Wanted(tpu_prefix="my-tpu", accept_new=True)))
+    _, reports = await run_actions.examine(await host_connections.find(Wanted(tpu_prefix="my-tpu", accept_new=True)))
     assert [each.error for each in reports] == ["", ""]
 
 

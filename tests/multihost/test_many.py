@@ -14,15 +14,15 @@ import sshd
 PROGRAM = """
     import asyncio, json, resource, sys
     from pathlib import Path
-    from pathways_jupyter.multihost import actions, reach
-    from pathways_jupyter.multihost.events import Ended, Output
-    from pathways_jupyter.multihost.wanted import Wanted
+    from pathways_jupyter.multihost import host_connections, run_actions
+    from pathways_jupyter.multihost.run_events import Ended, Output
+    from pathways_jupyter.multihost.targets import Wanted
 
     async def main():
         hosts, key, known_hosts, code, logs = sys.argv[1:]
-        found = await reach.find(Wanted(hosts=hosts, keys=(key,), known_hosts=known_hosts))
+        found = await host_connections.find(Wanted(hosts=hosts, keys=(key,), known_hosts=known_hosts))
         lines = []
-        async for event in actions.start(found, actions.Request("wc -c < large", Path(code), logs=Path(logs))):
+        async for event in run_actions.start(found, run_actions.Request("wc -c < large", Path(code), logs=Path(logs))):
             if isinstance(event, Output):
                 lines += event.lines
             if isinstance(event, Ended):

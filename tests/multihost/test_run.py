@@ -9,9 +9,9 @@ import textwrap
 import pytest
 from runs import DEADLINE
 
-from pathways_jupyter.multihost import actions, records
+from pathways_jupyter.multihost import records, run_actions
 from pathways_jupyter.multihost.errors import MultihostError
-from pathways_jupyter.multihost.events import Phase
+from pathways_jupyter.multihost.run_events import Phase
 
 IGNORES = "trap '' TERM; echo ready; (trap '' TERM; setsid sleep 300) & while true; do sleep 1; done"
 
@@ -159,9 +159,9 @@ async def test_a_detached_run_goes_on_alone_and_is_found_again(lab):
     assert started.code is None
     record = records.find("alone")
     assert record.state == "detached"
-    assert {each.phase for each in await actions.status(record)} == {Phase.RUNNING}
+    assert {each.phase for each in await run_actions.status(record)} == {Phase.RUNNING}
     release.touch()
-    done = await lab.follow(actions.attach(record))
+    done = await lab.follow(run_actions.attach(record))
     assert done.code == 1
     assert [record.log(target).read_text() for target in record.targets] == ["up\nend\n"] * 2
     assert records.find("alone").state == "ended"
@@ -172,8 +172,8 @@ async def test_a_detached_run_is_stopped_and_its_logs_fetched(lab):
     record = records.find("detached")
     async with asyncio.timeout(DEADLINE):
         while [record.log(target).read_text() for target in record.targets] != ["up\nready\n"] * 2:
-            await actions.fetch(record)
-        ended = await actions.stop(record)
+            await run_actions.fetch(record)
+        ended = await run_actions.stop(record)
     assert {each.phase for each in ended} == {Phase.STOPPED}
     assert lab.farm.left() == []
     assert records.find("detached").state == "ended"
@@ -182,27 +182,27 @@ async def test_a_detached_run_is_stopped_and_its_logs_fetched(lab):
 async def test_leaving_off_a_detached_run_does_not_end_it(lab):
     await lab.run("echo up; sleep 300", detach=True, name="stays")
     record = records.find("stays")
-    attached = actions.attach(record)
+    attached = run_actions.attach(record)
     async with asyncio.timeout(DEADLINE):
         async for event in attached:
             if "up" in str(event):
                 break
         await attached.aclose()
-        assert {each.phase for each in await actions.status(record)} == {Phase.RUNNING}
-        await actions.stop(record)
+        assert {each.phase for each in await run_actions.status(record)} == {Phase.RUNNING}
+        await run_actions.stop(record)
 
 
 def test_a_run_whose_client_was_killed_ends_on_the_hosts(lab):
     program = """
         import asyncio, sys
-        from pathways_jupyter.multihost import actions, reach
-        from pathways_jupyter.multihost.wanted import Wanted
-        from pathways_jupyter.multihost.events import Output
+        from pathways_jupyter.multihost import host_connections, run_actions
+        from pathways_jupyter.multihost.targets import Wanted
+        from pathways_jupyter.multihost.run_events import Output
 
         async def main():
             wanted = Wanted(hosts=sys.argv[1], keys=(sys.argv[2],), known_hosts=sys.argv[3])
-            request = actions.Request("echo up; sleep 300", actions.Path(sys.argv[4]), "killed", lease=5.0)
-            async for event in actions.start(await reach.find(wanted), request):
+            request = run_actions.Request("echo up; sleep 300", run_actions.Path(sys.argv[4]), "killed", lease=5.0)
+            async for event in run_actions.start(await host_connections.find(wanted), request):
                 if isinstance(event, Output):
                     print("up", flush=True)
 
@@ -241,5 +241,5 @@ async def test_two_cannot_follow_one_run(lab):
     await lab.run("sleep 300", 1, detach=True, name="one")
     record = records.find("one")
     with record.attending(), pytest.raises(MultihostError, match="Another process follows run one"):
-        await lab.follow(actions.attach(record))
-    await actions.stop(record)
+        await lab.follow(run_actions.attach(record))
+    await run_actions.stop(record)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import psutil
 
-from pathways_jupyter.multihost import actions, reach
-from pathways_jupyter.multihost.events import Changed, Ended, Note, Output, Phase
+from pathways_jupyter.multihost import host_connections, run_actions
 from pathways_jupyter.multihost.records import Record
-from pathways_jupyter.multihost.wanted import Wanted
+from pathways_jupyter.multihost.run_events import Changed, Ended, Note, Output, Phase
+from pathways_jupyter.multihost.targets import Wanted
 
 DEADLINE = 60.0
 
@@ -70,9 +70,9 @@ class Lab:
         return Wanted(**{**values, **given})
 
     async def events(self, command, count=2, wanted=None, **request):
-        hosts = await reach.find(wanted or self.wanted(count))
+        hosts = await host_connections.find(wanted or self.wanted(count))
         given = {"directory": self.code, "logs": self.directory / "logs", "grace": 0.5, **request}
-        async with contextlib.aclosing(actions.start(hosts, actions.Request(command, **given))) as events:
+        async with contextlib.aclosing(run_actions.start(hosts, run_actions.Request(command, **given))) as events:
             async for event in events:
                 yield event
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from pathways_jupyter.multihost import hoststates, reach, records
+from pathways_jupyter.multihost import host_connections, records
 from pathways_jupyter.multihost.errors import HostError
-from pathways_jupyter.multihost.events import Ended, Event, HostStatus, Note, Phase, worst
+from pathways_jupyter.multihost.host_connections import Kept
 from pathways_jupyter.multihost.hostsession import Holder, HostSession, Outcome, Sessions
-from pathways_jupyter.multihost.kept import Kept
 from pathways_jupyter.multihost.output import HostLog, tail
 from pathways_jupyter.multihost.pack import Packed, pack
 from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.multihost.run import LEASE_SECONDS, Plan, Runner
+from pathways_jupyter.multihost.run_events import Ended, Event, HostStatus, Note, Phase, worst
 from pathways_jupyter.multihost.targets import Target
 from pathways_jupyter.wording import count
 
@@ -74,7 +74,9 @@ class HostReport:
     hint: str = ""
 
 
-async def start(hosts: reach.Hosts, request: Request, kept: Kept | None = None) -> AsyncGenerator[Event | Record, None]:
+async def start(
+    hosts: host_connections.Hosts, request: Request, kept: Kept | None = None
+) -> AsyncGenerator[Event | Record, None]:
     """Start a run; yield its record, and then its events.
 
     Args:
@@ -97,7 +99,7 @@ async def start(hosts: reach.Hosts, request: Request, kept: Kept | None = None) 
     )
     # In a service's pod the TPU belongs to the service's worker.
     free = not request.keep_tpu and hosts.connection["kind"] == "ssh"
-    async with _packing(request) as packing, reach.connecting(hosts.connection, kept) as sessions:
+    async with _packing(request) as packing, host_connections.connecting(hosts.connection, kept) as sessions:
         # Connecting takes as long as packing, and most of it is done by others.
         sessions.open_ahead(hosts.targets)
         packed = await packing
@@ -120,7 +122,7 @@ async def attach(record: Record, *, stop: bool = False) -> AsyncGenerator[Event,
     Raises:
       MultihostError: Another process of this machine follows it.
     """
-    async with reach.connecting(record.connection) as sessions:
+    async with host_connections.connecting(record.connection) as sessions:
         # Leaving off must not end what another process started.
         runner = Runner(record, sessions, owner=False)
         if stop:
@@ -142,7 +144,7 @@ async def stop(record: Record) -> tuple[HostStatus, ...]:
                 break
             await asyncio.sleep(_POLL_SECONDS)
         record = records.read(record.id)
-        return await status(record) if record.code is None else hoststates.read(record).hosts
+        return await status(record) if record.code is None else records.read_states(record).hosts
     hosts: tuple[HostStatus, ...] = ()
     async for event in attach(record, stop=True):
         if isinstance(event, Ended):
@@ -163,7 +165,7 @@ async def status(record: Record) -> tuple[HostStatus, ...]:
         for target, each in zip(record.targets, found, strict=True)
     )
     if not record.attended:
-        hoststates.write(record, hosts)
+        records.write_states(record, hosts)
     if record.code is None and not record.attended and all(host.code is not None for host in hosts):
         replace(record, code=worst(hosts), ended=time.time()).save()
     return hosts
@@ -193,7 +195,9 @@ async def refresh(record: Record) -> None:
         await status(record)
 
 
-async def examine(hosts: reach.Hosts, request: Request | None = None) -> tuple[Packed | None, tuple[HostReport, ...]]:
+async def examine(
+    hosts: host_connections.Hosts, request: Request | None = None
+) -> tuple[Packed | None, tuple[HostReport, ...]]:
     """Connect to all hosts and change nothing; with a request, find out what it would send."""
     packed = await asyncio.to_thread(pack, request.directory, request.exclude) if request and request.send else None
     sizes = {each.content: each.size for each in packed.files} if packed else {}
@@ -203,7 +207,7 @@ async def examine(hosts: reach.Hosts, request: Request | None = None) -> tuple[P
         held = await session.holders(stop=False, grace=0)
         return HostReport(session.target, session.python, missing, held)
 
-    async with reach.connecting(hosts.connection) as sessions:
+    async with host_connections.connecting(hosts.connection) as sessions:
         found = await asyncio.gather(*(_on(target, sessions, look) for target in hosts.targets))
     return packed, tuple(
         each if isinstance(each, HostReport) else HostReport(target, error=str(each), hint=each.hint)
@@ -243,7 +247,7 @@ def _status(target: Target, record: Record, known: bool, outcome: Outcome | None
 
 
 async def _ask(record: Record, question: Callable[[HostSession], Awaitable[Answer]]) -> list[Answer | HostError]:
-    async with reach.connecting(record.connection) as sessions:
+    async with host_connections.connecting(record.connection) as sessions:
         return await asyncio.gather(*(_on(target, sessions, question) for target in record.targets))
 
 

@@ -8,24 +8,24 @@ import pytest
 from runs import DEADLINE
 
 from pathways_jupyter import blocking
-from pathways_jupyter.multihost import actions, kept, reach
-from pathways_jupyter.multihost.events import Ended, Output
+from pathways_jupyter.multihost import host_connections, run_actions
+from pathways_jupyter.multihost.run_events import Ended, Output
 
 
 @pytest.fixture
 def connections(lab):
     """Those of a notebook, which are closed at its end."""
-    made = kept.Kept()
+    made = host_connections.Kept()
     yield made
     blocking.run(made.close(), made.background)
 
 
 def run(lab, connections, command, **given):
     """Run a command as a notebook does; return how it ended, and its lines."""
-    hosts = blocking.run(reach.find(lab.wanted(2)))
-    request = actions.Request(command, lab.code, logs=lab.directory / "logs", grace=0.5, **given)
+    hosts = blocking.run(host_connections.find(lab.wanted(2)))
+    request = run_actions.Request(command, lab.code, logs=lab.directory / "logs", grace=0.5, **given)
     lines = []
-    events = blocking.iterate(lambda: actions.start(hosts, request, connections), connections.background)
+    events = blocking.iterate(lambda: run_actions.start(hosts, request, connections), connections.background)
     with contextlib.closing(events):
         for event in events:
             if isinstance(event, Output):
@@ -68,16 +68,16 @@ def test_a_connection_that_broke_meanwhile_is_made_again(lab, connections):
 
 
 def test_connections_are_closed_when_they_are_not_used_for_long(lab, connections, monkeypatch):
-    monkeypatch.setattr(kept, "KEPT_SECONDS", 0.1)
+    monkeypatch.setattr(host_connections, "KEPT_SECONDS", 0.1)
     assert run(lab, connections, "true")[0].code == 0
     assert lab.farm.left() == []
     assert not connections.free
 
 
 def test_a_run_that_is_left_ends_on_the_hosts(lab, connections):
-    hosts = blocking.run(reach.find(lab.wanted(2)))
-    request = actions.Request("echo up; sleep 300", lab.code, logs=lab.directory / "logs", grace=0.5)
-    events = blocking.iterate(lambda: actions.start(hosts, request, connections), connections.background)
+    hosts = blocking.run(host_connections.find(lab.wanted(2)))
+    request = run_actions.Request("echo up; sleep 300", lab.code, logs=lab.directory / "logs", grace=0.5)
+    events = blocking.iterate(lambda: run_actions.start(hosts, request, connections), connections.background)
     for event in events:
         if isinstance(event, Output):
             break

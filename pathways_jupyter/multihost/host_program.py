@@ -1,4 +1,7 @@
-"""The program of the hosts as bytes: its sources, and the few lines of Python that start them."""
+"""The program of the hosts as bytes, and what a transport provides: that program on a host, with bytes in and out.
+
+The bytes are its sources, and the few lines of Python that start them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,34 @@ import functools
 import importlib.resources
 import json
 import zlib
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from pathways_jupyter.multihost.targets import Target
+
+
+class Channel(Protocol):
+    """A running program on a host.
+
+    Its methods raise :class:`~pathways_jupyter.multihost.errors.HostUnreachable` when the connection is lost.
+    """
+
+    async def write(self, data: bytes) -> None:
+        """Send `data` to the program; waits while the connection is full."""
+
+    async def read(self) -> bytes:
+        """Return what the program has written; empty at its end."""
+
+    async def close(self) -> None:
+        """Close the connection."""
+
+    def complaint(self) -> str:
+        """Return the last line that the program wrote to its standard error."""
+
+
+Connect = Callable[[Target, list[str]], Awaitable[Channel]]
+"""Start a program, given as its arguments, on a host."""
+
 
 PACKAGE = "pathways_jupyter.multihost.remote"
 _MODULES = ("frames", "store", "tree", "processes", "keeper", "share", "serve")
