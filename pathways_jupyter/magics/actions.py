@@ -20,7 +20,7 @@ from pathways_jupyter.magics import jobs, services
 from pathways_jupyter.magics.connection import Connection
 from pathways_jupyter.magics.waiting import Waiting
 from pathways_jupyter.render import array_notes
-from pathways_jupyter.render import profiles as profiles_picture
+from pathways_jupyter.render import connection_settings
 from pathways_jupyter.render import session_card as card
 from pathways_jupyter.render import session_table as sessions_picture
 from pathways_jupyter.render.view import View
@@ -175,10 +175,9 @@ def sessions(connection: Connection, values: Values) -> View:
 
 def env(connection: Connection, values: Values) -> View:
     """The variables by which other processes share this session."""
-    from pathways_jupyter.render import environment
 
     current, share = connection.need(), bool(values.get("set"))
-    return environment.view(current.environment(share=share), shared=share, embedded=current.is_embedded)
+    return connection_settings.environment(current.environment(share=share), shared=share, embedded=current.is_embedded)
 
 
 def doctor(connection: Connection, values: Values) -> View:
@@ -200,7 +199,7 @@ def elastic(connection: Connection, values: Values) -> Any:
 
 def profiles(connection: Connection, values: Values) -> View:
     """Named settings."""
-    return profiles_picture.view(settings.profiles(), settings.profiles_path())
+    return connection_settings.profiles(settings.profiles(), settings.profiles_path())
 
 
 def _interrupted(connection: Connection) -> BaseException:
