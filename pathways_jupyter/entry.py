@@ -315,10 +315,9 @@ def examine(
     from platform import python_version
 
     from pathways_jupyter.service import doctor
-    from pathways_jupyter.service.fault_needs import FAULT_NEEDS
+    from pathways_jupyter.service.extra_needs import FAULT_NEEDS, PLATFORM_NEEDS
     from pathways_jupyter.service.images import Versions
     from pathways_jupyter.service.lab.lifecycle import LAB_NEEDS
-    from pathways_jupyter.service.platform_needs import PLATFORM_NEEDS
     from pathways_jupyter.session import strays, sweep
 
     try:

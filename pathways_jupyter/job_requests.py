@@ -12,7 +12,7 @@ from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.service import jobs
 from pathways_jupyter.service.jobs import JobPicture
-from pathways_jupyter.service.pathwaysjob import submission, text
+from pathways_jupyter.service.pathwaysjob import submission, yaml_text
 from pathways_jupyter.service.pathwaysjob.description import JobInfo
 from pathways_jupyter.service.pathwaysjob.submission import InvalidJob
 
@@ -54,7 +54,7 @@ def new(name: str, program: Sequence[str], values: Values) -> str:
         sidecar_image=values.get("sidecar_image", ""),
         **numbers,
     )
-    return text.dump(manifest)
+    return yaml_text.dump(manifest)
 
 
 def read(path: str) -> str:
@@ -83,7 +83,7 @@ def apply(given: str, values: Values, *, source: str = "") -> tuple[str, str]:
     Raises:
       InvalidJob: The text or the cluster says what is wrong, with the lines.
     """
-    manifest = text.parse(given)
+    manifest = yaml_text.parse(given)
     as_jobset, place = bool(values.get("as_jobset")), where(values)
     try:
         # Checked first also when it is created: nothing is half done when the cluster refuses it.
@@ -177,7 +177,7 @@ def _located(error: InvalidJob, given: str, source: str) -> InvalidJob:
         return error
     place = f" of {source}" if source else ""
     lines = [
-        f"Line {text.line_of(given, problem.path)}{place}: {problem.path}: {problem.message}"
+        f"Line {yaml_text.line_of(given, problem.path)}{place}: {problem.path}: {problem.message}"
         for problem in error.problems
     ]
     return InvalidJob("\n".join(lines), error.problems, hint=error.hint)

@@ -7,7 +7,7 @@ import yaml
 from pathways_jobs import headless, training
 
 from pathways_jupyter.magics.jobs import complete
-from pathways_jupyter.service.pathwaysjob import text
+from pathways_jupyter.service.pathwaysjob import yaml_text
 
 NEW = ("--tpu", "ct6e-standard-4t:2x2=2", "--gcs-bucket", "gs://b/t", "--image", "python:3.12")
 
@@ -155,9 +155,9 @@ def test_fields_and_values_are_completed(above, line, expected):
 
 def test_a_path_leads_to_its_line():
     given = "\n".join(CELL)
-    assert text.line_of(given, "spec.workers[0].topology") == 8
-    assert text.line_of(given, "spec.workers[0].numSlices") == 7
-    assert text.line_of(given, "spec.controller.elasticSlices") == 9
+    assert yaml_text.line_of(given, "spec.workers[0].topology") == 8
+    assert yaml_text.line_of(given, "spec.workers[0].numSlices") == 7
+    assert yaml_text.line_of(given, "spec.controller.elasticSlices") == 9
 
 
 def test_a_job_is_shown_live_until_it_is_over(shared_notebook, cluster):

@@ -27,12 +27,11 @@ from pathways_jupyter.local import programs
 from pathways_jupyter.multihost import pods as hosts
 from pathways_jupyter.service import checks, deploy, deployment, discovery, doctor, leases, logs, names, overview
 from pathways_jupyter.service.clusterwatch import ClusterWatch
-from pathways_jupyter.service.fault_needs import FAULT_NEEDS
+from pathways_jupyter.service.extra_needs import DEPLOY_NEEDS, FAULT_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
 from pathways_jupyter.service.lab import lifecycle, manifests
 from pathways_jupyter.service.lab.forward import LabForward
 from pathways_jupyter.service.pathwaysjob import fields
-from pathways_jupyter.service.platform_needs import DEPLOY_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
-from pathways_jupyter.session import cleanup, protocol, registry
+from pathways_jupyter.session import protocol, registry, sweep
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.protocol import Method
 
@@ -95,7 +94,7 @@ class Person:
     async def _forget(self, session: str) -> None:
         """Remove what a person without the permission to remove it has left."""
         async with self.admin() as client:
-            await cleanup.remove(client, names.DEFAULT_NAMESPACE, session)
+            await sweep.remove(client, names.DEFAULT_NAMESPACE, session)
         if (record := registry.read(session)) is not None:
             registry.remove(record)
 

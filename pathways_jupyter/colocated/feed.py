@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.colocated import array_moves, checks, results, run
+from pathways_jupyter.colocated import array_moves, preflight, results, run
 from pathways_jupyter.colocated.channel import ROW_BYTES, Answer, channel, explain
 from pathways_jupyter.colocated.errors import CheckError, ColocatedError
 from pathways_jupyter.colocated.functions import finish, hosts_of, source_of
@@ -43,7 +43,7 @@ class Batches(Iterator[Any]):
         on = hosts_of(sharding)
         on_cpus = array_moves.on_cpus(sharding, on)
         self._way = channel(on, on_cpus.device_set)
-        data = checks.pickled(make, names={getattr(make, "__name__", "make"): make})
+        data = preflight.pickled(make, names={getattr(make, "__name__", "make"): make})
         run.check(self._way.hosts, (), data)
         head = {
             "op": "open",

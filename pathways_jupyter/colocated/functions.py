@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from pathways_jupyter.colocated import array_moves, checks, results, run, show, trees
+from pathways_jupyter.colocated import array_moves, preflight, results, run, show, trees
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
 from pathways_jupyter.colocated.host import Host
@@ -181,10 +181,10 @@ def _call(
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
     plain = [None if place in places else leaf for place, leaf in enumerate(leaves)]
     parts = {f"argument {place}": leaf for place, leaf in enumerate(plain)}
-    data = [checks.pickled((called, tree, plain, places), names={name: called, **parts})]
+    data = [preflight.pickled((called, tree, plain, places), names={name: called, **parts})]
     chosen = run.choose_for(arrays, where.slices, where.hosts, where.once)
     if of is not None and any(host.index not in of._present for host in chosen):
-        data.append(checks.pickled(of._made, names={of._made[0].__name__: of._made}))
+        data.append(preflight.pickled(of._made, names={of._made[0].__name__: of._made}))
     run.check(chosen, (), b"".join(data))
     prepared = array_moves.prepare(arrays, chosen)
     call = uuid.uuid4().hex[:6]

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.colocated import (
     array_moves,
-    checks,
     host_versions,
     interruptible_wait,
     packages,
+    preflight,
     results,
     show,
     trees,
@@ -95,8 +95,8 @@ def run_cell(
     given = trees.split(inputs or {})
     chosen = choose_for(given.arrays, slices, indices if hosts is None else hosts, once)
     pickled = bool(given.values or given.trees)
-    data = checks.pickled((dict(given.values), dict(given.trees)), names=given.pickled) if pickled else b""
-    check(chosen, checks.imported(source), data, warn)
+    data = preflight.pickled((dict(given.values), dict(given.trees)), names=given.pickled) if pickled else b""
+    check(chosen, preflight.imported(source), data, warn)
     for reason, gone in MEMORY.names_gone(chosen).items():
         warn(f"[{name_hosts(gone)}] {reason}: names of earlier cells are gone.")
     prepared = array_moves.prepare(given.arrays, chosen)
@@ -155,7 +155,7 @@ def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes, warn: Wa
       CheckError: The call cannot run there.
     """
     known = MEMORY.facts(chosen)
-    modules = checks.modules_needed(data) if data else set()
+    modules = preflight.modules_needed(data) if data else set()
     there = {index: facts.versions for index, facts in known.items()}
     different = host_versions.differences(host_versions.here(), there)
     unreadable = host_versions.unreadable(different, modules)
@@ -169,7 +169,7 @@ def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes, warn: Wa
     suspects = sorted({name for facts in known.values() for name in wanted if name not in facts.packages})
     if suspects:
         answers = interruptible_wait.ask(channel(chosen), {"op": "missing", "names": suspects})
-        checks.require_packages(
+        preflight.require_packages(
             {answer.host.index: answer.head["missing"] for answer in answers},
             lambda missing: packages.advice(missing, known),
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.colocated import checks, host_versions
+from pathways_jupyter.colocated import host_versions, preflight
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
 
@@ -154,4 +154,4 @@ def _read(name: str, answer: Answer) -> Any:
 def readable(data: bytes, python: str) -> bool:
     """Whether a pickle of that Python version can be read here; another version's functions can end the process."""
     different = host_versions.differences(host_versions.here(), {0: {"python": python}})
-    return not (different and host_versions.unreadable(different, checks.modules_needed(data)))
+    return not (different and host_versions.unreadable(different, preflight.modules_needed(data)))

@@ -19,8 +19,7 @@ from pathways_jupyter.events import SessionState
 from pathways_jupyter.magics import jobs, services
 from pathways_jupyter.magics.connection import Connection
 from pathways_jupyter.magics.waiting import Waiting
-from pathways_jupyter.render import array_notes
-from pathways_jupyter.render import connection_settings
+from pathways_jupyter.render import array_notes, connection_settings
 from pathways_jupyter.render import session_card as card
 from pathways_jupyter.render import session_table as sessions_picture
 from pathways_jupyter.render.view import View

@@ -202,18 +202,18 @@ def complete(above: list[str], line: str) -> tuple[str, list[str]]:
     Args:
       above: The lines before it, without the magic's own.
     """
-    from pathways_jupyter.service.pathwaysjob import text
+    from pathways_jupyter.service.pathwaysjob import yaml_text
 
     if written := _FIELD.match(line):
         indent = len(written["indent"]) + len(written["item"] or "")
         fragment = written["value"].lstrip()
-        values = text.values_at([*_path(above, indent), written["key"]])
+        values = yaml_text.values_at([*_path(above, indent), written["key"]])
         return fragment, [each for each in values if each.startswith(fragment)]
     content = line.lstrip()
     indent = len(line) - len(content)
     if content.startswith("- "):
         indent, content = indent + 2, content[2:]
-    fields = text.fields_at(_path(above, indent))
+    fields = yaml_text.fields_at(_path(above, indent))
     suffix = {"value": ": ", "mapping": ":", "list": ":"}
     return content, [f"{name}{suffix[kind]}" for name, kind in fields.items() if name.startswith(content)]
 

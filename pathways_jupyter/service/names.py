@@ -21,7 +21,7 @@ KEEP_ANNOTATION = "pathways-jupyter/keep-seconds"
 RECLAIMED_ANNOTATION = "pathways-jupyter/reclaimed"
 """On a proxy Job: the sessions, with commas, whose slices it has taken while they were silent."""
 FIGURES_ANNOTATION = "pathways-jupyter/figures"
-"""On a Lease: the session's figures at its last renewal, as JSON; see service/figures.py."""
+"""On a Lease: the session's figures at its last renewal, as JSON; see service/session_figures.py."""
 EMBEDDED_LABEL = "pathways-jupyter/embedded"
 """On a service of an embedded cluster: the cluster's name, because such a service is repaired in another way."""
 

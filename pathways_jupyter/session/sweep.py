@@ -1,4 +1,7 @@
-"""Clean up after dead supervisors, based on their records.
+"""Remove what a session leaves in the cluster: one session's objects, and those of dead supervisors by their records.
+
+Objects are found by the session's label and not by recorded names, so any process can clean up (the supervisor at its
+end, the kernel after its supervisor died, a user days later), at any stage of the session.
 
 Run as a program it takes session ids: a kernel whose supervisor died starts it instead of cleaning up by itself.
 ``pathways-jupyter clean``, the server extension and the next supervisor call :func:`sweep_dead` for all records whose
@@ -8,15 +11,108 @@ supervisor is gone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from pathways_jupyter.errors import PathwaysError, SessionError
+from pathways_jupyter.errors import ApiError, ClusterError, PathwaysError, SessionError
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.session import cleanup, protocol, reach, registry, strays
+from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, delete, list_
+from pathways_jupyter.kube.watch import until_gone
+from pathways_jupyter.retry import Backoff
+from pathways_jupyter.service.names import SESSION_LABEL
+from pathways_jupyter.session import protocol, reach, registry, strays
+from pathways_jupyter.session.reach import Embedded
 from pathways_jupyter.session.registry import SessionRecord
+
+PATIENCE_SECONDS = 120.0
+"""How long to retry while the API server is unreachable, before cleaning up is left to a later sweep."""
+PODS_SECONDS = 15.0
+"""Longest wait for the pod to be gone; its Job is deleted by then, and the cluster does the rest."""
+
+_FIRST_PAUSE_SECONDS = 0.25
+_LONGEST_PAUSE_SECONDS = 5.0
+
+
+async def remove(
+    client: Client,
+    namespace: str,
+    session: str,
+    *,
+    patience: float = PATIENCE_SECONDS,
+    waiting: Callable[[str], None] = lambda reason: None,
+    embedded: Embedded | None = None,
+) -> None:
+    """Delete the Job and the Lease of `session`, and return when its pod is gone as well.
+
+    Args:
+      patience: Seconds to retry while the API server is unreachable.
+      waiting: Called once with the reason when that is so.
+      embedded: The cluster, if it is the embedded one: once it has ended, nothing is left to remove.
+
+    Raises:
+      SessionError: Some objects could not be deleted; the message says why.
+    """
+    removing = asyncio.create_task(_remove(client, namespace, session, patience, waiting))
+    tasks = {removing}
+    if embedded is not None:
+        # Concurrently: a request to an API server that has just died is retried for a while, in case it restarts.
+        tasks.add(asyncio.create_task(_until_ended(embedded)))
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if removing.done() and not (embedded is not None and embedded.has_ended()):
+            removing.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _until_ended(embedded: Embedded) -> None:
+    while True:
+        if embedded.has_ended():
+            return
+        await asyncio.sleep(_FIRST_PAUSE_SECONDS)
+
+
+async def _remove(
+    client: Client, namespace: str, session: str, patience: float, waiting: Callable[[str], None]
+) -> None:
+    reported = False
+    async for _ in (attempts := Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=patience)):
+        try:
+            await _delete(client, namespace, session)
+            break
+        except ClusterError as error:
+            refused = isinstance(error, ApiError) and error.status in {401, 403}
+            if refused or attempts.is_over:
+                raise SessionError(
+                    f"The objects of session {session} in namespace {namespace} could not be deleted: {error}",
+                    hint="pathways-jupyter clean tries again, and so does the next connect once the lease has expired.",
+                ) from error
+            if not reported:
+                reported = True
+                waiting(str(error))
+    with contextlib.suppress(ClusterError, TimeoutError):
+        async with asyncio.timeout(PODS_SECONDS):
+            await until_gone(client, PODS, namespace=namespace, labels=f"{SESSION_LABEL}={session}")
+
+
+async def _delete(client: Client, namespace: str, session: str) -> None:
+    labels = f"{SESSION_LABEL}={session}"
+    for resource in (JOBS, LEASES):
+        for item in (await list_(client, resource, namespace=namespace, labels=labels)).items:
+            name, uid = item["metadata"]["name"], item["metadata"]["uid"]
+            try:
+                # By uid: the session's next proxy has the same names, and a request may arrive after it was made,
+                # when a reconnect did not wait for the answer.
+                await delete(client, resource, name, namespace=namespace, uid=uid)
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +134,7 @@ def may_live(record: SessionRecord) -> bool:
     return time.time() < max(record.created, record.state_since) + allowed
 
 
-async def sweep(record: SessionRecord, *, patience: float = cleanup.PATIENCE_SECONDS) -> None:
+async def sweep(record: SessionRecord, *, patience: float = PATIENCE_SECONDS) -> None:
     """Remove what the dead session of `record` left, first in the cluster, then on this machine.
 
     Args:
@@ -52,7 +148,7 @@ async def sweep(record: SessionRecord, *, patience: float = cleanup.PATIENCE_SEC
     made = record.namespace and not record.pathways_job
     if made and not (embedded is not None and embedded.has_ended()):
         async with Client(await reach.again(record)) as client:
-            await cleanup.remove(client, record.namespace, record.id, patience=patience)
+            await remove(client, record.namespace, record.id, patience=patience)
     registry.remove(record)
 
 

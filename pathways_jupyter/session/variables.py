@@ -1,4 +1,7 @@
-"""The environment variables by which a process finds the proxy of a session that another process has."""
+"""The environment variables by which a process finds the proxy of a session that another process has.
+
+A kernel can set them for the processes that it starts.
+"""
 
 from __future__ import annotations
 
@@ -27,3 +30,36 @@ def variables(record: SessionRecord, *, environ: Mapping[str, str] | None = None
     platforms = given if given.partition(",")[0] == PLATFORM else PLATFORM
     insecure = {} if record.credentials == ALTS else {INSECURE_CREDENTIALS: "true"}
     return {PLATFORMS: platforms, TARGET: record.target, **insecure}
+
+
+class ChildEnvironment:
+    """The session's variables in ``os.environ``, from :meth:`share` until :meth:`restore`.
+
+    The kernel's own JAX does not notice them: it has read its settings when it was imported.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[str, str | None] = {}
+
+    def share(self, record: SessionRecord) -> dict[str, str]:
+        """Set the variables for the proxy of `record`, and return them."""
+        found = os.environ.get(PLATFORMS, "") if PLATFORMS not in self._before else self._before[PLATFORMS] or ""
+        given = variables(record, environ={PLATFORMS: found})
+        for name, value in given.items():
+            self._before.setdefault(name, os.environ.get(name))
+            os.environ[name] = value
+        return given
+
+    def follow(self, record: SessionRecord) -> None:
+        """Change the variables to those of `record`, the session's new proxy; no-op if they are not shared."""
+        if self._before:
+            self.share(record)
+
+    def restore(self) -> None:
+        """Restore the variables to what they were."""
+        while self._before:
+            name, value = self._before.popitem()
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -10,8 +10,8 @@ import pytest
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.events import Event, EventKind
 from pathways_jupyter.session import protocol, recording
-from pathways_jupyter.session.supervisor import history
-from pathways_jupyter.session.supervisor.history import History
+from pathways_jupyter.session.supervisor import session_log
+from pathways_jupyter.session.supervisor.session_log import History
 
 
 def value(kind=EventKind.ELASTIC, message="Slice 1 is lost.", at=1.0, **data):
@@ -77,12 +77,12 @@ class Listener:
 def test_recorded_events_do_not_push_out_the_sessions_own():
     log, late = History(), Listener()
     log.add(Event(EventKind.STAGE, "Looking for the service.", 0.0))
-    for number in range(3 * history.RECORDED):
+    for number in range(3 * session_log.RECORDED):
         log.add(Event(EventKind.ELASTIC, str(number), float(number)))
     log.listen(late)
     assert [event.kind for event in late.events[:2]] == [EventKind.STAGE, EventKind.ELASTIC]
     assert [event.message for event in late.events[1:]] == [
-        str(number) for number in range(2 * history.RECORDED, 3 * history.RECORDED)
+        str(number) for number in range(2 * session_log.RECORDED, 3 * session_log.RECORDED)
     ]
 
 

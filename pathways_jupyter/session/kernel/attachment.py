@@ -14,12 +14,12 @@ from typing import Any
 from pathways_jupyter.errors import SessionError
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel import process
-from pathways_jupyter.session.kernel.child_environment import ChildEnvironment
 from pathways_jupyter.session.kernel.jax_switch import JaxSwitch, Switched
 from pathways_jupyter.session.kernel.link import Link
 from pathways_jupyter.session.kernel.user_arrays import NamedArray
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.variables import ChildEnvironment
 
 CLEANUP_SECONDS = 20.0
 """Longest wait for a session to end; afterwards the supervisor continues on its own."""

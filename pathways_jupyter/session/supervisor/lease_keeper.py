@@ -1,20 +1,81 @@
-"""Renew a proxy's Lease, warn when that fails, and explain why a Lease expired."""
+"""Renew a proxy's Lease, warn when that fails, and explain why a Lease expired.
+
+A supervisor that does not run (the computer slept, or the process was stopped) renews no Lease. The errors on waking (a
+broken connection, a removed proxy) do not name the cause, and the event loop may process them before the overdue
+timers. So the clocks are compared on every query, not only when a timer fires.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.events import EventKind
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service import leases
 from pathways_jupyter.session.record_figures import figures
-from pathways_jupyter.session.supervisor import pauses
-from pathways_jupyter.session.supervisor.pauses import PauseWatch
 from pathways_jupyter.session.supervisor.session_log import SessionLog
+
+_TICK_SECONDS = 0.5
+_LEAST_SECONDS = 1.5
+"""Shorter gaps are normal on a busy machine."""
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A period in which this process did not run.
+
+    Attributes:
+      ended: When it ended, by :func:`now`.
+      asleep: Whether the whole computer slept; False when only this process was stopped.
+    """
+
+    seconds: float
+    ended: float
+    asleep: bool
+
+    def __str__(self) -> str:
+        if self.asleep:
+            return f"This computer slept for {self.seconds:.0f} s"
+        return f"The session's supervisor did not run for {self.seconds:.0f} s"
+
+
+def now() -> float:
+    """Return seconds on a clock that continues while the computer sleeps."""
+    # macOS has no such steady clock; the time of day is close enough there.
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.time()
+
+
+class PauseWatch:
+    """Records the last pause of this process while :meth:`run` is running."""
+
+    def __init__(self) -> None:
+        self._last: Pause | None = None
+        self._seen, self._seen_awake = now(), time.monotonic()
+
+    async def run(self) -> None:
+        """Compare the clocks every half second."""
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            self.last()
+
+    def last(self) -> Pause | None:
+        """Return the last pause, including one that ended just now; None when there was none."""
+        seen, awake = now(), time.monotonic()
+        # What exceeds the interval of a timer that fires on time.
+        paused = seen - self._seen - _TICK_SECONDS
+        if paused > _LEAST_SECONDS:
+            # The monotonic clock stops while the computer sleeps, the other one does not.
+            slept = (seen - self._seen) - (awake - self._seen_awake)
+            self._last = Pause(paused, seen, asleep=slept > paused / 2)
+        self._seen, self._seen_awake = seen, awake
+        return self._last
+
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +100,7 @@ class LeaseKeeper:
         self._job = job
         self._on_gone = on_gone
         self._seconds = session_log.config.lease_seconds
-        self._renewed = pauses.now()
+        self._renewed = now()
         self._pauses = PauseWatch()
 
     async def check(self) -> None:
@@ -60,7 +121,7 @@ class LeaseKeeper:
                 reason=error.reason,
                 hint=f"{error.hint} {why}".strip(),
             ) from error
-        self._renewed = pauses.now()
+        self._renewed = now()
 
     async def run(self) -> None:
         """Renew the Lease until it no longer exists."""
@@ -73,7 +134,7 @@ class LeaseKeeper:
                     if not await self._renew():
                         self._on_gone("The proxy's Lease was deleted, by a sweep or by hand.")
                         return
-                    failures, self._renewed = 0, pauses.now()
+                    failures, self._renewed = 0, now()
                 except ClusterError as error:
                     logger.warning("lease: %s", error)
                     failures += 1
@@ -95,10 +156,10 @@ class LeaseKeeper:
           reason: The observed symptom.
           removed: Whether the proxy's Job is gone from the cluster.
         """
-        pause, now = self._pauses.last(), pauses.now()
-        if pause is None or (pause.ended < self._renewed and now - pause.ended > _RECENT_SECONDS):
+        pause, at = self._pauses.last(), now()
+        if pause is None or (pause.ended < self._renewed and at - pause.ended > _RECENT_SECONDS):
             return reason
-        if now - self._renewed < self._seconds:
+        if at - self._renewed < self._seconds:
             # The Lease survived; a short pause breaks nothing by itself.
             return f"{pause}. {reason}" if pause.seconds > _LONG_SECONDS else reason
         enough = math.ceil(pause.seconds / 600) * 600
@@ -108,7 +169,7 @@ class LeaseKeeper:
         return f"{pause}; its lease expired after {self._seconds:.0f} s. {reason} {advice}"
 
     def _warn(self, error: ClusterError) -> None:
-        left = max(0.0, self._seconds - (pauses.now() - self._renewed))
+        left = max(0.0, self._seconds - (now() - self._renewed))
         config = self._session_log.config
         then = f"expires in {left:.0f} s"
         if config.relay:

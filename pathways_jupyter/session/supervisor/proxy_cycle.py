@@ -11,7 +11,7 @@ from pathways_jupyter.errors import PathwaysError, SessionError
 from pathways_jupyter.events import EventKind, SessionState
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service import leases
-from pathways_jupyter.session import cleanup, reach, sweep
+from pathways_jupyter.session import reach, sweep
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.attached_proxy import AttachedProxy
 from pathways_jupyter.session.supervisor.pod_watch import RelayRefused
@@ -132,7 +132,7 @@ class ProxyCycle:
             # _discard() could not remove the old proxy. The new one would collide with it, because its Job has the
             # same name.
             try:
-                await cleanup.remove(client, self._record.namespace, self._record.id, patience=0)
+                await sweep.remove(client, self._record.namespace, self._record.id, patience=0)
             except SessionError as error:
                 # Report the cause only: the user asked to reconnect, not to remove anything.
                 raise error.__cause__ if isinstance(error.__cause__, PathwaysError) else error from None
@@ -249,7 +249,7 @@ class ProxyCycle:
         if self._client is None or not self._record.job:
             return ""
         try:
-            await cleanup.remove(
+            await sweep.remove(
                 self._client,
                 self._record.namespace,
                 self._record.id,

@@ -33,7 +33,7 @@ from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.relay.container import RelaySpec
 from pathways_jupyter.service.relay.container import port_of as relay_port
 from pathways_jupyter.service.relay.wire import SECRET_BYTES
-from pathways_jupyter.session import cleanup, reach
+from pathways_jupyter.session import reach, sweep
 from pathways_jupyter.session.reach import Embedded
 from pathways_jupyter.session.registry import ALTS, INSECURE
 from pathways_jupyter.session.supervisor import direct
@@ -162,7 +162,7 @@ class Proxy:
         await self.close()
         record = self._session_log.record
         waiting = self._session_log.cleanup_waits
-        await cleanup.remove(self._client, record.namespace, record.id, waiting=waiting, embedded=self._embedded)
+        await sweep.remove(self._client, record.namespace, record.id, waiting=waiting, embedded=self._embedded)
 
     def _spec(self, service: ServiceInfo) -> proxy_job.ProxySpec:
         config, record, pod = self._config, self._session_log.record, self._own_pod

@@ -18,8 +18,8 @@ from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.link import Link
 from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
-from pathways_jupyter.session.supervisor import control_socket, history
-from pathways_jupyter.session.supervisor.history import History
+from pathways_jupyter.session.supervisor import control_socket, session_log
+from pathways_jupyter.session.supervisor.session_log import History
 
 DEADLINE = 60.0
 HOSTILE = [
@@ -142,7 +142,7 @@ async def test_requests_beyond_a_number_wait_until_others_are_answered(tmp_path)
 
 
 async def test_a_listener_that_never_reads_is_disconnected_beyond_a_bound_and_the_owner_is_not(monkeypatch):
-    monkeypatch.setattr(history, "UNREAD_BYTES", 1 << 20)
+    monkeypatch.setattr(session_log, "UNREAD_BYTES", 1 << 20)
     listeners = History()
     pairs = [socket.socketpair() for _ in range(2)]
     (_, owner), (_, other) = [await asyncio.open_connection(sock=near) for near, _ in pairs]

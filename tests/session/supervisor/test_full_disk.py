@@ -22,7 +22,7 @@ from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.link import Link
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
-from pathways_jupyter.session.supervisor.history import History
+from pathways_jupyter.session.supervisor.session_log import History
 
 DEADLINE = 60.0
 SUPPORT = Path(__file__).parents[2] / "support"

@@ -17,8 +17,8 @@ from pathways_jupyter.kube.watch import until_gone
 from pathways_jupyter.service.names import SESSION_LABEL
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel import session
-from pathways_jupyter.session.supervisor import pauses
-from pathways_jupyter.session.supervisor.pauses import PauseWatch
+from pathways_jupyter.session.supervisor import lease_keeper
+from pathways_jupyter.session.supervisor.lease_keeper import PauseWatch
 
 DEADLINE = 60.0
 LEASE = 5.0
@@ -62,11 +62,11 @@ def test_a_loss_without_a_pause_restores_of_none(config, cluster):
 @pytest.mark.parametrize(("awake", "words"), [(0.5, "This computer slept"), (86.0, "supervisor did not run")])
 def test_a_computer_that_slept_is_distinguished_from_a_process_that_was_stopped(monkeypatch, awake, words):
     clocks = {"always": 1000.0, "awake": 50.0}
-    monkeypatch.setattr(pauses, "now", lambda: clocks["always"])
-    monkeypatch.setattr(pauses.time, "monotonic", lambda: clocks["awake"])
+    monkeypatch.setattr(lease_keeper, "now", lambda: clocks["always"])
+    monkeypatch.setattr(lease_keeper.time, "monotonic", lambda: clocks["awake"])
     watch = PauseWatch()
-    clocks["always"] += pauses._TICK_SECONDS
-    clocks["awake"] += pauses._TICK_SECONDS
+    clocks["always"] += lease_keeper._TICK_SECONDS
+    clocks["awake"] += lease_keeper._TICK_SECONDS
     assert watch.last() is None
     clocks["always"] += 86.5
     clocks["awake"] += awake

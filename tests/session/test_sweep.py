@@ -10,7 +10,7 @@ from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS
 from pathways_jupyter.service import names
-from pathways_jupyter.session import cleanup
+from pathways_jupyter.session import sweep
 from tests.support.quiet_cluster import QuietCluster
 
 DEADLINE = 60.0
@@ -54,8 +54,8 @@ async def test_a_request_that_arrives_late_does_not_delete_the_next_proxy(cluste
     """A reconnect cancels the removal of the previous proxy, but not a request that is under way."""
     async with asyncio.timeout(DEADLINE), Slow(auth.load(cluster.kubeconfig())) as client:
         await make_job(client)
-        await cleanup.remove(client, "default", SESSION, patience=0)
+        await sweep.remove(client, "default", SESSION, patience=0)
         (left,) = (await objects.list_(client, JOBS, namespace="default")).items
         assert left["metadata"]["uid"] == client.replaced
-        await cleanup.remove(client, "default", SESSION, patience=0)
+        await sweep.remove(client, "default", SESSION, patience=0)
         assert not (await objects.list_(client, JOBS, namespace="default")).items

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pathways_jupyter.colocated import checks, host_versions, packages
+from pathways_jupyter.colocated import host_versions, packages, preflight
 from pathways_jupyter.colocated.errors import CheckError
 from pathways_jupyter.colocated.memory import Facts
 
@@ -46,7 +46,7 @@ def test_a_component_that_a_host_does_not_name_is_not_compared() -> None:
 
 def test_imports_that_always_happen_are_found() -> None:
     source = "import numpy as np, os.path\nfrom jax.sharding import Mesh\nwith open('x'):\n    import tiktoken\nx = 1\n"
-    assert checks.imported(source) == ["numpy", "os", "jax", "tiktoken"]
+    assert preflight.imported(source) == ["numpy", "os", "jax", "tiktoken"]
 
 
 def test_imports_that_may_fail_or_not_happen_are_left_to_the_run() -> None:
@@ -56,13 +56,13 @@ def test_imports_that_may_fail_or_not_happen_are_left_to_the_run() -> None:
         "def f():\n    import later\n"
         "from . import sibling\n"
     )
-    assert checks.imported(source) == []
+    assert preflight.imported(source) == []
 
 
 def test_missing_packages_are_reported_with_their_hosts() -> None:
     with pytest.raises(CheckError, match=r"grain is not installed on hosts 0, 1; tiktoken is not installed on host 1"):
-        checks.require_packages({0: ["grain"], 1: ["grain", "tiktoken"]}, " ".join)
-    checks.require_packages({0: [], 1: []}, " ".join)
+        preflight.require_packages({0: ["grain"], 1: ["grain", "tiktoken"]}, " ".join)
+    preflight.require_packages({0: [], 1: []}, " ".join)
 
 
 def facts(**changes: Any) -> dict[int, Facts]:
@@ -95,7 +95,7 @@ def test_what_cannot_be_pickled_is_named_with_what_holds_it_and_why() -> None:
         return inner()
 
     with pytest.raises(CheckError, match=r"lock \(lock\), used by inner, used by outer: cannot pickle '_thread.lock'"):
-        checks.pickled(outer, names={"fine": 1, "outer": outer})
+        preflight.pickled(outer, names={"fine": 1, "outer": outer})
 
 
 def test_the_modules_that_a_pickle_needs_are_found_without_running_it() -> None:
@@ -106,5 +106,5 @@ def test_the_modules_that_a_pickle_needs_are_found_without_running_it() -> None:
     def function(x: object) -> object:
         return aliased.dumps(optax.sgd(x))
 
-    data = checks.pickled({"f": function}, names={})
-    assert {"json", "optax"} <= checks.modules_needed(data)
+    data = preflight.pickled({"f": function}, names={})
+    assert {"json", "optax"} <= preflight.modules_needed(data)
