@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pathways_jupyter import blocking, config
-from pathways_jupyter.commands.shared import CLUSTER
+from pathways_jupyter.commands.declaration import CLUSTER
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, SessionError
 from pathways_jupyter.events import SessionState

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pathways_jupyter import config, entry
+from pathways_jupyter.commands.declaration import CLUSTER
 from pathways_jupyter.commands.elastic import FAULTS
-from pathways_jupyter.commands.shared import CLUSTER
 from pathways_jupyter.elastic import fault_targets, faults
 from pathways_jupyter.elastic.fault_targets import Target
 from pathways_jupyter.elastic.faults import Fault, Plan

@@ -19,7 +19,7 @@ from pathways_jupyter.kube import claim_package
 from pathways_jupyter.wording import Face
 
 _COMMANDS: Mapping[str, tuple[str, str]] = {
-    "demo": ("demo:demo", "Connect to two slices of the embedded cluster, break one, recover, clean up."),
+    "demo": ("local:demo", "Connect to two slices of the embedded cluster, break one, recover, clean up."),
     "run": ("run:run", "Run any JAX program on TPUs of its own; python train.py, unchanged."),
     "local": ("local:local", "The embedded cluster on this machine: up, down, status, kubeconfig."),
     "lab": ("lab:lab", "JupyterLab in the cluster: up, open, status, down."),
@@ -30,15 +30,15 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "job": ("job:job", "PathwaysJobs: new, apply, list, show, logs, suspend, resume, delete."),
     "elastic": ("elastic:elastic", "Faults on purpose in the slices of a session or a job: inject, heal."),
     "logs": ("service:logs", "The log of the resource manager, a worker or a session's proxy."),
-    "usage": ("usage:usage", "Who has held how many chip-hours, as far as the cluster still knows."),
+    "usage": ("service:usage", "Who has held how many chip-hours, as far as the cluster still knows."),
     "doctor": ("service:doctor", "Check cluster, permissions, service, versions and leftovers."),
-    "clean": ("clean:clean", "Remove proxies whose owner is gone, and files of sessions that ended."),
+    "clean": ("sessions:clean", "Remove proxies whose owner is gone, and files of sessions that ended."),
     "multihost": ("multihost:multihost", "Run a command on many hosts: TPU VMs, a list of hosts, pods."),
     "operator": (
         "operator:operator",
         "The controller of PathwaysJobs and sweeper of dead sessions: run it, or print its manifests.",
     ),
-    "network-policy": ("policy:network_policy", "Print NetworkPolicies that close the ports of proxies and services."),
+    "network-policy": ("deploy:network_policy", "Print NetworkPolicies that close the ports of proxies and services."),
     "sidecar": ("sidecar:sidecar", "Build the image that runs %%colocated cells on TPU hosts."),
 }
 

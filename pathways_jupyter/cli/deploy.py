@@ -1,4 +1,7 @@
-"""Commands about whole services: ``services``, and ``service deploy | show | wait | delete``."""
+"""Commands about whole services: ``services``, and ``service deploy | show | wait | delete``.
+
+``network-policy`` prints the manifests that close the ports of proxies and resource managers.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,8 @@ import click
 from pathways_jupyter import entry
 from pathways_jupyter.cli.options import epilog, given, show_json, takes
 from pathways_jupyter.cli.options import show as present
-from pathways_jupyter.commands.declaration import Command
+from pathways_jupyter.commands.declaration import CLUSTER, Command
 from pathways_jupyter.commands.service import SERVICE_DELETE, SERVICE_DEPLOY, SERVICE_SHOW, SERVICE_WAIT, SERVICES
-from pathways_jupyter.commands.shared import CLUSTER
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, ServiceError
 from pathways_jupyter.wording import Face, worded
@@ -164,3 +166,35 @@ def _follow(steps: Iterable[Any], name: str) -> None:
             err=True,
         )
         sys.exit(INTERRUPTED)
+
+
+@click.command(
+    "network-policy",
+    epilog="\b\nExamples:\n"
+    "  pathways-jupyter network-policy | kubectl apply --namespace research -f -\n"
+    "  pathways-jupyter network-policy --service pathways-cluster --nodes 10.128.0.0/20",
+)
+@click.option("--namespace", default="", metavar="NAME", help="Namespace in the manifests; default: kubectl's.")
+@click.option("--service", default="", metavar="NAME", help="Also close the resource manager of this service.")
+@click.option(
+    "--nodes",
+    multiple=True,
+    metavar="CIDR",
+    help="An address range of the cluster's nodes, from which a service's workers connect. May be repeated.",
+)
+def network_policy(namespace: str, service: str, nodes: tuple[str, ...]) -> None:
+    """Print NetworkPolicies for kubectl apply, as YAML.
+
+    They block connections from other pods to the proxies of sessions and to the resource manager of --service. Sessions
+    need no open port, since they use port-forward. Does not contact a cluster.
+    """
+    import yaml
+
+    from pathways_jupyter.service import networkpolicy
+
+    if bool(service) != bool(nodes):
+        raise click.UsageError("--service and --nodes go together: workers connect from the addresses of their nodes.")
+    policies = [networkpolicy.for_proxies(namespace)]
+    if service:
+        policies.append(networkpolicy.for_resource_manager(service, nodes, namespace))
+    click.echo(yaml.safe_dump_all(policies, sort_keys=False), nl=False)

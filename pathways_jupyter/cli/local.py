@@ -1,4 +1,4 @@
-"""``pathways-jupyter local``: the embedded cluster on this machine."""
+"""``pathways-jupyter local``: the embedded cluster on this machine; and ``demo``, a demonstration on it."""
 
 from __future__ import annotations
 
@@ -178,3 +178,22 @@ def _print(running: Any, as_json: bool) -> None:
     for kind, number in running.spare.items():
         click.echo(f"  To deploy a service: pathways-jupyter service deploy NAME {how} --tpu {kind} --slices {number}")
     click.echo(f"  In a terminal: kubectl --kubeconfig {running.kubeconfig} get pods")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the steps as JSON; the narration goes to standard error.")
+def demo(as_json: bool) -> None:
+    """Connect to two slices of the embedded cluster, train, lose one, recover, and clean up.
+
+    Each step is timed and checked; exit code 0 means that all checks passed. Needs no cluster, no TPU and no network.
+    """
+    from rich.console import Console
+
+    from pathways_jupyter.demo import story
+
+    console = Console(stderr=as_json)
+    steps: list[story.Step] = []
+    held = story.run(console, steps)
+    if as_json:
+        show_json({"held": held, "steps": steps})
+    sys.exit(0 if held else 1)

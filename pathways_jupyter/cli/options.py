@@ -12,8 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from pathways_jupyter import offers
-from pathways_jupyter.commands.declaration import Command, Kind, Option, Source
-from pathways_jupyter.commands.shared import JSON
+from pathways_jupyter.commands.declaration import JSON, Command, Kind, Option, Source
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View

@@ -1,4 +1,4 @@
-"""Commands that inspect a service: ``slices``, ``logs``, ``doctor``."""
+"""``slices``, ``logs`` and ``doctor`` of a service; and ``usage``: who has held how many chip-hours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from pathways_jupyter import entry, log_command
 from pathways_jupyter.cli.options import epilog, given, show, show_json, takes
-from pathways_jupyter.commands.service import DOCTOR, SLICES
+from pathways_jupyter.commands.service import DOCTOR, SLICES, USAGE, USAGE_SPAN
 from pathways_jupyter.commands.session import LOGS
 from pathways_jupyter.wording import Face, worded
 
@@ -70,3 +70,22 @@ def doctor(json: bool, lab: bool, platform: bool, faults: bool, **values: Any) -
     ]
     show(picture.view(findings), as_json=json)
     sys.exit(int(any(finding.level is Level.FAIL for finding in findings)))
+
+
+@click.command(epilog=epilog(USAGE))
+@takes(USAGE)
+def usage(json: bool, since: str | None, all_namespaces: bool, **values: Any) -> None:
+    """Show who has held how many chip-hours, as far as the cluster still knows.
+
+    The sources are the proxies' Jobs and Leases, which are deleted with their sessions: it is a view of what is held
+    now and since when, no accounting. PathwaysJobs, whose workers are their own, are not counted.
+    """
+    from pathways_jupyter.render import usage_table as picture
+    from pathways_jupyter.service import usage as reading
+
+    seconds = reading.parse_span(since or USAGE_SPAN)
+    found = entry.ask(
+        entry.where(given(values)),
+        lambda client, namespace: reading.fetch(client, "" if all_namespaces else namespace, seconds),
+    )
+    show(picture.view(found), as_json=json)

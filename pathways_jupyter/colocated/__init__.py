@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pathways_jupyter.colocated.feed import iterator
     from pathways_jupyter.colocated.functions import class_, function
     from pathways_jupyter.colocated.host import Host, hosts
-    from pathways_jupyter.colocated.interrupted import Interrupted
     from pathways_jupyter.colocated.restarting import restart
+    from pathways_jupyter.colocated.results import Interrupted
     from pathways_jupyter.colocated.run import reset, run_cell, who
 
 __all__ = [
@@ -49,7 +49,7 @@ _WHERE = {
     "ColocatedError": "errors",
     "Host": "host",
     "HostError": "errors",
-    "Interrupted": "interrupted",
+    "Interrupted": "results",
     "LostError": "errors",
     "class_": "functions",
     "function": "functions",

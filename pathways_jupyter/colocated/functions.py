@@ -18,8 +18,8 @@ from pathways_jupyter.colocated import array_moves, preflight, results, run, sho
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
 from pathways_jupyter.colocated.host import Host
-from pathways_jupyter.colocated.interrupted import Interrupted
 from pathways_jupyter.colocated.memory import MEMORY
+from pathways_jupyter.colocated.results import Interrupted
 
 if TYPE_CHECKING:
     import jax

@@ -1,4 +1,4 @@
-"""What a call brought back, host by host: output in order, the value, arrays, and failures."""
+"""What a call brought back, host by host: output in order, value, arrays, and failures; or why it was interrupted."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import Failure, HostError
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.remote.transcript import rendered
+from pathways_jupyter.wording import Face, worded
 
 _HOSTS_OWN = re.compile(r"\b0x[0-9a-f]+\b|(?<=device ID )\d+")
 
@@ -186,3 +187,28 @@ def _unpickled(data: bytes) -> Any:
     except Exception:
         # A class that only the hosts have: the value was shown, and stays there.
         return None
+
+
+class Interrupted(KeyboardInterrupt):
+    """The call was interrupted, and its hosts were asked to stop.
+
+    Args:
+      message: Where the hosts were, in one line.
+      hint: How to end code that did not stop, in terms of the magics.
+      answers: The hosts' answers; None if they did not answer.
+
+    Attributes:
+      result: The decoded answers; set for cells.
+    """
+
+    def __init__(self, message: str, answers: Sequence[Answer] | None = None, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+        if hint:
+            self.add_note(worded(hint, Face.SCRIPT))
+        self.answers = answers
+        self.result: CallResult | None = None
+
+    def _render_traceback_(self) -> list[str]:
+        said = str(self).rstrip(".")
+        return [f"Interrupted: {said}. {self.hint}" if self.hint else f"Interrupted: {self}"]

@@ -23,8 +23,8 @@ from pathways_jupyter.colocated import (
 from pathways_jupyter.colocated.channel import Answer, channel
 from pathways_jupyter.colocated.errors import CellSyntaxError, ColocatedError, LostError, name_hosts
 from pathways_jupyter.colocated.host import Host, choose, hosts
-from pathways_jupyter.colocated.interrupted import Interrupted
 from pathways_jupyter.colocated.memory import MEMORY
+from pathways_jupyter.colocated.results import Interrupted
 
 if TYPE_CHECKING:
     import jax

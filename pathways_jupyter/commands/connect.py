@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathways_jupyter.commands.declaration import Command, Kind, Option, Source
-from pathways_jupyter.commands.shared import CLUSTER, SERVICE, TPU
+from pathways_jupyter.commands.declaration import CLUSTER, SERVICE, TPU, Command, Kind, Option, Source
 
 CONNECT = Command(
     "connect",

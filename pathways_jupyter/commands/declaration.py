@@ -1,4 +1,7 @@
-"""The data that declares a command: its words, its options, and where their values come from."""
+"""The data that declares a command: its words, its options, and where their values come from.
+
+The options that several commands share are here as well.
+"""
 
 from __future__ import annotations
 
@@ -111,3 +114,35 @@ def split(words: Sequence[str], commands: Mapping[str, Command]) -> tuple[str, S
 def group(name: str, commands: Mapping[str, Command]) -> tuple[str, ...]:
     """Return the second words of the commands of group `name`; none if there is no such group."""
     return tuple(each.partition(" ")[2] for each in commands if each.startswith(f"{name} "))
+
+
+TPU = Option(
+    "--tpu",
+    "tpu",
+    "slices wanted, TYPE=COUNT[,TYPE=COUNT]",
+    metavar="TYPE=COUNT",
+    source=Source.INSTANCES,
+    aliases=("--expected-tpu-instances",),
+)
+SERVICE = Option(
+    "--service",
+    "service",
+    "the Shared Pathways Service: its name, or host:port of its resource manager",
+    metavar="SERVICE",
+    source=Source.SERVICES,
+    aliases=("--pathways-service",),
+    default="the only one in the namespace",
+)
+LOCAL = Option("--local", "local", "use the embedded cluster on this machine, started when needed", kind=Kind.FLAG)
+JSON = Option("--json", "json", "print the result as JSON", kind=Kind.FLAG)
+CLUSTER = (
+    LOCAL,
+    Option("--context", "context", "context in the kubeconfig; your file is never modified", source=Source.CONTEXTS),
+    Option("--kubeconfig", "kubeconfig", "another kubeconfig file", metavar="FILE", source=Source.FILES),
+    Option("--namespace", "namespace", "Kubernetes namespace of the service", short="-n"),
+    Option("--cluster", "cluster", "GKE cluster, reached without a kubeconfig; with --project and --region"),
+    Option("--project", "project", "Google Cloud project of --cluster"),
+    Option("--region", "region", "region or zone of --cluster"),
+    Option("--profile", "profile", "name of a profile in pathways.toml", source=Source.PROFILES),
+)
+"""The options that select a cluster, the same for all commands."""

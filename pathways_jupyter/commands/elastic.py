@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathways_jupyter.commands.declaration import Command, Kind, Option, Source, Word
-from pathways_jupyter.commands.shared import CLUSTER
+from pathways_jupyter.commands.declaration import CLUSTER, Command, Kind, Option, Source, Word
 
 FAULTS = ("slice-down", "drain-node", "slow")
 _YES = Option("--yes", "yes", "hit the workers of a real cluster without asking", kind=Kind.FLAG)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pathways_jupyter.commands.connect import CONNECT
-from pathways_jupyter.commands.declaration import Command, Kind, Option, Source, Word
-from pathways_jupyter.commands.shared import CLUSTER
+from pathways_jupyter.commands.declaration import CLUSTER, Command, Kind, Option, Source, Word
 
 _JOB = Word("name", "the job's name", source=Source.JOBS, required=True)
 _AS_JOBSET = Option(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathways_jupyter.commands.declaration import Command, Kind, Option
-from pathways_jupyter.commands.shared import CLUSTER
+from pathways_jupyter.commands.declaration import CLUSTER, Command, Kind, Option
 
 LAB_NAME = Option("--name", "name", "distinguishes several labs of yours", default="your user name")
 LAB_PORT = Option("--port", "port", "local port", kind=Kind.NUMBER, default="any free one")

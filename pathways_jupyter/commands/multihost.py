@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pathways_jupyter.commands.declaration import Command, Kind, Option, Source, Word
-from pathways_jupyter.commands.shared import CLUSTER
+from pathways_jupyter.commands.declaration import CLUSTER, Command, Kind, Option, Source, Word
 
 _FLAG, _LIST, _NUMBER = Kind.FLAG, Kind.LIST, Kind.NUMBER
 

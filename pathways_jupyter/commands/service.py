@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathways_jupyter.commands.declaration import Command, Kind, Option, Source, Word
-from pathways_jupyter.commands.shared import CLUSTER, SERVICE
+from pathways_jupyter.commands.declaration import CLUSTER, SERVICE, Command, Kind, Option, Source, Word
 
 SLICES = Command(
     "slices",

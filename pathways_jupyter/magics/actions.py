@@ -12,7 +12,7 @@ from typing import Any
 
 from pathways_jupyter import config as settings
 from pathways_jupyter import entry, log_command
-from pathways_jupyter.commands.shared import CLUSTER, SERVICE
+from pathways_jupyter.commands.declaration import CLUSTER, SERVICE
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, SessionError
 from pathways_jupyter.events import SessionState

@@ -44,7 +44,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
 
     def _cell(self, given: Mapping[str, Any], cell: str) -> Values | None:
         from pathways_jupyter.colocated import live_output, run, show, trees
-        from pathways_jupyter.colocated.interrupted import Interrupted
+        from pathways_jupyter.colocated.results import Interrupted
 
         names = _names(given.get("inputs", ""))
         absent = [name for name in names if name not in self.shell.user_ns]

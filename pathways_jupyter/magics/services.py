@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pathways_jupyter import entry
-from pathways_jupyter.commands.shared import CLUSTER
+from pathways_jupyter.commands.declaration import CLUSTER
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ServiceError
 from pathways_jupyter.magics.connection import Connection

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.commands.shared import CLUSTER
+from pathways_jupyter.commands.declaration import CLUSTER
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.multihost.queued_resources import DEFAULT_RUNTIME, TIERS, Wish

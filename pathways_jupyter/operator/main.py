@@ -12,9 +12,8 @@ from datetime import UTC, datetime
 from pathways_jupyter.errors import ClusterError, PathwaysError
 from pathways_jupyter.kube import auth, claim_package
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.operator.election import LEASE_SECONDS, Election, identity
+from pathways_jupyter.operator.election import LEASE_SECONDS, Election, Rivals, identity
 from pathways_jupyter.operator.job_controller import JobController
-from pathways_jupyter.operator.rivals import Rivals
 from pathways_jupyter.operator.sweeper import INTERVAL_SECONDS, Sweeper
 from pathways_jupyter.service import leases
 

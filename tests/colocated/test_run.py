@@ -12,8 +12,7 @@ from cells import values
 
 from pathways_jupyter.colocated import live_output, restart, run
 from pathways_jupyter.colocated.errors import CellSyntaxError, CheckError, ColocatedError
-from pathways_jupyter.colocated.interrupted import Interrupted
-from pathways_jupyter.colocated.results import Display
+from pathways_jupyter.colocated.results import Display, Interrupted
 
 pytestmark = pytest.mark.usefixtures("connection", "fresh_names")
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pathways_jupyter.colocated.image import requirements, resolve
+from pathways_jupyter.colocated.image import requirements
 from pathways_jupyter.errors import ConfigError, PathwaysError
 from pathways_jupyter.service.images import Versions, of_image
 from pathways_jupyter.service.names import SIDECAR_REPOSITORY
@@ -107,7 +107,7 @@ def plan(
     found = requirements.conflicts(wanted, needed, versions.python)
     if found:
         raise ConflictError(found)
-    locked = resolve.lock(wanted, needed, versions.python)
+    locked = requirements.lock(wanted, needed, versions.python)
     tag = f"{time.strftime('%Y%m%d')}-python_{versions.python}-jax_{jax}"
     image = f"{push.rstrip('/')}/{_NAME}:{tag}" if push else f"{_NAME}:{tag}"
     runner, problem = _runner()

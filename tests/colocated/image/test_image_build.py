@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from pathways_jupyter.cli import main
 from pathways_jupyter.cli.sidecar import build as command
-from pathways_jupyter.colocated.image import build, resolve
+from pathways_jupyter.colocated.image import build, requirements
 from pathways_jupyter.colocated.packages import build_command
 from pathways_jupyter.errors import ConfigError, PathwaysError
 from pathways_jupyter.service.images import Versions, of_image
@@ -57,11 +57,11 @@ def test_requirements_that_contradict_the_sidecar_are_refused_before_anything_is
 
 def test_requirements_that_contradict_each_other_are_named() -> None:
     with pytest.raises(PathwaysError, match=r"six.*1\.17"):
-        resolve.lock(["six==1.17.0", "six==1.16.0"], [], "3.12")
+        requirements.lock(["six==1.17.0", "six==1.16.0"], [], "3.12")
 
 
 def test_what_the_sidecar_has_is_not_installed_again(tmp_path) -> None:
-    assert resolve.lock(["six"], ["six==1.17.0"], "3.12") == []
+    assert requirements.lock(["six"], ["six==1.17.0"], "3.12") == []
 
 
 def test_an_unknown_jax_version_says_which_are_known(wanted) -> None:
