@@ -24,7 +24,7 @@ WORKERS ?= 4
 RUN_TESTS := $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -o faulthandler_timeout=420 -o faulthandler_exit_on_timeout=true
 
 # Tests of what touches JAX's internals, for `make subset` with another Python and its JAX.
-JAX_TESTS := tests/session/kernel tests/colocated/test_run.py tests/colocated/test_jax_api.py \
+JAX_TESTS := tests/session/kernel tests/colocated/test_cell_run.py tests/colocated/test_jax_api.py \
 	tests/local/pathways/ifrt/test_jax.py tests/local/pathways/ifrt/test_messages.py
 
 # How long `make soak` runs, and the seed of its random choices.

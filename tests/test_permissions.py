@@ -24,7 +24,7 @@ from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PATHWA
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.local import programs
-from pathways_jupyter.multihost import pods as hosts
+from pathways_jupyter.multihost import pod_hosts as hosts
 from pathways_jupyter.service import checks, deploy, deployment, discovery, doctor, leases, logs, names, overview
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.extra_needs import DEPLOY_NEEDS, FAULT_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS

@@ -19,13 +19,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathways_jupyter.colocated.cell_run import reset, run_cell, who
     from pathways_jupyter.colocated.errors import CheckError, ColocatedError, HostError, LostError
     from pathways_jupyter.colocated.feed import iterator
     from pathways_jupyter.colocated.functions import class_, function
     from pathways_jupyter.colocated.host import Host, hosts
     from pathways_jupyter.colocated.restarting import restart
     from pathways_jupyter.colocated.results import Interrupted
-    from pathways_jupyter.colocated.run import reset, run_cell, who
 
 __all__ = [
     "CheckError",
@@ -55,10 +55,10 @@ _WHERE = {
     "function": "functions",
     "hosts": "host",
     "iterator": "feed",
-    "reset": "run",
+    "reset": "cell_run",
     "restart": "restarting",
-    "run_cell": "run",
-    "who": "run",
+    "run_cell": "cell_run",
+    "who": "cell_run",
 }
 
 

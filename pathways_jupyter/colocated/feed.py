@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.colocated import array_moves, preflight, results, run
+from pathways_jupyter.colocated import array_moves, cell_run, preflight, results
 from pathways_jupyter.colocated.channel import ROW_BYTES, Answer, channel, explain
 from pathways_jupyter.colocated.errors import CheckError, ColocatedError
 from pathways_jupyter.colocated.functions import finish, hosts_of, source_of
@@ -44,17 +44,17 @@ class Batches(Iterator[Any]):
         on_cpus = array_moves.on_cpus(sharding, on)
         self._way = channel(on, on_cpus.device_set)
         data = preflight.pickled(make, names={getattr(make, "__name__", "make"): make})
-        run.check(self._way.hosts, (), data)
+        cell_run.check(self._way.hosts, (), data)
         head = {
             "op": "open",
             "call": self._key,
             "object": self._key,
             "ahead": ahead,
             **source_of(make),
-            "limit": run.LIMIT,
+            "limit": cell_run.LIMIT,
             "live": True,
         }
-        answers = run.ask(array_moves.Prepared(self._way), head, [data], None)
+        answers = cell_run.ask(array_moves.Prepared(self._way), head, [data], None)
         finish(self._key, answers, quiet=False)
         self._tree = _tree(answers)
         self._targets = _targets(answers, on_cpus)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from pathways_jupyter.colocated import array_moves, preflight, results, run, show, trees
+from pathways_jupyter.colocated import array_moves, cell_run, preflight, results, show, trees
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
 from pathways_jupyter.colocated.host import Host
@@ -182,10 +182,10 @@ def _call(
     plain = [None if place in places else leaf for place, leaf in enumerate(leaves)]
     parts = {f"argument {place}": leaf for place, leaf in enumerate(plain)}
     data = [preflight.pickled((called, tree, plain, places), names={name: called, **parts})]
-    chosen = run.choose_for(arrays, where.slices, where.hosts, where.once)
+    chosen = cell_run.choose_for(arrays, where.slices, where.hosts, where.once)
     if of is not None and any(host.index not in of._present for host in chosen):
         data.append(preflight.pickled(of._made, names={of._made[0].__name__: of._made}))
-    run.check(chosen, (), b"".join(data))
+    cell_run.check(chosen, (), b"".join(data))
     prepared = array_moves.prepare(arrays, chosen)
     call = uuid.uuid4().hex[:6]
     head = {
@@ -193,14 +193,14 @@ def _call(
         "call": call,
         "object": of._key if of is not None else "",
         **source_of(code),
-        "limit": run.LIMIT,
+        "limit": cell_run.LIMIT,
         "live": True,
     }
     try:
-        answers = run.ask(prepared, head, data, None)
+        answers = cell_run.ask(prepared, head, data, None)
     except Interrupted as stopped:
         if stopped.answers is not None:
-            _show(run.result_of(call, stopped.answers), quiet=where.quiet)
+            _show(cell_run.result_of(call, stopped.answers), quiet=where.quiet)
         raise
     finish(call, answers, quiet=where.quiet)
     if of is not None:
@@ -220,7 +220,7 @@ def source_of(code: Any) -> dict[str, str]:
 
 def finish(call: str, answers: Sequence[Answer], *, quiet: bool) -> results.CallResult:
     """Shows what hosts printed, and raises what they raised."""
-    result = run.result_of(call, answers)
+    result = cell_run.result_of(call, answers)
     _show(result, quiet=quiet)
     error = result.error()
     if error is not None:
@@ -240,7 +240,7 @@ def _results(chosen: Sequence[Host], call: str, answers: Sequence[Answer], *, on
 
     arrays: dict[str, jax.Array] = {}
     if any(answer.head["outputs"] for answer in answers):
-        arrays = run.take(chosen, call, answers, what="The result")
+        arrays = cell_run.take(chosen, call, answers, what="The result")
         if not on_cpu:
             arrays = {name: array_moves.to_chips(name, array, chosen) for name, array in arrays.items()}
     found = {}

@@ -6,20 +6,32 @@ with google-auth, which needs neither gcloud nor a plugin, and does not change t
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.errors import ClusterError, ConfigError
 from pathways_jupyter.kube import kubeconfig as kubeconfigs
-from pathways_jupyter.kube.cluster import Cluster, tls
-from pathways_jupyter.kube.credentials import Credentials, ExecPlugin, Fixed, TokenFile, load_certificate
+from pathways_jupyter.kube.cluster_access import Cluster, tls
+from pathways_jupyter.kube.credentials import (
+    CREDENTIAL_SECONDS,
+    Credentials,
+    ExecPlugin,
+    Fixed,
+    TokenFile,
+    load_certificate,
+)
 from pathways_jupyter.kube.kubeconfig import REFETCH, Entry
-from pathways_jupyter.kube.login import Login
+
+if TYPE_CHECKING:
+    from pathways_jupyter.kube.library import Loader
+
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -238,3 +250,42 @@ def _proxy_of_environment(server: str, environ: Mapping[str, str]) -> str:
             f"HTTPS_PROXY is {proxy!r}, which is not a URL: {problem}.", hint="Fix the variable, or unset it."
         )
     return url
+
+
+class Login:
+    """A kubeconfig's token, password or ``auth-provider``, read by the `kubernetes` package.
+
+    Args:
+      user: The fields of the kubeconfig's user.
+      hint: What the user can do when the login fails or is refused.
+    """
+
+    def __init__(self, user: Mapping[str, Any], *, hint: str) -> None:
+        self._user = user
+        self._loader: Loader | None = None
+        self._lock = asyncio.Lock()
+        self.hint = hint
+
+    async def authorization(self) -> str:
+        """See :class:`~pathways_jupyter.kube.credentials.Credentials`."""
+        # The lock, because a provider that is asked twice at the same time may invalidate its own first answer.
+        async with self._lock:
+            if self._loader is None:
+                # Here, because a context can be read, and shown, without importing the package.
+                from pathways_jupyter.kube.library import Loader
+
+                self._loader = Loader(self._user)
+            try:
+                async with asyncio.timeout(CREDENTIAL_SECONDS):
+                    return await self._loader.authorization()
+            except TimeoutError as error:
+                raise ClusterError(
+                    f"No credentials were received within {CREDENTIAL_SECONDS:g} s.", hint=self.hint
+                ) from error
+            except ClusterError as error:
+                raise ClusterError(str(error), hint=self.hint) from error
+
+    async def renew(self) -> bool:
+        """See :class:`~pathways_jupyter.kube.credentials.Credentials`."""
+        self._loader = None
+        return "auth-provider" in self._user

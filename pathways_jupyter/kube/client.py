@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from aiohttp import ClientResponse
 
-    from pathways_jupyter.kube.cluster import Cluster
+    from pathways_jupyter.kube.cluster_access import Cluster
     from pathways_jupyter.kube.library import Api
 
 Json = dict[str, Any]

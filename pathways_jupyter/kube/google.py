@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pathways_jupyter.errors import ApiError, ClusterError, ConfigError
-from pathways_jupyter.kube.cluster import Cluster, tls
+from pathways_jupyter.kube.cluster_access import Cluster, tls
 from pathways_jupyter.kube.credentials import Renewable
 
 ENDPOINT_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER"

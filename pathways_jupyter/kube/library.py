@@ -19,7 +19,7 @@ from kubernetes.aio.stream.ws_client import WsApiClient, get_websocket_url
 from yarl import URL
 
 from pathways_jupyter.errors import ClusterError
-from pathways_jupyter.kube.cluster import Cluster
+from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable, lost, unreachable
 
 CONNECT_SECONDS = 10.0

@@ -24,7 +24,7 @@ from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.controllers.node_pools import PROVISIONED_LABEL
 from pathways_jupyter.local.controllers.nodes import CPU_POOL
 from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION
-from pathways_jupyter.service import jobset, names, networkpolicy
+from pathways_jupyter.service import names, networkpolicy, service_jobset
 from pathways_jupyter.service.pathwaysjob import definition, installation
 
 SYSTEM_NAMESPACE = installation.NAMESPACE
@@ -55,7 +55,7 @@ def ship(store: Store, instances: Mapping[str, int], *, cluster: str, sidecar: b
     """
     services = []
     for position, (instance_type, slices) in enumerate(instances.items()):
-        spec = jobset.ServiceSpec(
+        spec = service_jobset.ServiceSpec(
             tpu.parse_instance_type(instance_type),
             slices,
             programs.reference(names.SERVER_IMAGE),
@@ -64,7 +64,7 @@ def ship(store: Store, instances: Mapping[str, int], *, cluster: str, sidecar: b
             head_node_selector={names.NODEPOOL_LABEL: CPU_POOL},
             labels={names.EMBEDDED_LABEL: cluster},
         )
-        manifest = jobset.manifest(spec)
+        manifest = service_jobset.manifest(spec)
         _keep_off_nodes_of_jobs(manifest)
         if hollow:
             _hollow(manifest)

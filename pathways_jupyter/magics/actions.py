@@ -17,7 +17,7 @@ from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, SessionError
 from pathways_jupyter.events import SessionState
 from pathways_jupyter.magics import jobs, services
-from pathways_jupyter.magics.connection import Connection
+from pathways_jupyter.magics.notebook_session import Connection
 from pathways_jupyter.magics.waiting import Waiting
 from pathways_jupyter.render import array_notes, connection_settings
 from pathways_jupyter.render import session_card as card

@@ -43,7 +43,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         return shown(_cell_help() if call.help else self._cell(call.values, cell))
 
     def _cell(self, given: Mapping[str, Any], cell: str) -> Values | None:
-        from pathways_jupyter.colocated import live_output, run, show, trees
+        from pathways_jupyter.colocated import cell_run, live_output, show, trees
         from pathways_jupyter.colocated.results import Interrupted
 
         names = _names(given.get("inputs", ""))
@@ -60,7 +60,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
             self._keep(result)
 
         try:
-            result = run.run_cell(
+            result = cell_run.run_cell(
                 cell,
                 inputs={name: self.shell.user_ns[name] for name in names},
                 outputs=_names(given.get("outputs", "")),
@@ -69,7 +69,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
                 once=bool(given.get("once")),
                 on_cpu=bool(given.get("on_cpu")),
                 limit=_SHOWN_BYTES,
-                display_limit=4 * run.LIMIT,
+                display_limit=4 * cell_run.LIMIT,
                 follow=follower.start if follower else None,
                 warn=_warn,
             )
@@ -115,10 +115,10 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         return View(LINE, f"{cell.text}\n\n{line.text}", f"{cell.html}{line.html}")
 
     def _who(self, given: Mapping[str, Any]) -> View:
-        from pathways_jupyter.colocated import run
+        from pathways_jupyter.colocated import cell_run
         from pathways_jupyter.colocated.errors import name_hosts
 
-        found = run.who(slices=given.get("slices"), hosts=given.get("hosts"))
+        found = cell_run.who(slices=given.get("slices"), hosts=given.get("hosts"))
         where: dict[tuple[str, str], list[int]] = {}
         for index, names in found.items():
             for each in names.items():
@@ -127,9 +127,9 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         return _table(found, ("name", "type", "on"), rows, empty="No names are defined on the hosts.")
 
     def _reset(self, given: Mapping[str, Any]) -> None:
-        from pathways_jupyter.colocated import run
+        from pathways_jupyter.colocated import cell_run
 
-        run.reset(slices=given.get("slices"), hosts=given.get("hosts"))
+        cell_run.reset(slices=given.get("slices"), hosts=given.get("hosts"))
 
     def _restart(self, given: Mapping[str, Any]) -> View:
         from pathways_jupyter.colocated.errors import name_hosts
@@ -164,7 +164,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         )
 
     def _save(self, given: Mapping[str, Any]) -> Any:
-        from pathways_jupyter.colocated import run
+        from pathways_jupyter.colocated import cell_run
 
         call = given.get("call") or next(reversed(self._results), "")
         result = self._results.get(call)
@@ -174,7 +174,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
                 f"There is no output of cell {call!r} to save." if call else "There is no output to save.",
                 hint=known or "Only output that was too large to show can be saved; the cell's output names it.",
             )
-        saved = run.save(result, given.get("folder", "."))
+        saved = cell_run.save(result, given.get("folder", "."))
         from IPython.display import FileLink, display
 
         for path in saved:

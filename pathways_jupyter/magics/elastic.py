@@ -14,7 +14,7 @@ from pathways_jupyter.elastic import export, fault_targets
 from pathways_jupyter.elastic import record as records
 from pathways_jupyter.elastic.faults import Fault, RandomFaults
 from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
-from pathways_jupyter.magics.connection import Connection
+from pathways_jupyter.magics.notebook_session import Connection
 from pathways_jupyter.render import elastic as picture
 from pathways_jupyter.render.view import View
 

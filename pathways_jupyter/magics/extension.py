@@ -22,13 +22,13 @@ _SESSION = ("pathways_jupyter.session.kernel.session", "Session")
 
 
 def _as_html(session: Any) -> str:
-    from pathways_jupyter.magics.connection import card_of
+    from pathways_jupyter.magics.notebook_session import card_of
 
     return card_of(session).html
 
 
 def _as_text(session: Any, printer: Any, cycle: bool) -> None:
-    from pathways_jupyter.magics.connection import card_of
+    from pathways_jupyter.magics.notebook_session import card_of
 
     printer.text(card_of(session).text)
 

@@ -12,7 +12,7 @@ from IPython.core.magic import Magics, cell_magic, magics_class
 from pathways_jupyter.commands.job import CELL_JOB
 from pathways_jupyter.errors import ConfigError, ServiceError
 from pathways_jupyter.magics import completion, parser
-from pathways_jupyter.magics.connection import Connection
+from pathways_jupyter.magics.notebook_session import Connection
 from pathways_jupyter.magics.screen import Screen, shown
 
 Values = Mapping[str, Any]

@@ -13,7 +13,7 @@ from IPython.core.magic import Magics, line_magic, magics_class
 
 from pathways_jupyter.commands.magic import HELP, MAGIC, MULTIHOST
 from pathways_jupyter.errors import ConfigError, PathwaysError
-from pathways_jupyter.magics.connection import Connection
+from pathways_jupyter.magics.notebook_session import Connection
 from pathways_jupyter.magics.parser import Call, parse
 from pathways_jupyter.magics.screen import Screen, shown
 

@@ -10,7 +10,7 @@ from pathways_jupyter import entry
 from pathways_jupyter.commands.declaration import CLUSTER
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ServiceError
-from pathways_jupyter.magics.connection import Connection
+from pathways_jupyter.magics.notebook_session import Connection
 from pathways_jupyter.render.view import View
 
 Values = Mapping[str, Any]

@@ -147,15 +147,15 @@ async def find(wanted: Wanted) -> Hosts:
         return Hosts(await find_vms(wanted), ssh)
     assert wanted.cluster is not None
     from pathways_jupyter.kube.client import Client
-    from pathways_jupyter.multihost import pods
+    from pathways_jupyter.multihost import pod_hosts
     from pathways_jupyter.session import protocol, reach
 
     async with Client(await reach.cluster(wanted.cluster)) as client:
         namespace = wanted.cluster.namespace or client.namespace
         if wanted.job:
-            targets = await pods.of_job(client, namespace, wanted.job)
+            targets = await pod_hosts.of_job(client, namespace, wanted.job)
         else:
-            targets = await pods.of_service(client, namespace, wanted.service or wanted.session)
+            targets = await pod_hosts.of_service(client, namespace, wanted.service or wanted.session)
     return Hosts(targets, {"kind": "pods", "config": protocol.config_to_json(wanted.cluster)})
 
 
@@ -171,14 +171,14 @@ async def connecting(connection: Mapping[str, Any], kept: Kept | None = None) ->
     """
     if connection["kind"] == "pods":
         from pathways_jupyter.kube.client import Client
-        from pathways_jupyter.multihost import pods
+        from pathways_jupyter.multihost import pod_hosts
         from pathways_jupyter.session import protocol, reach
 
         config = protocol.config_from_json(connection["config"])
         async with Client(await reach.cluster(config)) as client:
 
             async def to_pod(target: Target, command: list[str]) -> Channel:
-                return await pods.connect(client, target, command)
+                return await pod_hosts.connect(client, target, command)
 
             async with Sessions(to_pod) as sessions:
                 yield sessions

@@ -39,7 +39,7 @@ Connect = Callable[[Target, list[str]], Awaitable[Channel]]
 
 
 PACKAGE = "pathways_jupyter.multihost.remote"
-_MODULES = ("frames", "store", "tree", "processes", "keeper", "share", "serve")
+_MODULES = ("frames", "content_store", "tree", "processes", "keeper", "share", "serve")
 
 # Modules are compiled when they are imported: most connections need only some, and compiling takes longer than sending.
 BOOTSTRAP = f"""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pathways_jupyter.multihost.errors import PackError
-from pathways_jupyter.multihost.remote.store import hasher
+from pathways_jupyter.multihost.remote.content_store import hasher
 from pathways_jupyter.multihost.remote.tree import DIRECTORY, FILE, LINK
 
 if TYPE_CHECKING:

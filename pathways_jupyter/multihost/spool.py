@@ -11,8 +11,8 @@ from types import TracebackType
 
 from pathways_jupyter.multihost.errors import PackError
 from pathways_jupyter.multihost.pack import Packed, changing
+from pathways_jupyter.multihost.remote.content_store import hasher
 from pathways_jupyter.multihost.remote.frames import encode
-from pathways_jupyter.multihost.remote.store import hasher
 
 _PIECE_BYTES = 256 * 1024
 _BATCH_BYTES = 4 * 1024 * 1024

@@ -16,7 +16,7 @@ from pathways_jupyter import entry
 from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.cluster import Cluster
+from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.runwatch import RunWatch
 from pathways_jupyter.server.scope import Scope

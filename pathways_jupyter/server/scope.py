@@ -19,7 +19,7 @@ from pathways_jupyter import config
 from pathways_jupyter.errors import ConfigError, LocalClusterError, SessionError
 from pathways_jupyter.kube import kubeconfig
 from pathways_jupyter.kube.auth import load
-from pathways_jupyter.kube.cluster import Cluster
+from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.session import reach, registry
 from pathways_jupyter.session.registry import SessionRecord
 

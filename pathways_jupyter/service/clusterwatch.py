@@ -19,7 +19,7 @@ from typing import Any
 
 from pathways_jupyter.errors import ApiError, PathwaysError
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.cluster import Cluster
+from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.watch import ChangeType, watch

@@ -16,7 +16,7 @@ from pathways_jupyter.kube.objects import EVENTS, JOBSETS, NETWORK_POLICIES, NOD
 from pathways_jupyter.service import bucket, checks, deployment, names
 from pathways_jupyter.service.checks import Finding, Level, Need
 from pathways_jupyter.service.deployment import Deployment
-from pathways_jupyter.service.jobset import ServiceSpec
+from pathways_jupyter.service.service_jobset import ServiceSpec
 from pathways_jupyter.wording import count
 
 ROLE = "pathways-platform"

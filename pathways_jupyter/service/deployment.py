@@ -12,9 +12,9 @@ from pathways_jupyter.errors import ApiError, ConfigError, PathwaysError, Servic
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, NETWORK_POLICIES, Object
-from pathways_jupyter.service import jobset, names, networkpolicy
+from pathways_jupyter.service import names, networkpolicy, service_jobset
 from pathways_jupyter.service.discovery import ServiceInfo
-from pathways_jupyter.service.jobset import ServiceSpec
+from pathways_jupyter.service.service_jobset import ServiceSpec
 
 HEAD_POOL = "cpu-np"
 """The node pool for heads in clusters that Pathways' own tools set up."""
@@ -83,7 +83,7 @@ def plan(values: Mapping[str, Any], *, jax: str) -> Deployment:
         labels={names.SERVICE_LABEL: name},
     )
     deployment = Deployment(spec, tuple(_range(each) for each in nodes))
-    jobset.manifest(spec)
+    service_jobset.manifest(spec)
     return deployment
 
 
@@ -97,7 +97,7 @@ def manifests(deployment: Deployment) -> tuple[Object, ...]:
     policies = [networkpolicy.for_proxies(spec.namespace)]
     if deployment.nodes or not spec.host_network:
         policies.append(networkpolicy.for_resource_manager(spec.name, deployment.nodes, spec.namespace))
-    return (*policies, jobset.manifest(spec))
+    return (*policies, service_jobset.manifest(spec))
 
 
 async def create(client: Client, deployment: Deployment) -> None:

@@ -10,7 +10,7 @@ from pathways_jupyter.errors import ApiError, ServiceError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, Object
-from pathways_jupyter.service import jobset, names
+from pathways_jupyter.service import names, service_jobset
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def describe(found: Object, *, own: bool = False) -> ServiceInfo | None:
     return ServiceInfo(
         name=name,
         namespace=str(found["metadata"].get("namespace") or ""),
-        address=f"{jobset.head_host(name)}:{port}",
+        address=f"{service_jobset.head_host(name)}:{port}",
         instance_type=said.get("instance_type", ""),
         slices=int(slices),
         hosts_per_slice=int(_job_spec(jobs[worker_job]).get("parallelism") or 1),

@@ -2,7 +2,7 @@
 
 For processes that did not start the session: the command line uses :func:`request`, the server extension
 :func:`arequest` and :func:`follow` in its event loop. The kernel that owns a session has a
-:class:`~pathways_jupyter.session.kernel.link.Link` instead.
+:class:`~pathways_jupyter.session.kernel.supervisor_link.Link` instead.
 """
 
 from __future__ import annotations

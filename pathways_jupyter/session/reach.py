@@ -11,7 +11,7 @@ from pathlib import Path
 from pathways_jupyter import locks
 from pathways_jupyter.config import ConnectConfig, runtime_dir
 from pathways_jupyter.kube.auth import of_config
-from pathways_jupyter.kube.cluster import Cluster
+from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.registry import SessionRecord
 

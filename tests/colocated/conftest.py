@@ -60,9 +60,9 @@ def cpu_mesh(mesh):
 @pytest.fixture
 def fresh_names(connection):
     """No host has names of earlier cells."""
-    from pathways_jupyter.colocated import run
+    from pathways_jupyter.colocated import cell_run
 
-    run.reset()
+    cell_run.reset()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from cells import values
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pathways_jupyter.colocated import run
+from pathways_jupyter.colocated import cell_run
 from pathways_jupyter.colocated.errors import CheckError, ColocatedError
 from pathways_jupyter.colocated.trees import PerHost
 
@@ -31,7 +31,7 @@ def test_each_host_sees_only_its_own_shards(x) -> None:
 
 
 def test_outputs_assemble_to_the_right_global_array_on_the_same_chips(x) -> None:
-    result = run.run_cell(DOUBLED, inputs={"x": x}, outputs=["z"])
+    result = cell_run.run_cell(DOUBLED, inputs={"x": x}, outputs=["z"])
     assert result.error() is None
     z = result.outputs["z"]
     assert z.sharding == x.sharding
@@ -50,7 +50,7 @@ doubled = {
 }
 params["rest"][1:], [shard.data.shape for shard in params["w"].addressable_shards]
 """
-    result = run.run_cell(source, inputs={"params": params}, outputs=["doubled"])
+    result = cell_run.run_cell(source, inputs={"params": params}, outputs=["doubled"])
     assert result.error() is None
     assert result.values == dict.fromkeys(range(4), ([0.5, "name"], [(1, 2)] * 4))
     doubled = result.outputs["doubled"]
@@ -66,19 +66,19 @@ import jax, numpy as np
 z = {"a": np.ones(2)} if jax.process_index() else {"a": np.ones(2), "b": np.ones(2)}
 """
     with pytest.raises(ColocatedError, match=r"host 0: z\['a'\], z\['b'\]; host 1: z\['a'\]"):
-        run.run_cell(source, outputs=["z"])
+        cell_run.run_cell(source, outputs=["z"])
     source = "import jax, numpy as np\nz = [np.ones(2)] if jax.process_index() else (np.ones(2),)"
     with pytest.raises(ColocatedError, match=r"z is not built in the same way on host 0 and hosts 1-3"):
-        run.run_cell(source, outputs=["z"])
+        cell_run.run_cell(source, outputs=["z"])
 
 
 def test_outputs_may_stay_on_the_hosts_cpus(x, cpu_mesh) -> None:
-    z = run.run_cell(DOUBLED, inputs={"x": x}, outputs=["z"], on_cpu=True).outputs["z"]
+    z = cell_run.run_cell(DOUBLED, inputs={"x": x}, outputs=["z"], on_cpu=True).outputs["z"]
     assert z.sharding == NamedSharding(cpu_mesh, P("x"))
 
 
 def test_what_every_host_has_for_itself_comes_back_as_one_array() -> None:
-    result = run.run_cell(
+    result = cell_run.run_cell(
         "import jax, numpy as np\nlocal = np.full((4, 3), jax.process_index())\none = jax.process_index()",
         outputs=["local", "one"],
     )
@@ -90,11 +90,11 @@ def test_what_every_host_has_for_itself_comes_back_as_one_array() -> None:
 
 def test_outputs_that_differ_across_hosts_are_refused_with_what_each_has() -> None:
     with pytest.raises(ColocatedError, match=r"float64\[2\] on host 0.*float64\[3\] on hosts 1-3"):
-        run.run_cell("import jax, numpy as np\nz = np.ones(2 if jax.process_index() == 0 else 3)", outputs=["z"])
+        cell_run.run_cell("import jax, numpy as np\nz = np.ones(2 if jax.process_index() == 0 else 3)", outputs=["z"])
 
 
 def test_an_output_that_the_cell_did_not_make_is_an_error() -> None:
-    error = run.run_cell("1", outputs=["nothing"]).error()
+    error = cell_run.run_cell("1", outputs=["nothing"]).error()
     assert "--out names nothing" in str(error)
 
 
@@ -150,7 +150,7 @@ mine = {
 }
 mine
 """
-    result = run.run_cell(source, inputs=inputs, outputs=["key", "keys", "words"])
+    result = cell_run.run_cell(source, inputs=inputs, outputs=["key", "keys", "words"])
     assert result.error() is None
     numbers = {name: np.asarray(jax.random.key_data(inputs[name])).tolist() for name in ("key", "keys")}
     for host, found in result.values.items():
@@ -175,21 +175,21 @@ import jax, numpy as np
 mine = jax.random.fold_in(jax.random.key(1), jax.process_index())
 words = np.array(["host", str(jax.process_index())])
 """
-    arrays = run.run_cell(source, outputs=["mine", "words"]).outputs
+    arrays = cell_run.run_cell(source, outputs=["mine", "words"]).outputs
     expected = [jax.random.key_data(jax.random.fold_in(jax.random.key(1), host)).tolist() for host in range(4)]
     assert jax.random.key_data(arrays["mine"]).tolist() == expected
     assert np.asarray(arrays["words"]).tolist() == ["host", "0", "host", "1", "host", "2", "host", "3"]
 
 
 def test_computing_with_an_array_of_several_hosts_says_how_to_get_at_its_part(x) -> None:
-    error = run.run_cell("x + 1", inputs={"x": x}).error()
+    error = cell_run.run_cell("x + 1", inputs={"x": x}).error()
     assert "array.addressable_shards" in error.remote_traceback()
     assert len(error.failures) == 1
 
 
 @pytest.mark.parametrize("kind", ["'datetime64[s]'", "object"])
 def test_an_array_of_a_kind_that_jax_does_not_have_comes_back_as_a_value(kind) -> None:
-    z = run.run_cell(f"import numpy as np\nz = np.array([None], {kind})", outputs=["z"]).outputs["z"]
+    z = cell_run.run_cell(f"import numpy as np\nz = np.array([None], {kind})", outputs=["z"]).outputs["z"]
     assert isinstance(z, np.ndarray)
     np.testing.assert_array_equal(z, np.array([None], kind.strip("'")))
 
@@ -206,23 +206,23 @@ mine = {"host": jax.process_index(), "same": "x"}
 
 
 def test_any_value_that_can_be_pickled_comes_back() -> None:
-    found = run.run_cell(VALUES, outputs=["text", "numbers", "config", "nothing"]).outputs
+    found = cell_run.run_cell(VALUES, outputs=["text", "numbers", "config", "nothing"]).outputs
     assert (found["text"], found["numbers"], found["nothing"]) == ("here", {"a": 1.0, "b": (2, None)}, None)
     # Each host has a class of its own, which cannot be known to be the same.
     assert [each.rate for each in found["config"].values()] == [0.5] * 4
 
 
 def test_a_value_that_is_not_the_same_on_all_hosts_comes_back_by_host() -> None:
-    (mine,) = run.run_cell(VALUES, outputs=["mine"]).outputs.values()
+    (mine,) = cell_run.run_cell(VALUES, outputs=["mine"]).outputs.values()
     assert isinstance(mine, PerHost)
     assert mine == {host: {"host": host, "same": "x"} for host in range(4)}
-    once = run.run_cell(VALUES, outputs=["mine"], once=True).outputs["mine"]
+    once = cell_run.run_cell(VALUES, outputs=["mine"], once=True).outputs["mine"]
     assert once == {"host": 0, "same": "x"}
 
 
 def test_values_beside_arrays_come_back_with_them(x) -> None:
     source = "import jax\nz = {'x': x, 'name': 'all', 'rate': 0.5}\nown = {'x': x, 'host': jax.process_index()}"
-    found = run.run_cell(source, inputs={"x": x}, outputs=["z", "own"]).outputs
+    found = cell_run.run_cell(source, inputs={"x": x}, outputs=["z", "own"]).outputs
     np.testing.assert_array_equal(found["z"]["x"], np.asarray(x))
     assert found["z"]["x"].sharding == x.sharding
     assert (found["z"]["name"], found["z"]["rate"]) == ("all", 0.5)
@@ -231,7 +231,7 @@ def test_values_beside_arrays_come_back_with_them(x) -> None:
 
 
 def test_a_value_of_several_megabytes_comes_back() -> None:
-    long = run.run_cell("long = 'x' * 5_000_000", outputs=["long"], once=True).outputs["long"]
+    long = cell_run.run_cell("long = 'x' * 5_000_000", outputs=["long"], once=True).outputs["long"]
     assert len(long) == 5_000_000
 
 
@@ -244,7 +244,7 @@ def test_a_value_of_several_megabytes_comes_back() -> None:
     ],
 )
 def test_what_cannot_be_sent_back_is_named_by_its_place(value, named) -> None:
-    error = run.run_cell(f"import threading\nz = {value}", outputs=["z"]).error()
+    error = cell_run.run_cell(f"import threading\nz = {value}", outputs=["z"]).error()
     assert re.search(named, str(error)), error
 
 
@@ -252,7 +252,7 @@ def test_an_array_that_was_deleted_is_named() -> None:
     x = jax.numpy.arange(3)
     x.delete()
     with pytest.raises(CheckError, match="x has no data any more"):
-        run.run_cell("1", inputs={"x": x})
+        cell_run.run_cell("1", inputs={"x": x})
 
 
 def test_a_cell_runs_where_its_input_is(connection) -> None:
@@ -262,4 +262,4 @@ def test_a_cell_runs_where_its_input_is(connection) -> None:
 
 def test_an_input_that_is_also_elsewhere_is_refused(x) -> None:
     with pytest.raises(CheckError, match="x lies on other hosts than host 0 too"):
-        run.run_cell("1", inputs={"x": x}, hosts=[0])
+        cell_run.run_cell("1", inputs={"x": x}, hosts=[0])

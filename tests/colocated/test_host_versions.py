@@ -10,7 +10,7 @@ import cloudpickle
 import pytest
 
 import pathways_jupyter
-from pathways_jupyter.colocated import function, results, run
+from pathways_jupyter.colocated import cell_run, function, results
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import CheckError
 from pathways_jupyter.colocated.host import Host
@@ -84,9 +84,9 @@ def connected(local_cluster, request, tmp_path):
 def test_versions_that_get_along_are_reported_once_component_by_component(connected) -> None:
     shown: list[str] = []
     for _ in range(2):
-        result = run.run_cell("import cloudpickle\ncloudpickle.__version__", warn=shown.append)
+        result = cell_run.run_cell("import cloudpickle\ncloudpickle.__version__", warn=shown.append)
         assert result.values == dict.fromkeys(range(2), CLOUDPICKLE)
-    run.run_cell("1", once=True, warn=shown.append)
+    cell_run.run_cell("1", once=True, warn=shown.append)
     assert shown == [f"Versions differ: cloudpickle {CLOUDPICKLE} on hosts 0, 1, {here()['cloudpickle']} here."]
 
 
@@ -98,13 +98,13 @@ def test_a_jax_that_cannot_read_requests_is_reported_component_by_component_befo
         r" Nothing was run\."
     )
     with pytest.raises(CheckError, match=message) as caught:
-        run.run_cell("1")
+        cell_run.run_cell("1")
     assert f"jax=={JAX}" in caught.value.hint
     assert "pathways-jupyter sidecar build" in caught.value.hint
     with pytest.raises(CheckError, match=message):
         function(lambda: 1)()
     with pytest.raises(CheckError, match=message):
-        run.who()
+        cell_run.who()
 
 
 def answer(value: object, python: str) -> Answer:

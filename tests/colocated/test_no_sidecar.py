@@ -3,7 +3,7 @@
 import pytest
 
 import pathways_jupyter
-from pathways_jupyter.colocated import function, run
+from pathways_jupyter.colocated import cell_run, function
 from pathways_jupyter.colocated.errors import CheckError
 from pathways_jupyter.local import cluster
 
@@ -22,7 +22,7 @@ def connection(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("connection")
 def test_nothing_runs_elsewhere_instead() -> None:
     with pytest.raises(CheckError, match="have no colocated Python sidecar"):
-        run.run_cell("raise SystemExit")
+        cell_run.run_cell("raise SystemExit")
     with pytest.raises(CheckError, match="have no colocated Python sidecar") as caught:
         function(lambda: 1)()
     assert "sidecar build" in caught.value.hint

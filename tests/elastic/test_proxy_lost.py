@@ -10,7 +10,7 @@ from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.record import Kind, Record
 from pathways_jupyter.events import SessionState
 from pathways_jupyter.kube import objects
-from pathways_jupyter.session.kernel.link import Link
+from pathways_jupyter.session.kernel.supervisor_link import Link
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from kinds import CONFIG_MAPS, NAMESPACES
 from pathways_jupyter.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.kube import client, credentials, objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.cluster import Cluster
+from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.credentials import Fixed
 from pathways_jupyter.kube.objects import JOBS, PODS
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from pathways_jupyter import blocking
 from pathways_jupyter.errors import ClusterError, ConfigError
 from pathways_jupyter.kube import auth, credentials
-from pathways_jupyter.kube.cluster import tls
+from pathways_jupyter.kube.cluster_access import tls
 from pathways_jupyter.kube.credentials import ExecPlugin, Renewable, TokenFile, parse_time
 
 DEADLINE = 60.0

@@ -12,7 +12,7 @@ import uvloop
 from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.kube import client as clients
 from pathways_jupyter.kube import objects, podport, portforward, websocket
-from pathways_jupyter.kube.cluster import Cluster
+from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.credentials import Fixed
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.kube.portforward import PortRefused, Target

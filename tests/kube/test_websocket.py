@@ -10,7 +10,7 @@ from aiohttp import WSMsgType, web
 from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.kube import websocket
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.cluster import Cluster
+from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.credentials import Fixed
 from pathways_jupyter.kube.problems import ConnectionLost
 

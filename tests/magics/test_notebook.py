@@ -33,7 +33,7 @@ entry.ask(record, lambda client, namespace: objects.delete(
 """
 INTERRUPT_THE_DISCONNECT = """
 import os, signal
-from pathways_jupyter.session.kernel.link import Link
+from pathways_jupyter.session.kernel.supervisor_link import Link
 
 answer = Link.answer
 
@@ -47,7 +47,7 @@ Link.answer = interrupted
 """
 INTERRUPT_THE_RECONNECT = """
 import os, signal
-from pathways_jupyter.session.kernel.link import Link
+from pathways_jupyter.session.kernel.supervisor_link import Link
 
 watch = Link.watch
 

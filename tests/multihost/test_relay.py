@@ -19,9 +19,9 @@ from runs import DEADLINE
 from pathways_jupyter.multihost import relay
 from pathways_jupyter.multihost.hostsession import HostSession
 from pathways_jupyter.multihost.relay import one_time_certificate
+from pathways_jupyter.multihost.remote.content_store import Store, hasher
 from pathways_jupyter.multihost.remote.frames import encode
 from pathways_jupyter.multihost.remote.share import Fetch, FetchError, Share
-from pathways_jupyter.multihost.remote.store import Store, hasher
 from pathways_jupyter.multihost.run_events import Phase
 
 HOSTS = 6

@@ -3,7 +3,7 @@
 import pytest
 
 from pathways_jupyter import tpu
-from pathways_jupyter.service import jobset, names
+from pathways_jupyter.service import names, service_jobset
 
 BUCKET = "gs://team/scratch"
 REQUESTS = [
@@ -16,7 +16,7 @@ REQUESTS = [
 
 
 def ours(instance: str, **options) -> dict:
-    spec = jobset.ServiceSpec(
+    spec = service_jobset.ServiceSpec(
         tpu.parse_instance_type(instance),
         3,
         f"{names.IMAGE_REPOSITORY}/server:jax-0.10.2",
@@ -26,7 +26,7 @@ def ours(instance: str, **options) -> dict:
         head_node_selector={names.NODEPOOL_LABEL: "cpu-np"},
         **options,
     )
-    return jobset.manifest(spec)
+    return service_jobset.manifest(spec)
 
 
 def theirs(machine: str, topology: str, *, sidecar: str = "", **options) -> dict:

@@ -6,7 +6,7 @@ from permissions import documented_rules
 
 from pathways_jupyter import tpu
 from pathways_jupyter.kube import auth, objects
-from pathways_jupyter.service import clusterwatch, jobset, names
+from pathways_jupyter.service import clusterwatch, names, service_jobset
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 
 DEADLINE = 60.0
@@ -25,8 +25,8 @@ async def test_the_documented_role_is_enough_to_see_a_service_come(bench):
     try:
         await until(lambda message: message.get("watch") == "live")
         async with bench.client(name="admin") as client:
-            spec = jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 2, "r/server:1", name="late")
-            await objects.create(client, objects.JOBSETS, jobset.manifest(spec), namespace="default")
+            spec = service_jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 2, "r/server:1", name="late")
+            await objects.create(client, objects.JOBSETS, service_jobset.manifest(spec), namespace="default")
         await until(lambda message: "default/late" in [row["id"] for row in message.get("put", {}).get("services", ())])
     finally:
         await watch.close()
@@ -66,8 +66,8 @@ def puts(service):
 
 
 async def create(client, name):
-    spec = jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 2, "r/server:1", name=name)
-    await objects.create(client, objects.JOBSETS, jobset.manifest(spec), namespace="default")
+    spec = service_jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 2, "r/server:1", name=name)
+    await objects.create(client, objects.JOBSETS, service_jobset.manifest(spec), namespace="default")
 
 
 async def test_a_listener_that_raises_at_any_point_keeps_nothing_from_the_others(bench):
@@ -164,8 +164,8 @@ async def test_slices_of_a_proxy_that_is_gone_are_not_given_to_its_successor(ben
 
     try:
         async with bench.client(name="admin") as client:
-            spec = jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 2, "r/server:1")
-            await objects.create(client, objects.JOBSETS, jobset.manifest(spec), namespace="default")
+            spec = service_jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 2, "r/server:1")
+            await objects.create(client, objects.JOBSETS, service_jobset.manifest(spec), namespace="default")
             for pod, line, expected in (
                 ("first", "Transition slice 0 (tpuv6e:2x2) unplaced -> placed on pathways-cluster-worker-0", "ready"),
                 ("second", "Signaling to RM", "starting"),

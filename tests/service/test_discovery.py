@@ -5,7 +5,7 @@ from pathways_jupyter import tpu
 from pathways_jupyter.errors import ServiceError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBSETS, PODS
-from pathways_jupyter.service import discovery, jobset, names, status
+from pathways_jupyter.service import discovery, names, service_jobset, status
 from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.podstate import State
 
@@ -13,12 +13,12 @@ V6E = tpu.parse_instance_type("tpuv6e:2x2")
 
 
 def manifest(name="pathways-cluster", **options):
-    return jobset.manifest(jobset.ServiceSpec(V6E, 2, "r/server:jax-0.10.2", name=name, **options))
+    return service_jobset.manifest(service_jobset.ServiceSpec(V6E, 2, "r/server:jax-0.10.2", name=name, **options))
 
 
 def test_a_jobset_says_all_that_a_connection_needs():
     info = discovery.describe(manifest(sidecar_image="r/sidecar:1"))
-    assert (info.name, info.address) == ("pathways-cluster", jobset.address("pathways-cluster"))
+    assert (info.name, info.address) == ("pathways-cluster", service_jobset.address("pathways-cluster"))
     assert (info.instance_type, info.slices, info.hosts_per_slice) == ("tpuv6e:2x2", 2, 1)
     assert (info.server_image, info.sidecar_image) == ("r/server:jax-0.10.2", "r/sidecar:1")
 
@@ -69,7 +69,7 @@ async def test_a_service_is_found_by_name_by_address_or_because_it_is_the_only_o
         for wanted in (
             "",
             "pathways-cluster",
-            jobset.address("pathways-cluster"),
+            service_jobset.address("pathways-cluster"),
             "pathways-cluster-pathways-head:29001",
         ):
             assert (await discovery.find(client, "default", wanted)).name == "pathways-cluster"

@@ -6,7 +6,7 @@ from pathways_jupyter import tpu
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBSETS, NETWORK_POLICIES
-from pathways_jupyter.service import checks, doctor, jobset, leases, names, networkpolicy
+from pathways_jupyter.service import checks, doctor, leases, names, networkpolicy, service_jobset
 from pathways_jupyter.service.checks import NEEDS, Level
 from pathways_jupyter.service.images import Versions
 
@@ -19,8 +19,8 @@ async def examine(bench, *, config=None, **options):
 
 
 async def service(client, image="r/pathways/server:jax-0.10.2", **options):
-    spec = jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 1, image, **options)
-    return await objects.create(client, JOBSETS, jobset.manifest(spec))
+    spec = service_jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 1, image, **options)
+    return await objects.create(client, JOBSETS, service_jobset.manifest(spec))
 
 
 def ready(name, job, container):

@@ -3,14 +3,14 @@ from permissions import DOCUMENT, documents
 
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import NETWORK_POLICIES
-from pathways_jupyter.service import jobset, names, networkpolicy, proxy_job
+from pathways_jupyter.service import names, networkpolicy, proxy_job, service_jobset
 
 OTHERS = {"podSelector": {"matchLabels": {"app": "database"}}}
 
 
 def proxy_labels(user="jane"):
     """Return the labels of a proxy's pod."""
-    spec = proxy_job.ProxySpec("a1b2", "service", jobset.address("service"), "r/proxy_server:1", {}, user=user)
+    spec = proxy_job.ProxySpec("a1b2", "service", service_jobset.address("service"), "r/proxy_server:1", {}, user=user)
     return proxy_job.job(spec)["spec"]["template"]["metadata"]["labels"]
 
 

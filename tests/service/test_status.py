@@ -4,7 +4,7 @@ import json
 import pytest
 
 from pathways_jupyter import tpu
-from pathways_jupyter.service import discovery, jobset, names, proxy_job, status
+from pathways_jupyter.service import discovery, names, proxy_job, service_jobset, status
 from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podstate import State, pod_state
@@ -13,8 +13,8 @@ SERVICE = "pathways-cluster"
 
 
 def made(slices=2, instance="tpuv6e:2x2", **changes):
-    manifest = jobset.manifest(
-        jobset.ServiceSpec(tpu.parse_instance_type(instance), slices, "r/server:1", name=SERVICE)
+    manifest = service_jobset.manifest(
+        service_jobset.ServiceSpec(tpu.parse_instance_type(instance), slices, "r/server:1", name=SERVICE)
     )
     manifest["status"] = {"conditions": [{"type": "StartupPolicyCompleted", "status": "True"}]}
     return dataclasses.replace(discovery.describe(manifest), **changes)
@@ -53,7 +53,7 @@ def a_proxy(session, user="jane", instances=None, *, created="2026-01-01T10:00:0
     spec = proxy_job.ProxySpec(
         session=session,
         service=SERVICE,
-        address=jobset.address(SERVICE),
+        address=service_jobset.address(SERVICE),
         image="r/proxy_server:1",
         instances=instances or {"tpuv6e:2x2": 1},
         user=user,

@@ -25,8 +25,8 @@ from pathways_jupyter.local import cluster as local
 from pathways_jupyter.service.names import SESSION_LABEL
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.kernel import session, spawn
-from pathways_jupyter.session.kernel.link import Link
 from pathways_jupyter.session.kernel.session import Session
+from pathways_jupyter.session.kernel.supervisor_link import Link
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pathways_jupyter.colocated import run
+from pathways_jupyter.colocated import cell_run
 
 
 def values(source: str, **options: Any) -> dict[int, Any]:
@@ -11,7 +11,7 @@ def values(source: str, **options: Any) -> dict[int, Any]:
     Raises:
       ColocatedError: It failed on a host.
     """
-    result = run.run_cell(source, **options)
+    result = cell_run.run_cell(source, **options)
     error = result.error()
     if error is not None:
         raise error

@@ -5,7 +5,7 @@ import os
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.kernel import spawn
-from pathways_jupyter.session.kernel.link import Link
+from pathways_jupyter.session.kernel.supervisor_link import Link
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0

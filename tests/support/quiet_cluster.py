@@ -14,7 +14,7 @@ from pathways_jupyter.local.kubelet import Kubelet
 from pathways_jupyter.local.network import Network
 from pathways_jupyter.local.recorder import Recorder
 from pathways_jupyter.local.spawner import Spawner
-from pathways_jupyter.service import jobset, names, proxy_job
+from pathways_jupyter.service import names, proxy_job, service_jobset
 
 DEADLINE = 60.0
 
@@ -100,7 +100,7 @@ class QuietCluster:
         spec = proxy_job.ProxySpec(
             session=session,
             service=names.DEFAULT_SERVICE,
-            address=jobset.address(names.DEFAULT_SERVICE),
+            address=service_jobset.address(names.DEFAULT_SERVICE),
             image="r/proxy_server:1",
             instances={"tpuv6e:2x2": 1},
             user=user,

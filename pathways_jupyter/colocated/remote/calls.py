@@ -10,7 +10,7 @@ from typing import Any
 import jax
 from jax.experimental.colocated_python import serialization
 
-from . import arrays, failures, feeds, jobs, namespaces, objects, outputs, rich, streams
+from . import failures, feeds, kept_objects, namespaces, outputs, returned_arrays, rich, stoppable, streams
 from .transcript import Transcript
 
 _MAX_VALUE = 1 << 20
@@ -41,7 +41,7 @@ def cell(
         names.update(given)
         value = namespaces.run(session, head["source"], filename)
         found = outputs.split(head["outputs"], names, pickles)
-        return value, arrays.keep(head["call"], found, mesh, inputs) if found else []
+        return value, returned_arrays.keep(head["call"], found, mesh, inputs) if found else []
 
     answer, parts = _run(head, work, filename, show=True)
     if answer["error"] is not None:
@@ -63,14 +63,14 @@ def function(
         if head["object"]:
             if len(blobs) > 1:
                 made, made_args, made_kwargs = serialization._deserialize(blobs[1])
-                objects.add(head["object"], made(*made_args, **made_kwargs))
-            called = getattr(objects.get(head["object"]), called)
+                kept_objects.add(head["object"], made(*made_args, **made_kwargs))
+            called = getattr(kept_objects.get(head["object"]), called)
         for place, array in zip(places, inputs, strict=True):
             leaves[place] = array
         args, kwargs = jax.tree_util.tree_unflatten(tree, leaves)
         found, structure = jax.tree_util.tree_flatten(called(*args, **kwargs))
         kept = {str(place): leaf for place, leaf in enumerate(found) if isinstance(leaf, jax.Array)}
-        specs = arrays.keep(head["call"], kept, mesh, inputs) if kept else []
+        specs = returned_arrays.keep(head["call"], kept, mesh, inputs) if kept else []
         plain = [None if isinstance(leaf, jax.Array) else leaf for leaf in found]
         return serialization._serialize((structure, plain)), specs
 
@@ -87,7 +87,7 @@ def open_feed(
     def work() -> tuple[Any, list[dict[str, Any]]]:
         make = serialization._deserialize(blobs[0])
         feed = feeds.Feed(lambda: make(host, count), head["ahead"])
-        objects.add(head["object"], feed)
+        kept_objects.add(head["object"], feed)
         try:
             tree, specs = feeds.describe(feed.first())
         except StopIteration:
@@ -127,7 +127,7 @@ def _run(
                 parts.append(value)
 
     try:
-        jobs.Job(head["call"]).run(captured, filename)
+        stoppable.Job(head["call"]).run(captured, filename)
     except BaseException as error:
         failure = answer["error"] = failures.describe(error, filename)
         transcript.note(

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import arrays, calls, codec, facts, feeds, files, jobs, namespaces, objects
+from . import calls, codec, facts, feeds, files, kept_objects, namespaces, returned_arrays, stoppable
 
 BOOT = uuid.uuid4().hex
 """Changes when the sidecar's process does; names that cells defined are gone then."""
@@ -46,26 +46,26 @@ def fetch(row_bytes: int, request: jax.Array) -> jax.Array:
 def take(shardings: list[Any], request: jax.Array) -> list[jax.Array]:
     """Hands out the arrays that a call kept."""
     head, _ = _read(request)
-    return arrays.take(head["call"], head["names"], shardings)
+    return returned_arrays.take(head["call"], head["names"], shardings)
 
 
 def feed(row_bytes: int, targets: list[Any], request: jax.Array) -> list[jax.Array]:
     """The next batch of an iterator: a row that says what happened, and the batch's arrays."""
     head, _ = _read(request)
-    state, batch = feeds.step(objects.get(head["object"]), targets)
+    state, batch = feeds.step(kept_objects.get(head["object"]), targets)
     return [_rows(codec.encode({"boot": BOOT, **state}), head, row_bytes, request.sharding.mesh), *batch]
 
 
 def _input(head: dict[str, Any], place: int, array: jax.Array) -> jax.Array:
     if str(place) in head["wrapped"]:
-        return arrays.unwrap(array, head["wrapped"][str(place)])
-    return arrays.free(array) if place in head["free"] else array
+        return returned_arrays.unwrap(array, head["wrapped"][str(place)])
+    return returned_arrays.free(array) if place in head["free"] else array
 
 
 def _answer(message: tuple[dict[str, Any], list[bytes]], inputs: tuple[jax.Array, ...], mesh: Any) -> bytes:
     head, blobs = message
     operation, session = head["op"], head["session"]
-    objects.release(head.get("released", ()))
+    kept_objects.release(head.get("released", ()))
     answer: dict[str, Any] = {"boot": BOOT}
     parts: list[bytes] = []
     if operation == "cell":
@@ -79,7 +79,7 @@ def _answer(message: tuple[dict[str, Any], list[bytes]], inputs: tuple[jax.Array
     elif operation == "missing":
         done = {"missing": facts.missing(head["names"])}
     elif operation == "cancel":
-        done = {"running": jobs.cancel(head["target"])}
+        done = {"running": stoppable.cancel(head["target"])}
     elif operation == "who":
         done = {"names": namespaces.who(session)}
     elif operation == "reset":
@@ -88,7 +88,7 @@ def _answer(message: tuple[dict[str, Any], list[bytes]], inputs: tuple[jax.Array
     elif operation == "ping":
         done = {}
     elif operation == "restart":
-        jobs.end_process()
+        stoppable.end_process()
         done = {}
     elif operation == "read":
         part, size = files.read(head["name"], head["offset"], head["bytes"])

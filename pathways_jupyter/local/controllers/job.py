@@ -17,16 +17,18 @@ from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType
-from pathways_jupyter.local.controllers.deadlines import expire, sooner, until
 from pathways_jupyter.local.controllers.reconciler import (
     Key,
     Reconciler,
     condition,
+    expire,
     itself,
     owned,
     owned_by,
     reference_to,
     set_condition,
+    sooner,
+    until,
 )
 from pathways_jupyter.local.healing import KUBERNETES, BackOff
 from pathways_jupyter.local.recorder import Recorder

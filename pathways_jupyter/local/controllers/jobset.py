@@ -13,12 +13,12 @@ from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, SERVICES, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
-from pathways_jupyter.local.controllers.deadlines import expire
 from pathways_jupyter.local.controllers.jobset_policy import Verdict, judge, startable, succeeded
 from pathways_jupyter.local.controllers.reconciler import (
     Key,
     Reconciler,
     condition,
+    expire,
     itself,
     owned,
     owned_by,

@@ -1,7 +1,7 @@
 """Base of the controllers: changes select keys, and reconciling a key brings its object to the desired state.
 
 The store is synchronous, so one reconcile sees one consistent state and needs no lock, no cache and no memory of its
-earlier requests. It may ask to be called again later; nothing polls.
+earlier requests. It may ask to be called again later, for which the deadlines are here; nothing polls.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 
 from pathways_jupyter.errors import ApiError
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
@@ -166,3 +167,30 @@ def set_condition(status: Object, kind: str, holds: bool, *, time: str, reason: 
             conditions[index] = {**each, **made}
             return
     conditions.append(made)
+
+
+def until(since: str, seconds: float) -> float:
+    """Seconds left until `seconds` after the RFC 3339 time `since`; negative when that has passed."""
+    return datetime.fromisoformat(since).timestamp() + seconds - datetime.now(UTC).timestamp()
+
+
+def sooner(one: float | None, other: float | None) -> float | None:
+    """The smaller of two waits, where None means for ever."""
+    given = [each for each in (one, other) if each is not None]
+    return min(given, default=None)
+
+
+def expire(store: Store, resource: ResourceType, finished: Object, over: Object) -> float | None:
+    """Delete a `finished` object once its time to live is over; return the seconds until then, or None.
+
+    Args:
+      over: The condition whose transition time is when it finished.
+    """
+    seconds = finished["spec"].get("ttlSecondsAfterFinished")
+    if seconds is None:
+        return None
+    if (left := until(over["lastTransitionTime"], seconds)) > 0:
+        return left
+    metadata = finished["metadata"]
+    store.delete(resource, metadata["namespace"], metadata["name"], propagation="Background", uid=metadata["uid"])
+    return None

@@ -17,8 +17,8 @@ import time
 import zlib
 
 from pathways_jupyter.multihost.remote import keeper, processes
+from pathways_jupyter.multihost.remote.content_store import Store
 from pathways_jupyter.multihost.remote.frames import Decoder, encode
-from pathways_jupyter.multihost.remote.store import Store
 from pathways_jupyter.multihost.remote.tree import FILE, Library, lacking, unpack
 
 TYPE_CHECKING = False

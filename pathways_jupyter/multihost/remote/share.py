@@ -18,8 +18,8 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pathways_jupyter.multihost.remote.content_store import Store
 from pathways_jupyter.multihost.remote.frames import Decoder, encode
-from pathways_jupyter.multihost.remote.store import Store
 
 if TYPE_CHECKING:
     import ssl

@@ -13,14 +13,14 @@ import json
 import os
 import time
 
-from pathways_jupyter.multihost.remote.store import copy, hasher
+from pathways_jupyter.multihost.remote.content_store import copy, hasher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from pathways_jupyter.multihost.remote.store import Store
+    from pathways_jupyter.multihost.remote.content_store import Store
 
     Entry = Sequence[Any]
     """``[kind, path, mode, hash or the link's target]``."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from pathways_jupyter import tpu
-from pathways_jupyter.service import jobset, names
+from pathways_jupyter.service import names, service_jobset
 from pathways_jupyter.service.pathwaysjob import fields
 
 Schema = dict[str, Any]
@@ -72,10 +72,10 @@ def _root() -> Schema:
         ),
         "x-kubernetes-validations": [
             _rule(
-                f"size(self.metadata.name) <= {jobset.MAX_NAME} && "
+                f"size(self.metadata.name) <= {service_jobset.MAX_NAME} && "
                 "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-                f"the name must have at most {jobset.MAX_NAME} lower-case letters, digits and dashes, beginning with a "
-                "letter, because the names of pods begin with it",
+                f"the name must have at most {service_jobset.MAX_NAME} lower-case letters, digits and dashes, "
+                "beginning with a letter, because the names of pods begin with it",
                 "",
             )
         ],

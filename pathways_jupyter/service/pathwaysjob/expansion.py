@@ -1,7 +1,7 @@
 """PathwaysJob -> JobSet: the head with Pathways' programs and the user's containers, and one worker Job per slice.
 
 A pure function, so that the controller and a client that expands a job itself create the same JobSet. The workers, the
-network and the startup policy are those of a service (:mod:`pathways_jupyter.service.jobset`).
+network and the startup policy are those of a service (:mod:`pathways_jupyter.service.service_jobset`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from pathways_jupyter.service import jobset, names
+from pathways_jupyter.service import names, service_jobset
 from pathways_jupyter.service.pathwaysjob import fields
 from pathways_jupyter.service.pathwaysjob.fields import Component, Job, Manifest
 
@@ -33,8 +33,8 @@ def expand(manifest: Mapping[str, Any]) -> Manifest:
     """
     job = fields.read(manifest)
     elastic = job.elastic_slices > 0
-    made = jobset.manifest(
-        jobset.ServiceSpec(
+    made = service_jobset.manifest(
+        service_jobset.ServiceSpec(
             job.instance_type,
             job.slices,
             f"{names.IMAGE_REPOSITORY}/{names.SERVER_IMAGE}:{job.version}",

@@ -15,7 +15,7 @@ from pathways_jupyter.errors import SessionError
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.kernel.jax_switch import JaxSwitch, Switched
-from pathways_jupyter.session.kernel.link import Link
+from pathways_jupyter.session.kernel.supervisor_link import Link
 from pathways_jupyter.session.kernel.user_arrays import NamedArray
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord

@@ -17,7 +17,7 @@ from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.kernel import process, spawn
 from pathways_jupyter.session.kernel.attachment import CLEANUP_SECONDS, Attachment, Variables, finish
 from pathways_jupyter.session.kernel.jax_switch import Switched
-from pathways_jupyter.session.kernel.link import Link
+from pathways_jupyter.session.kernel.supervisor_link import Link
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.wording import count

@@ -18,7 +18,7 @@ import time
 
 from pathways_jupyter.errors import SessionError
 from pathways_jupyter.session import registry, strays
-from pathways_jupyter.session.kernel.link import Link
+from pathways_jupyter.session.kernel.supervisor_link import Link
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 

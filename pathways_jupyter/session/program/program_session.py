@@ -23,7 +23,7 @@ from pathways_jupyter.events import Event, EventKind, SessionState
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.attachment import finish
-from pathways_jupyter.session.kernel.link import Link
+from pathways_jupyter.session.kernel.supervisor_link import Link
 from pathways_jupyter.session.program.child import Child, without_stop_signal
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord

@@ -5,7 +5,7 @@ import pytest
 from pathways_jupyter import tpu
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, PODS, SERVICES
 from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION
-from pathways_jupyter.service import jobset, names
+from pathways_jupyter.service import names, service_jobset
 
 SLEEP = ["sleep", "600"]
 
@@ -32,7 +32,9 @@ def ready(pods):
 
 
 async def test_jobs_pods_and_names_are_those_that_clients_look_for(controlled):
-    manifest = jobset.manifest(jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x4"), 1, "server:latest"))
+    manifest = service_jobset.manifest(
+        service_jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x4"), 1, "server:latest")
+    )
     for each in manifest["spec"]["replicatedJobs"]:
         each["template"]["spec"]["template"]["metadata"]["annotations"][HOLLOW_ANNOTATION] = "true"
     controlled.store.create(JOBSETS, manifest)
@@ -47,7 +49,7 @@ async def test_jobs_pods_and_names_are_those_that_clients_look_for(controlled):
         spec, labels = pod["spec"], pod["metadata"]["labels"]
         assert spec["hostname"] == pod["metadata"]["name"][:-6]
         assert spec["subdomain"] == "pathways-cluster"
-        assert labels[names.COORDINATOR_LABEL] == jobset.head_host("pathways-cluster")
+        assert labels[names.COORDINATOR_LABEL] == service_jobset.head_host("pathways-cluster")
         assert labels[names.JOB_INDEX_LABEL] == "0"
         assert labels[names.REPLICATED_JOB_REPLICAS_LABEL] == "1"
     workers = [pod for pod in pods if pod["metadata"]["labels"][names.REPLICATED_JOB_LABEL] == "worker"]

@@ -14,7 +14,7 @@ from pathways_jupyter import entry, interrupts
 from pathways_jupyter.events import SessionState
 from pathways_jupyter.kube import objects
 from pathways_jupyter.session import client
-from pathways_jupyter.session.kernel import attachment, attempt, jax_switch, link, session
+from pathways_jupyter.session.kernel import attachment, attempt, jax_switch, session, supervisor_link
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0
@@ -46,7 +46,7 @@ def test_an_interrupt_at_any_line_leaves_a_session_that_can_be_reconnected(confi
         with (
             contextlib.suppress(KeyboardInterrupt),
             interrupts.after_imports(),
-            pressing(line, session, attempt, attachment, jax_switch, link) as presses,
+            pressing(line, session, attempt, attachment, jax_switch, supervisor_link) as presses,
         ):
             made.reconnect()
         assert session.current() is made

@@ -18,7 +18,7 @@ from pathways_jupyter.events import SessionState
 from pathways_jupyter.local import cluster as local
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.kernel import spawn
-from pathways_jupyter.session.kernel.link import Link
+from pathways_jupyter.session.kernel.supervisor_link import Link
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0

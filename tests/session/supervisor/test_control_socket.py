@@ -15,7 +15,7 @@ import pytest
 from pathways_jupyter.events import Event, EventKind
 from pathways_jupyter.session import client, protocol, registry
 from pathways_jupyter.session.kernel import spawn
-from pathways_jupyter.session.kernel.link import Link
+from pathways_jupyter.session.kernel.supervisor_link import Link
 from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor import control_socket, session_log

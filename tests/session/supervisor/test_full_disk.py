@@ -19,7 +19,7 @@ from pathways_jupyter.errors import SessionError
 from pathways_jupyter.events import Event, EventKind
 from pathways_jupyter.session import protocol, registry, sweep
 from pathways_jupyter.session.kernel import spawn
-from pathways_jupyter.session.kernel.link import Link
+from pathways_jupyter.session.kernel.supervisor_link import Link
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.session_log import History

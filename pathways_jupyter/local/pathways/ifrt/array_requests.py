@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt import arrays, dtypes, promises, statuses, values
-from pathways_jupyter.local.pathways.ifrt.arrays import Array
+from pathways_jupyter.local.pathways.ifrt import dtypes, promises, session_arrays, statuses, values
 from pathways_jupyter.local.pathways.ifrt.client_session import Answer, Future, Handler, Session
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
+from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.values import Spec
 
 _DONATE = 3
@@ -63,7 +63,7 @@ def assemble(session: Session, message: Any, answer: Answer) -> None:
     kind = message.dtype.kind or next((each.spec.kind for each in sources if each.spec), 0)
     spec = Spec(kind, tuple(message.shape.dims), session.machine.shardings.read(message.sharding))
     handles, made = session.bind_new([message.result_handle], [spec])
-    arrays.launch(
+    session_arrays.launch(
         lambda found: ([values.join(spec, [values.split(each)[0] for each in found])], None),
         sources,
         made,
@@ -78,7 +78,7 @@ def disassemble(session: Session, message: Any, answer: Answer) -> None:
     source = session.array(message.array_handle)
     specs = _shard_specs(session, source)
     handles, made = session.bind_new(message.result_handles, specs)
-    arrays.launch(
+    session_arrays.launch(
         lambda found: (
             [values.join(spec, [shard]) for spec, shard in zip(specs, values.split(found[0]), strict=True)],
             None,
@@ -95,7 +95,7 @@ def first_shard(session: Session, message: Any, answer: Answer) -> None:
     source = session.array(message.array_handle)
     spec = _shard_specs(session, source)[0]
     handles, made = session.bind_new([message.result_handle], [spec])
-    arrays.launch(lambda found: ([values.join(spec, [values.split(found[0])[0]])], None), [source], made)
+    session_arrays.launch(lambda found: ([values.join(spec, [values.split(found[0])[0]])], None), [source], made)
     (answer.body.array_handle,) = handles
     answer.send()
 
@@ -113,7 +113,7 @@ def copy(session: Session, message: Any, answer: Answer) -> None:
         target = Spec(spec.kind, spec.shape, machine.shardings.moved(spec.sharding, device_ids, memory_kind))
         handles, made = session.bind_new(list(message.result_handles[place : place + 1]), [target])
         names += handles
-        arrays.launch(
+        session_arrays.launch(
             partial(_copied, session, target),
             [source],
             made,
@@ -144,7 +144,7 @@ def remap(session: Session, message: Any, answer: Answer) -> None:
                 given[target] = taken[source]
         return [values.join(spec, each) for spec, each in zip(specs, shards, strict=True)], None
 
-    arrays.launch(work, sources, made, consumed=_donated(message, sources))
+    session_arrays.launch(work, sources, made, consumed=_donated(message, sources))
     answer.body.array_handles.extend(handles)
     answer.send()
 
@@ -157,7 +157,7 @@ def reshard(session: Session, message: Any, answer: Answer) -> None:
         target = _read_spec(session, each)
         handles, made = session.bind_new(list(message.result_handles[place : place + 1]), [target])
         names += handles
-        arrays.launch(
+        session_arrays.launch(
             partial(_resharded, session, target),
             [source],
             made,
@@ -255,7 +255,7 @@ def _from_host(session: Session, handles: list[int], spec: Spec, parts: Sequence
             raise statuses.invalid("not every shard of an array was given a host buffer")
         return [values.from_host(spec, shards, [devices.jax_devices[each] for each in spec.sharding.device_ids])], None
 
-    arrays.launch(work, [], made, after=buffers)
+    session_arrays.launch(work, [], made, after=buffers)
     return names
 
 
@@ -283,7 +283,7 @@ def _resharded(session: Session, target: Spec, sources: list[Any]) -> tuple[list
     return [moved], moved
 
 
-def _start(session: Session, spec: Spec) -> arrays.Start:
+def _start(session: Session, spec: Spec) -> session_arrays.Start:
     lane = session.machine.lanes.of(spec.sharding.device_ids)
     return lane.launch_elsewhere if _size(spec) >= _LARGE else lane.launch
 

@@ -1,7 +1,7 @@
 """One client's session: its handles, and the answers to its requests.
 
 Requests are taken in the order in which they come, on one thread, and each is bound to its handles before the next is
-looked at. What they start goes on elsewhere (see :mod:`arrays`), and answers go out whenever they are there.
+looked at. What they start goes on elsewhere (see :mod:`session_arrays`), and answers go out whenever they are there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import messages, promises, statuses
-from pathways_jupyter.local.pathways.ifrt.arrays import Array
 from pathways_jupyter.local.pathways.ifrt.buffers import HostBuffers
 from pathways_jupyter.local.pathways.ifrt.colocated import Hosts, Order
 from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
@@ -23,6 +22,7 @@ from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.executables import Executable
 from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
+from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
 from pathways_jupyter.local.pathways.ifrt.statuses import StatusError
 from pathways_jupyter.local.pathways.ifrt.values import Spec

@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from pathways_jupyter.local.pathways.ifrt import arrays, messages, promises, statuses, values
-from pathways_jupyter.local.pathways.ifrt.arrays import Array
+from pathways_jupyter.local.pathways.ifrt import messages, promises, session_arrays, statuses, values
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
+from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
 from pathways_jupyter.local.pathways.ifrt.values import Spec
 
@@ -121,7 +121,7 @@ class PythonExecutable:
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
         """Calls the function on a thread of its own, after the calls that JAX orders before it."""
         stream = options.execution_stream_id
-        call = arrays.launch(
+        call = session_arrays.launch(
             self._call,
             inputs,
             outputs,

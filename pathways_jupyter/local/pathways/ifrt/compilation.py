@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from pathways_jupyter.local.pathways.ifrt import messages, statuses
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
-from pathways_jupyter.local.pathways.ifrt.programs import Parameter, read_program
+from pathways_jupyter.local.pathways.ifrt.stablehlo import Parameter, read_program
 
 _log = logging.getLogger(__name__)
 

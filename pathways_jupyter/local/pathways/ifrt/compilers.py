@@ -8,7 +8,7 @@ Measured with JAX 0.10.2, in CPU time of all processes: 30 small programs take 2
 unrolled layers 1.2 s and not 0.95 s, most of it to load machine code; starting a compiled program costs the same. A
 compiler takes 25 to 80 ms to fork, and 31 MB. Running programs for the first time in another process was not
 affordable: it would need a copy of all their arguments. What could crash there is refused instead, see
-:mod:`programs` and :mod:`executables`.
+:mod:`stablehlo` and :mod:`executables`.
 
 The proxy has threads and must not fork. So it forks a template before it starts its first thread, and sends that
 template one end of a socket whenever it needs another compiler; the template forks it. A compiler ends when the other

@@ -9,8 +9,8 @@ from pathways_jupyter.local.pathways.ifrt import executables, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.client_session import Answer, Future, Handler, Session
 from pathways_jupyter.local.pathways.ifrt.colocated import PythonExecutable
 from pathways_jupyter.local.pathways.ifrt.executables import Executable, XlaExecutable
-from pathways_jupyter.local.pathways.ifrt.programs import CALLBACKS_REFUSED
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
+from pathways_jupyter.local.pathways.ifrt.stablehlo import CALLBACKS_REFUSED
 
 _XLA_PROGRAMS = frozenset({"xla::ifrt::XlaProgram", "xla::ifrt::HloProgram"})
 _PYTHON_PROGRAM = "xla::ifrt::CustomCallProgram"

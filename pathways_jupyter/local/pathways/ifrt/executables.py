@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pathways_jupyter.local.pathways.ifrt import arrays, dtypes, messages, statuses, values
-from pathways_jupyter.local.pathways.ifrt.arrays import Array
+from pathways_jupyter.local.pathways.ifrt import dtypes, messages, session_arrays, statuses, values
 from pathways_jupyter.local.pathways.ifrt.compilation import Compiled
 from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS, Devices
 from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
+from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Sharding, Shardings
 from pathways_jupyter.local.pathways.ifrt.values import Spec
 
@@ -133,7 +133,7 @@ class XlaExecutable:
             # Small programs are over by now; to find that out here saves a thread its work.
             return made, None if made and made[0].is_ready() else token
 
-        return arrays.launch(
+        return session_arrays.launch(
             work,
             inputs,
             outputs,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import threading
 
-from pathways_jupyter.local.pathways.ifrt import arrays, promises, statuses
-from pathways_jupyter.local.pathways.ifrt.arrays import Array
+from pathways_jupyter.local.pathways.ifrt import promises, session_arrays, statuses
 from pathways_jupyter.local.pathways.ifrt.lanes import Lane, Lanes
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
+from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.values import Strings
 
 DEADLINE = 60.0
@@ -49,15 +49,15 @@ def test_a_chain_of_ten_thousand_cells_settles_without_nesting():
 
 def test_what_a_launch_raises_becomes_the_error_of_its_outputs():
     output = _array()
-    done = arrays.launch(lambda found: 1 / 0, [], [output])
+    done = session_arrays.launch(lambda found: 1 / 0, [], [output])
     assert "ZeroDivisionError" in str(output.promise.error)
     assert done.error == output.promise.error
 
 
 def test_an_error_passes_through_what_is_made_of_it():
     broken, middle, last = _array(), _array(), _array()
-    arrays.launch(lambda found: (found, None), [broken], [middle])
-    arrays.launch(lambda found: (found, None), [middle], [last])
+    session_arrays.launch(lambda found: (found, None), [broken], [middle])
+    session_arrays.launch(lambda found: (found, None), [middle], [last])
     broken.promise.fail(ERROR)
     assert last.promise.error == ERROR
 
@@ -65,8 +65,8 @@ def test_an_error_passes_through_what_is_made_of_it():
 def test_who_consumes_an_array_waits_for_who_reads_it():
     order: list[str] = []
     shared, missing = _array("value"), _array()
-    arrays.launch(lambda found: (order.append("read") or [], None), [shared, missing], [])
-    arrays.launch(lambda found: (order.append("consume") or [], None), [shared], [], consumed=[shared])
+    session_arrays.launch(lambda found: (order.append("read") or [], None), [shared, missing], [])
+    session_arrays.launch(lambda found: (order.append("consume") or [], None), [shared], [], consumed=[shared])
     assert (order, shared.deleted) == ([], True)
     missing.promise.settle("there")
     assert order == ["read", "consume"]
@@ -74,8 +74,8 @@ def test_who_consumes_an_array_waits_for_who_reads_it():
 
 def test_an_output_that_is_deleted_before_it_is_made_still_reaches_who_asked_for_it():
     source, made, last = _array(), _array(), _array()
-    arrays.launch(lambda found: (found, None), [source], [made])
-    arrays.launch(lambda found: (found, None), [made], [last])
+    session_arrays.launch(lambda found: (found, None), [source], [made])
+    session_arrays.launch(lambda found: (found, None), [made], [last])
     made.delete()
     source.promise.settle("value")
     assert last.promise.get() == "value"

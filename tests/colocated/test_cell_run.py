@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cells import values
 
-from pathways_jupyter.colocated import live_output, restart, run
+from pathways_jupyter.colocated import cell_run, live_output, restart
 from pathways_jupyter.colocated.errors import CellSyntaxError, CheckError, ColocatedError
 from pathways_jupyter.colocated.results import Display, Interrupted
 
@@ -41,16 +41,16 @@ def test_hosts_are_chosen(where, expected) -> None:
 
 def test_names_stay_on_the_host_that_defined_them() -> None:
     values("y = 1", slices="0")
-    error = run.run_cell("y").error()
+    error = cell_run.run_cell("y").error()
     assert error.failures[0].hosts == (2, 3)
     assert error.failures[0].type == "NameError"
-    assert {host: "y" in names for host, names in run.who().items()} == {0: True, 1: True, 2: False, 3: False}
-    run.reset(hosts=[0])
-    assert [host for host, names in run.who().items() if "y" in names] == [1]
+    assert {host: "y" in names for host, names in cell_run.who().items()} == {0: True, 1: True, 2: False, 3: False}
+    cell_run.reset(hosts=[0])
+    assert [host for host, names in cell_run.who().items() if "y" in names] == [1]
 
 
 def test_ten_thousand_lines_of_four_hosts_arrive_complete_and_in_order() -> None:
-    result = run.run_cell("import jax\nfor line in range(10_000): print(jax.process_index(), 'line', line)")
+    result = cell_run.run_cell("import jax\nfor line in range(10_000): print(jax.process_index(), 'line', line)")
     for index, host in enumerate(result.hosts):
         assert host.text == "".join(f"{index} line {line}\n" for line in range(10_000))
 
@@ -64,18 +64,18 @@ warnings.warn("three")
 logging.getLogger("here").warning("four")
 print("five")
 """
-    (host,) = run.run_cell(source, once=True).hosts
+    (host,) = cell_run.run_cell(source, once=True).hosts
     text = host.text
     places = [text.index(word) for word in ("one", "two", "UserWarning: three", "four", "five")]
     assert places == sorted(places)
 
 
 def test_a_flood_is_cut_and_can_be_downloaded(tmp_path) -> None:
-    result = run.run_cell("for _ in range(50): print('x' * 999_999)", hosts="0,3")
+    result = cell_run.run_cell("for _ in range(50): print('x' * 999_999)", hosts="0,3")
     for host in result.hosts:
-        assert len(host.text) <= run.LIMIT
+        assert len(host.text) <= cell_run.LIMIT
         assert host.size == 50_000_000
-    saved = run.save(result, tmp_path)
+    saved = cell_run.save(result, tmp_path)
     assert [path.name for path in saved] == [f"colocated-{result.call}-host{index}.txt" for index in (0, 3)]
     assert saved[1].stat().st_size == 50_000_000
 
@@ -87,18 +87,18 @@ class Large:
     def __repr__(self): return "a large picture"
 Large()
 """
-    result = run.run_cell(source, once=True)
+    result = cell_run.run_cell(source, once=True)
     (shown,) = result.hosts[0].items
     assert isinstance(shown, Display)
     assert dict(shown.data) == {"text/plain": "a large picture"}
     assert shown.left["image/png"][0] == 50_000_000
-    (saved,) = run.save(result, tmp_path)
+    (saved,) = cell_run.save(result, tmp_path)
     assert saved.stat().st_size == 50_000_000
 
 
 def test_only_the_output_of_calls_can_be_read(tmp_path) -> None:
     with pytest.raises(ColocatedError, match="no longer has the output"):
-        run.download(0, "/etc/passwd", tmp_path / "stolen")
+        cell_run.download(0, "/etc/passwd", tmp_path / "stolen")
 
 
 def test_figures_and_rich_reprs_are_displayed_here() -> None:
@@ -111,7 +111,7 @@ class Table:
 display(Table())
 Table()
 """
-    (host,) = run.run_cell(source, once=True).hosts
+    (host,) = cell_run.run_cell(source, once=True).hosts
     assert host.text == ""
     table, figure, value = host.items
     assert set(table.data) == set(value.data) == {"text/plain", "text/html"}
@@ -120,24 +120,24 @@ Table()
 
 
 def test_an_exception_shows_the_cells_lines_once() -> None:
-    error = run.run_cell("def f(y):\n    return 1 / y\n\nf(0)").error()
+    error = cell_run.run_cell("def f(y):\n    return 1 / y\n\nf(0)").error()
     assert str(error).startswith("all 4 hosts, line 2: return 1 / y: ZeroDivisionError")
     assert error.remote_traceback().count("ZeroDivisionError") == 1
     assert "f(0)" in error.remote_traceback()
 
 
 def test_hosts_whose_errors_differ_only_by_where_objects_lie_failed_alike() -> None:
-    error = run.run_cell("raise ValueError(object())").error()
+    error = cell_run.run_cell("raise ValueError(object())").error()
     assert [failure.hosts for failure in error.failures] == [(0, 1, 2, 3)]
 
 
 def test_an_exception_that_a_cell_defined_goes_by_its_own_name() -> None:
-    error = run.run_cell("class Mine(Exception): pass\nraise Mine('here')", once=True).error()
+    error = cell_run.run_cell("class Mine(Exception): pass\nraise Mine('here')", once=True).error()
     assert error.remote_traceback().splitlines()[-1] == "Mine: here"
 
 
 def test_the_same_lines_are_shown_once_also_when_messages_differ() -> None:
-    error = run.run_cell("import jax\nraise ValueError(f'bad part {jax.process_index()}')").error()
+    error = cell_run.run_cell("import jax\nraise ValueError(f'bad part {jax.process_index()}')").error()
     assert error.remote_traceback().count("Traceback") == 1
     for host in range(4):
         assert f"ValueError: bad part {host}" in error.remote_traceback()
@@ -161,39 +161,39 @@ def test_interrupt_ends_a_cell_that_awaits(tmp_path) -> None:
     interrupt_when(tmp_path / "started")
     source = f"import asyncio\nopen({str(tmp_path / 'started')!r}, 'w')\nawait asyncio.sleep(60)"
     with pytest.raises(Interrupted, match="stopped"):
-        run.run_cell(source, once=True)
+        cell_run.run_cell(source, once=True)
     assert values("1", once=True) == {0: 1}
 
 
 def test_an_open_file_as_the_value_is_shown_and_not_read() -> None:
-    (host,) = run.run_cell("open('/dev/zero', 'rb')", once=True).hosts
+    (host,) = cell_run.run_cell("open('/dev/zero', 'rb')", once=True).hosts
     assert "/dev/zero" in host.items[0].data["text/plain"]
     assert host.value is None
 
 
 def test_a_long_repr_is_cut() -> None:
-    (host,) = run.run_cell("list(range(100_000))", once=True).hosts
+    (host,) = cell_run.run_cell("list(range(100_000))", once=True).hosts
     text = host.items[0].data["text/plain"]
     assert text.endswith("... (688,890 characters)")
     assert len(text) < 25_000
 
 
 def test_a_host_that_fails_alone_is_named() -> None:
-    error = run.run_cell("import jax\nassert jax.process_index() != 2, 'not here'").error()
+    error = cell_run.run_cell("import jax\nassert jax.process_index() != 2, 'not here'").error()
     assert str(error).startswith("host 2, line 2: ")
     assert "AssertionError: not here" in str(error)
 
 
 def test_what_a_cell_exits_with_is_an_error_and_nothing_worse() -> None:
-    assert run.run_cell("import sys\nsys.exit(3)").error().failures[0].type == "SystemExit"
+    assert cell_run.run_cell("import sys\nsys.exit(3)").error().failures[0].type == "SystemExit"
     assert values("1", once=True) == {0: 1}
 
 
 def test_a_missing_package_is_reported_before_anything_runs() -> None:
     with pytest.raises(CheckError, match=r"not_a_package is not installed on hosts 0-3\. Nothing was run") as caught:
-        run.run_cell("y = 1\nimport not_a_package")
+        cell_run.run_cell("y = 1\nimport not_a_package")
     assert f"{shlex.quote(sys.executable)} -m pip install not_a_package" in caught.value.hint
-    assert all("y" not in names for names in run.who().values())
+    assert all("y" not in names for names in cell_run.who().values())
 
 
 def test_a_module_beside_the_cell_is_found() -> None:
@@ -204,13 +204,13 @@ def test_a_module_beside_the_cell_is_found() -> None:
 def test_what_cannot_be_pickled_is_reported_before_anything_runs() -> None:
     lock = threading.Lock()
     with pytest.raises(CheckError, match=r"lock \(lock\): cannot pickle"):
-        run.run_cell("y = 1", inputs={"lock": lock})
-    assert all("y" not in names for names in run.who().values())
+        cell_run.run_cell("y = 1", inputs={"lock": lock})
+    assert all("y" not in names for names in cell_run.who().values())
 
 
 def test_a_cell_with_a_syntax_error_is_not_sent() -> None:
     with pytest.raises(CellSyntaxError, match="Line 1: invalid syntax"):
-        run.run_cell("x = = 1")
+        cell_run.run_cell("x = = 1")
 
 
 def interrupt_when(*paths: Path) -> threading.Thread:
@@ -236,7 +236,7 @@ open({str(tmp_path / "started")!r} + str(jax.process_index()), "w")
 """
     interrupt_when(*(tmp_path / f"started{host}" for host in range(4)))
     with pytest.raises(Interrupted, match="stopped in line 5"):
-        run.run_cell(source)
+        cell_run.run_cell(source)
     assert values("y") == dict.fromkeys(range(4), 1)
 
 
@@ -266,7 +266,7 @@ def test_interrupt_ends_a_cell_that_waits_in_c_and_says_where(tmp_path) -> None:
     begin = f"threading.Timer(0.3, open, [{str(tmp_path / 'started')!r}, 'w']).start()"
     interrupt_when(tmp_path / "started")
     with pytest.raises(Interrupted, match=r"did not stop yet, in line 3: time\.sleep\(20\)"):
-        run.run_cell(f"import threading, time\n{begin}\ntime.sleep(20)", once=True)
+        cell_run.run_cell(f"import threading, time\n{begin}\ntime.sleep(20)", once=True)
     assert values("1", once=True) == {0: 1}
 
 
@@ -285,7 +285,7 @@ while True:
         pass
 """
     with pytest.raises(Interrupted, match=r"host 1 did not (stop yet|answer)") as caught_here:
-        run.run_cell(source, hosts=[1])
+        cell_run.run_cell(source, hosts=[1])
     assert "%colocated restart ends what still runs." in caught_here.value._render_traceback_()[0]
     assert caught_here.value.__notes__ == ["colocated.restart() ends what still runs."]
     # The cell empties the file before it writes.

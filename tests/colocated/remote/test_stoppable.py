@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pathways_jupyter.colocated.remote import jobs
+from pathways_jupyter.colocated.remote import stoppable
 
 
 def in_thread(call: str, work) -> tuple[threading.Thread, list]:
@@ -14,7 +14,7 @@ def in_thread(call: str, work) -> tuple[threading.Thread, list]:
 
     def run() -> None:
         try:
-            outcome.append(jobs.Job(call).run(work, "<cell>"))
+            outcome.append(stoppable.Job(call).run(work, "<cell>"))
         except BaseException as error:
             outcome.append(error)
 
@@ -24,12 +24,12 @@ def in_thread(call: str, work) -> tuple[threading.Thread, list]:
 
 
 def test_a_job_returns_what_its_work_returns() -> None:
-    assert jobs.Job("a").run(lambda: 5, "<cell>") == 5
+    assert stoppable.Job("a").run(lambda: 5, "<cell>") == 5
 
 
 def test_a_job_raises_what_its_work_raises() -> None:
     with pytest.raises(ZeroDivisionError):
-        jobs.Job("a").run(lambda: 1 / 0, "<cell>")
+        stoppable.Job("a").run(lambda: 1 / 0, "<cell>")
 
 
 def test_a_loop_is_stopped() -> None:
@@ -41,7 +41,7 @@ def test_a_loop_is_stopped() -> None:
 
     thread, outcome = in_thread("loop", forever)
     assert started.wait(30)
-    assert jobs.cancel("loop")
+    assert stoppable.cancel("loop")
     thread.join(30)
     assert isinstance(outcome[0], KeyboardInterrupt)
 
@@ -59,7 +59,7 @@ def test_a_job_that_is_cancelled_as_it_begins_ends_as_cancelled() -> None:
         until = time.perf_counter() + chance.random() * 4e-4
         while time.perf_counter() < until:
             pass
-        jobs.cancel(f"begins {number}")
+        stoppable.cancel(f"begins {number}")
         thread.join(30)
         assert [type(each) for each in outcome] == [KeyboardInterrupt]
 
@@ -73,14 +73,14 @@ def test_a_wait_in_c_ends_the_job_and_says_where_it_waits() -> None:
 
     thread, outcome = in_thread("blocked", blocked)
     assert started.wait(30)
-    assert jobs.cancel("blocked")
+    assert stoppable.cancel("blocked")
     thread.join(30)
     release.set()
-    assert isinstance(outcome[0], jobs.Stopped)
+    assert isinstance(outcome[0], stoppable.Stopped)
     assert "line " in str(outcome[0])
 
 
 def test_a_job_that_was_cancelled_before_it_began_does_not_begin() -> None:
-    assert not jobs.cancel("early")
+    assert not stoppable.cancel("early")
     with pytest.raises(KeyboardInterrupt):
-        jobs.Job("early").run(lambda: pytest.fail("it ran"), "<cell>")
+        stoppable.Job("early").run(lambda: pytest.fail("it ran"), "<cell>")

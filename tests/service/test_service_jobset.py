@@ -2,11 +2,13 @@ import pytest
 
 from pathways_jupyter import tpu
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.service import jobset, names
+from pathways_jupyter.service import names, service_jobset
 
 
 def spec(instance="tpuv6e:2x2", slices=2, **options):
-    return jobset.ServiceSpec(tpu.parse_instance_type(instance), slices, "repo/pathways/server:jax-0.10.2", **options)
+    return service_jobset.ServiceSpec(
+        tpu.parse_instance_type(instance), slices, "repo/pathways/server:jax-0.10.2", **options
+    )
 
 
 def replicated(manifest, name):
@@ -18,7 +20,7 @@ def pod_of(job):
 
 
 def test_a_service_is_one_head_and_one_worker_job_per_slice():
-    manifest = jobset.manifest(spec(slices=3))
+    manifest = service_jobset.manifest(spec(slices=3))
     head, workers = replicated(manifest, names.HEAD_JOB), replicated(manifest, names.WORKER_JOB)
     assert (manifest["kind"], manifest["apiVersion"]) == ("JobSet", "jobset.x-k8s.io/v1alpha2")
     assert (head["replicas"], workers["replicas"]) == (1, 3)
@@ -33,7 +35,7 @@ def test_a_service_is_one_head_and_one_worker_job_per_slice():
      ("tpuv5:4x4x4", 16, "4")],
 )  # fmt: skip
 def test_a_slice_has_as_many_pods_as_its_type_has_hosts(instance, hosts, chips):
-    workers = replicated(jobset.manifest(spec(instance)), names.WORKER_JOB)
+    workers = replicated(service_jobset.manifest(spec(instance)), names.WORKER_JOB)
     job = workers["template"]["spec"]
     assert (job["completions"], job["parallelism"], job["completionMode"]) == (hosts, hosts, "Indexed")
     assert pod_of(workers)["containers"][0]["resources"]["limits"] == {"google.com/tpu": chips}
@@ -41,7 +43,7 @@ def test_a_slice_has_as_many_pods_as_its_type_has_hosts(instance, hosts, chips):
 
 
 def test_workers_find_the_head_through_the_coordinator_label():
-    worker = pod_of(replicated(jobset.manifest(spec()), names.WORKER_JOB))["containers"][0]
+    worker = pod_of(replicated(service_jobset.manifest(spec()), names.WORKER_JOB))["containers"][0]
     env = {each["name"]: each for each in worker["env"]}
     assert "--resource_manager_address=$(PATHWAYS_HEAD):29001" in worker["args"]
     path = env["PATHWAYS_HEAD"]["valueFrom"]["fieldRef"]["fieldPath"]
@@ -49,34 +51,38 @@ def test_workers_find_the_head_through_the_coordinator_label():
 
 
 def test_the_sidecar_starts_before_the_worker_and_runs_beside_it():
-    pod = pod_of(replicated(jobset.manifest(spec(sidecar_image="repo/sidecar:1")), names.WORKER_JOB))
+    pod = pod_of(replicated(service_jobset.manifest(spec(sidecar_image="repo/sidecar:1")), names.WORKER_JOB))
     (sidecar,) = pod["initContainers"]
     assert (sidecar["name"], sidecar["restartPolicy"]) == (names.SIDECAR_CONTAINER, "Always")
     assert sidecar["volumeMounts"] == pod["containers"][0]["volumeMounts"]
-    assert "initContainers" not in pod_of(replicated(jobset.manifest(spec()), names.WORKER_JOB))
+    assert "initContainers" not in pod_of(replicated(service_jobset.manifest(spec()), names.WORKER_JOB))
 
 
 def test_the_address_is_the_heads_dns_name():
-    assert jobset.address("pathways-cluster") == "pathways-cluster-pathways-head-0-0.pathways-cluster:29001"
+    assert service_jobset.address("pathways-cluster") == "pathways-cluster-pathways-head-0-0.pathways-cluster:29001"
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "-dash", "dash-", "a" * 23, "under_score", "1digit"])
 def test_a_name_that_pods_cannot_carry_is_refused(name):
     with pytest.raises(ConfigError, match="name of a service") as raised:
-        jobset.manifest(spec(name=name))
+        service_jobset.manifest(spec(name=name))
     assert raised.value.hint
 
 
 def test_the_heads_name_of_the_longest_service_fits_into_a_label():
-    assert len(jobset.head_host("a" * jobset.MAX_NAME)) <= 63 < len(jobset.head_host("a" * (jobset.MAX_NAME + 1)))
+    assert (
+        len(service_jobset.head_host("a" * service_jobset.MAX_NAME))
+        <= 63
+        < len(service_jobset.head_host("a" * (service_jobset.MAX_NAME + 1)))
+    )
 
 
 def test_a_service_without_slices_is_refused():
     with pytest.raises(ConfigError, match="number of slices"):
-        jobset.manifest(spec(slices=0))
+        service_jobset.manifest(spec(slices=0))
 
 
 def test_two_manifests_share_no_mutable_part():
-    one, other = jobset.manifest(spec()), jobset.manifest(spec())
+    one, other = service_jobset.manifest(spec()), service_jobset.manifest(spec())
     replicated(one, names.WORKER_JOB)["template"]["spec"]["completions"] = 99
     assert replicated(other, names.WORKER_JOB)["template"]["spec"]["completions"] == 1

@@ -11,7 +11,7 @@ from pathways_jupyter.errors import SessionError
 from pathways_jupyter.events import Event, EventKind, SessionState
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.kernel import spawn
-from pathways_jupyter.session.kernel.link import Link
+from pathways_jupyter.session.kernel.supervisor_link import Link
 from pathways_jupyter.session.protocol import Answer, Method
 
 DEADLINE = 60.0
@@ -93,7 +93,7 @@ def test_waiting_too_long_is_an_error_that_leaves_the_request_open():
 
 
 def test_numbers_of_events_stay_the_same_when_old_ones_are_forgotten(monkeypatch):
-    monkeypatch.setattr("pathways_jupyter.session.kernel.link._REMEMBERED", 100)
+    monkeypatch.setattr("pathways_jupyter.session.kernel.supervisor_link._REMEMBERED", 100)
     link, peer = pair()
     for number in range(250):
         send(peer, Event(EventKind.WARNING, str(number)))
