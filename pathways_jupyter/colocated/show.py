@@ -184,16 +184,13 @@ def _joined(label: str, lines: Sequence[Text]) -> Iterator[Piece]:
 def _alike(results: Sequence[HostResult]) -> list[list[HostResult]]:
     groups: list[list[HostResult]] = []
     for result in results:
-        found = next((group for group in groups if _equal(group[0], result)), None)
+        same = (group for group in groups if group[0].items == result.items and group[0].size == result.size)
+        found = next(same, None)
         if found is None:
             groups.append([result])
         else:
             found.append(result)
     return groups
-
-
-def _equal(one: HostResult, other: HostResult) -> bool:
-    return one.items == other.items and one.size == other.size
 
 
 def _value(result: HostResult) -> Display | None:

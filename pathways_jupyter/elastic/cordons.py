@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import subprocess
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 from pathways_jupyter.config import runtime_dir
@@ -93,7 +93,7 @@ def _uncordon_later(where: Where, seconds: float, fault: str) -> None:
     """Start the process that uncordons; detached, so that neither Interrupt nor the kernel's end stops it."""
     lasting(fault).touch()
     process = subprocess.Popen(
-        _command(seconds, fault),
+        [sys.executable, "-m", _UNCORDON, str(seconds), fault],
         start_new_session=True,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -103,7 +103,3 @@ def _uncordon_later(where: Where, seconds: float, fault: str) -> None:
     assert process.stdin is not None
     process.stdin.write(fault_targets.to_json(where).encode())
     process.stdin.close()
-
-
-def _command(seconds: float, fault: str) -> Sequence[str]:
-    return [sys.executable, "-m", _UNCORDON, str(seconds), fault]

@@ -12,7 +12,6 @@ import time
 
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.elastic import cordons, fault_targets
-from pathways_jupyter.elastic.fault_targets import Where
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.session import protocol, reach
 
@@ -26,7 +25,8 @@ def main(arguments: list[str]) -> int:
     """Uncordon nodes: the arguments are the seconds to wait, and the fault for which they were cordoned."""
     seconds, fault = float(arguments[0]), arguments[1]
     where, lasts = fault_targets.from_json(sys.stdin.read()), cordons.lasting(fault)
-    embedded = _embedded(where)
+    config = where if isinstance(where, ConnectConfig) else protocol.config_from_json(where.config)
+    embedded = reach.Embedded.of(config)
     over, given_up = time.monotonic() + seconds, time.monotonic() + seconds + _LONGEST_SECONDS
     try:
         while time.monotonic() < given_up and not (embedded is not None and embedded.has_ended()):
@@ -43,10 +43,6 @@ def main(arguments: list[str]) -> int:
         return 1
     finally:
         lasts.unlink(missing_ok=True)
-
-
-def _embedded(where: Where) -> reach.Embedded | None:
-    return reach.Embedded.of(where if isinstance(where, ConnectConfig) else protocol.config_from_json(where.config))
 
 
 if __name__ == "__main__":

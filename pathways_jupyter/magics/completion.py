@@ -183,12 +183,8 @@ def _run_commands(words: list[str]) -> list[str]:
     return list(LINE)
 
 
-def _given(words: list[str], flag: str) -> str:
-    return dict(itertools.pairwise(words)).get(flag, "")
-
-
 _SOURCES: Mapping[Source, Callable[[list[str]], list[str]]] = {
-    Source.CONTEXTS: lambda words: offers.contexts(_given(words, "--kubeconfig")),
+    Source.CONTEXTS: lambda words: offers.contexts(dict(itertools.pairwise(words)).get("--kubeconfig", "")),
     Source.PROFILES: lambda words: offers.profiles(),
     Source.SERVICES: lambda words: offers.services(local="--local" in words),
     Source.SESSIONS: lambda words: offers.sessions(),

@@ -26,6 +26,8 @@ def space(session: str) -> dict[str, Any]:
     """
     module = _spaces.get(session)
     if module is None:
+        import cloudpickle
+
         for other in list(_spaces):
             reset(other)
         module = types.ModuleType(f"colocated_{session}", "Names that %%colocated cells defined.")
@@ -35,7 +37,7 @@ def space(session: str) -> dict[str, Any]:
             # As in a notebook: a module in the working directory can be imported.
             sys.path.append("")
         _spaces[session] = module
-        _pickle_by_value(module)
+        cloudpickle.register_pickle_by_value(module)
     return module.__dict__
 
 
@@ -117,9 +119,3 @@ def _kind(value: Any) -> str:
     if isinstance(shape, tuple) and not isinstance(value, type):
         return f"{described} {getattr(value, 'dtype', '')}{list(shape)}"
     return described
-
-
-def _pickle_by_value(module: types.ModuleType) -> None:
-    import cloudpickle
-
-    cloudpickle.register_pickle_by_value(module)

@@ -76,7 +76,8 @@ class Job:
         with self._lock:
             self._is_cancelled = True
             if self._is_working and self._thread is not None:
-                _raise_in(self._thread, KeyboardInterrupt)
+                thread = ctypes.c_ulong(self._thread.ident or 0)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(KeyboardInterrupt))
         self._changed.set()
 
     def _work(self, work: Callable[[], Any]) -> None:
@@ -131,7 +132,3 @@ def busy() -> list[str]:
     """The calls that run now."""
     with _lock:
         return list(_running)
-
-
-def _raise_in(thread: threading.Thread, error: type[BaseException]) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(error))

@@ -57,7 +57,9 @@ async def serve(session: str, connection: socket.socket) -> None:
     if started.done():
         supervisor = started.result()
         conversation.add_done_callback(lambda _: supervisor.left(owner))
-        _on_signals(supervisor)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, supervisor.end, f"received {number.name}")
         await supervisor.run()
         # Two turns of the loop: the first wakes the handlers that wait for the end, the second writes their answers.
         await asyncio.sleep(0)
@@ -95,12 +97,6 @@ def _begin(session: str, request: Request, owner: Connection) -> Supervisor:
         host=registry.this_host(),
     )
     return Supervisor(record, config, owner)
-
-
-def _on_signals(supervisor: Supervisor) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, supervisor.end, f"received {number.name}")
 
 
 class _BoundedLog(logging.StreamHandler[Any]):

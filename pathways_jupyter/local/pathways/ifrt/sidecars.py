@@ -78,16 +78,14 @@ class Sidecars:
                 return found
             if path is None:
                 raise StatusError(Code.UNAVAILABLE, f"host {number} has no sidecar now")
-            made = self._hosts[number] = _Host(number, path, self._hello(number))
+            beside = {str(each.id): each.host for each in self._devices.all if not each.is_chip}
+            hello = {"secret": self._secret, "host": number, "devices": beside}
+            made = self._hosts[number] = _Host(number, path, hello)
             return made
 
     def connected(self, number: int) -> _Host | None:
         """The connection to a host's sidecar, if there is one."""
         return self._hosts.get(number)
-
-    def _hello(self, number: int) -> Header:
-        beside = {str(each.id): each.host for each in self._devices.all if not each.is_chip}
-        return {"secret": self._secret, "host": number, "devices": beside}
 
 
 class _Host:

@@ -59,7 +59,7 @@ class Runner:
         try:
             fields, parts = work(*arguments)
         except BaseException as error:
-            fields, parts = {"error": _traceback(error)}, []
+            fields, parts = {"error": "".join(traceback.format_exception(error))}, []
         try:
             self._connection.send({"id": header["id"], **fields}, parts)
         except WireError as error:
@@ -195,7 +195,3 @@ def _to_bytes(shard: Any) -> memoryview:
         ends = np.cumsum([len(word) for word in words], dtype=np.uint64)
         return memoryview(ends.tobytes() + b"".join(words))
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-
-
-def _traceback(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))
