@@ -29,7 +29,7 @@ from pathways_jupyter.session.kernel import session
 from pathways_jupyter.session.kernel.attempt import ConnectionAttempt
 from pathways_jupyter.session.kernel.session import Session
 from pathways_jupyter.session.registry import SessionRecord
-from pathways_jupyter.widgets.place import Place
+from pathways_jupyter.widgets.live import Place
 
 Values = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from pathways_jupyter.errors import SessionError
 from pathways_jupyter.magics.notices import Notices
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render.view import View
-from pathways_jupyter.widgets.place import Place
+from pathways_jupyter.widgets.live import Place
 
 SESSION_MODULE = "pathways_jupyter.session.kernel.session"
 

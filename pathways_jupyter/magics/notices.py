@@ -18,7 +18,7 @@ from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render import words
 from pathways_jupyter.render.events import News, tone
 from pathways_jupyter.render.events import notice as picture
-from pathways_jupyter.widgets.place import Place
+from pathways_jupyter.widgets.live import Place
 
 ADVICE: Mapping[EventKind, str] = {
     EventKind.SLICE_DOWN: "Arrays on it are lost (DATA_LOSS). Other slices keep working; a new worker restores it.",

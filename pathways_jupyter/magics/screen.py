@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from pathways_jupyter.render.view import View
-from pathways_jupyter.widgets.place import Place
+from pathways_jupyter.widgets.live import Place
 
 _ERASE = "\r\x1b[J"
 """Return to the start of the line and clear the screen from there on."""

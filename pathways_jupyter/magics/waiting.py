@@ -14,7 +14,7 @@ from pathways_jupyter import interruptible, interrupts
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render.progress import Progress
 from pathways_jupyter.render.view import View
-from pathways_jupyter.widgets.place import Place
+from pathways_jupyter.widgets.live import Place
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.attempt import ConnectionAttempt

@@ -19,7 +19,7 @@ from pathways_jupyter.render import html
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
 from pathways_jupyter.tpu import MACHINES
-from pathways_jupyter.widgets.place import Place
+from pathways_jupyter.widgets.live import Place
 
 Act = Callable[[str, Mapping[str, Any]], View | None]
 """Runs a ``%pathways`` command with these values, redraws the card, and returns any other output."""
