@@ -1,7 +1,6 @@
 """A machine of its own for tests that go the whole way: directories, an embedded cluster, and kernels on it."""
 
 import contextlib
-import ctypes
 import json
 import os
 import queue
@@ -57,12 +56,6 @@ LONGEST_FIRST = (
     "test_job_connect.py",
 )
 TESTS = Path(__file__).parent
-
-# A thread of each JAX that is connected sleeps 50 microseconds at a time, which costs some 5 % of a core. Where timers
-# may be this many nanoseconds late, as in every process that the tests start, it wakes up less often.
-if sys.platform == "linux":
-    _PR_SET_TIMERSLACK = 29
-    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 2_000_000, 0, 0, 0)
 
 # A shell starts what runs in the background deaf to Interrupt, and every process that is started there inherits it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -10,7 +10,7 @@ import atexit
 import os
 from typing import Any
 
-from pathways_jupyter.session.kernel import jax_internals
+from pathways_jupyter.session.kernel import jax_internals, timer_slack
 from pathways_jupyter.session.kernel.initialize import InitializeGuard, is_peers
 from pathways_jupyter.session.kernel.silenced_logs import SilencedLogs, silenced
 from pathways_jupyter.session.variables import PLATFORM, PLATFORMS, TARGET
@@ -50,5 +50,5 @@ def _client() -> Any:
     options = ifrt_proxy.ClientConnectionOptions()
     given = os.environ.get(_TIMEOUT_VARIABLE, "")
     options.connection_timeout_in_seconds = int(given) if given.isdecimal() else _CONNECT_SECONDS
-    with silenced():
+    with silenced(), timer_slack.inherited():
         return ifrt_proxy.get_client(jax.config.read("jax_backend_target"), options)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.errors import SessionError
-from pathways_jupyter.session.kernel import jax_internals, jax_platform, lost_arrays, silenced_logs
+from pathways_jupyter.session.kernel import jax_internals, jax_platform, lost_arrays, silenced_logs, timer_slack
 from pathways_jupyter.session.kernel.initialize import InitializeGuard
 from pathways_jupyter.session.kernel.jax_internals import Internals
 from pathways_jupyter.session.kernel.user_arrays import NamedArray, arrays_of
@@ -280,7 +280,7 @@ def _make_client(target: str, timeout: float, outcome: _Outcome, *, secure: bool
 
     def make() -> None:
         # Silenced separately: an interrupt may have ended the block below, and an unused client logs as well.
-        with silenced_logs.silenced():
+        with silenced_logs.silenced(), timer_slack.inherited():
             try:
                 outcome.put((ifrt_proxy.get_client(target, options), ""))
             except Exception as error:
