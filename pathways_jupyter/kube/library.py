@@ -8,6 +8,7 @@ first. So the rest of `kube` imports this module when the first request is sent.
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -162,13 +163,47 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
 
 
 class Socket(aiohttp.ClientWebSocketResponse):
-    """A WebSocket that can also be ended without waiting for the server."""
+    """A WebSocket that can also be ended without waiting for the server, and sends large messages without a copy."""
+
+    async def send_parts(self, *parts: bytes | memoryview) -> None:
+        """Send one binary message made of `parts`; wait while the write buffer is full.
+
+        The package joins, copies, masks and copies a message. Masks protect caches that read plain HTTP from what
+        scripts in browsers send: nothing reads inside TLS, so there the mask is zero, which leaves the bytes as they
+        are, and they go from where they are into the encryption. The server need not unmask them, either.
+
+        Args:
+          parts: Must not change afterwards.
+
+        Raises:
+          ConnectionResetError: The connection has ended.
+        """
+        connection = self._response.connection
+        if self.closed or connection is None or connection.transport is None or connection.transport.is_closing():
+            raise ConnectionResetError("Cannot write to a closed connection")
+        if connection.transport.get_extra_info("ssl_object") is None:
+            await self.send_bytes(b"".join(parts))
+            return
+        # No empty ones: an empty record would be encrypted for them.
+        full = [part for part in parts if part]
+        connection.transport.writelines([_frame_head(sum(map(len, full))), *full])
+        # Returns at once unless the transport has asked to pause.
+        await self._writer.protocol._drain_helper()
 
     def abort(self) -> None:
         """Drop the connection; unsent bytes are lost."""
         connection = self._response.connection
         if connection is not None and connection.transport is not None:
             connection.transport.abort()
+
+
+def _frame_head(size: int) -> bytes:
+    """Return the head of a client's binary frame with `size` bytes of payload, and its mask of zeros."""
+    if size < 126:
+        return struct.pack("!BB4x", 0x82, 0x80 | size)
+    if size < 1 << 16:
+        return struct.pack("!BBH4x", 0x82, 0x80 | 126, size)
+    return struct.pack("!BBQ4x", 0x82, 0x80 | 127, size)
 
 
 class _Streams(WsApiClient):  # type: ignore[misc]

@@ -102,12 +102,12 @@ class Remote:
         await asyncio.wait({self._receiving})
 
     async def send(self, *data: bytes | memoryview) -> None:
-        """Send bytes, copied before the first wait, to the pod; wait while the write buffer is full.
+        """Send bytes, which must not change afterwards, to the pod; wait while the write buffer is full.
 
         Raises:
           ConnectionLost: The connection has ended.
         """
-        await self._socket.send(b"".join((b"\0", *data)))
+        await self._socket.send(b"\0", *data)
 
     def close(self) -> None:
         """Close the connection."""

@@ -11,13 +11,12 @@ import asyncio
 import contextlib
 import dataclasses
 import os
-import socket
-import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
 from pathways_jupyter.errors import ClusterError
+from pathways_jupyter.kube.local_half import LocalHalf
 from pathways_jupyter.kube.podport import PortRefused, Remote, Target
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.retry import Backoff
@@ -26,11 +25,6 @@ __all__ = ["Connection", "Forward", "PortRefused", "Target", "Traffic", "listen"
 
 GREETING_SECONDS = 1.0
 """How long :meth:`Forward.prepare` waits for the first bytes from the pod, or for an error."""
-
-READ_BYTES = 256 * 1024
-"""Size of a read from the local program, and of a message to the pod."""
-WRITE_BUFFER_BYTES = 512 * 1024
-"""Bytes buffered for a local program that reads slowly."""
 
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 0.25
@@ -163,10 +157,10 @@ class Forward:
             self._path.unlink(missing_ok=True)
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def accepted(self, local: LocalHalf) -> None:
         """Connect a new local connection to the pod."""
         # asyncio keeps only weak references to tasks, and close() has to cancel them.
-        task = asyncio.get_running_loop().create_task(self._connect(reader, writer))
+        task = asyncio.get_running_loop().create_task(self._connect(local))
         self._tasks.add(task)
         self.connections = len(self._tasks)
         task.add_done_callback(self._finished)
@@ -178,45 +172,41 @@ class Forward:
         if error is not None and self._on_failure is not None:
             self._on_failure(error)
 
-    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> ClusterError | None:
+    async def _connect(self, local: LocalHalf) -> ClusterError | None:
         """Forward one local connection until one of its halves ends, end the other one, and return what went wrong."""
-        writer.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         remote, self._ready = self._ready, None
         try:
             if remote is None or remote.ended:
                 remote = await self._open()
-            await _carry(reader, writer, remote, self.traffic)
+            await _carry(local, remote, self.traffic)
             error = remote.error
         except ClusterError as problem:
             error = problem
         except BaseException:
-            writer.transport.abort()
+            local.abort()
             raise
         finally:
             if remote is not None:
                 remote.close()
         if error is None:
-            writer.close()
+            local.close()
         else:
-            _reset(writer)
+            local.reset()
         return error
 
 
-async def _carry(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, remote: Connection, traffic: Traffic
-) -> None:
+async def _carry(local: LocalHalf, remote: Connection, traffic: Traffic) -> None:
     """Carry bytes both ways, until the pod ends its half, or the local program ends its own."""
 
     async def write(data: memoryview) -> None:
         traffic.received += len(data)
         # Without the local program the other direction ends, too.
         with contextlib.suppress(ConnectionError):
-            writer.write(data)
-            await writer.drain()
+            await local.write(data)
 
     async def up() -> None:
         try:
-            while data := await reader.read(READ_BYTES):
+            while data := await local.read():
                 traffic.sent += len(data)
                 await remote.send(data)
         except ConnectionLost:
@@ -234,16 +224,6 @@ async def _carry(
         for half in halves:
             half.cancel()
         await asyncio.gather(*halves, return_exceptions=True)
-
-
-def _reset(writer: asyncio.StreamWriter) -> None:
-    """End a local connection with a reset, so that the program does not take a short answer for a complete one."""
-    connection = writer.get_extra_info("socket")
-    if connection is not None and connection.family != socket.AF_UNIX:
-        # Linger of zero seconds: closing sends a TCP reset.
-        with contextlib.suppress(OSError):
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    writer.transport.abort()
 
 
 async def listen(
@@ -269,13 +249,14 @@ async def listen(
       ClusterError: The path or the port is in use.
     """
     forward = Forward(target, on_failure, traffic, open_remote)
+    loop = asyncio.get_running_loop()
     try:
         if path is not None:
-            forward._server = await asyncio.start_unix_server(forward.accepted, path, limit=READ_BYTES)
+            forward._server = await loop.create_unix_server(lambda: LocalHalf(forward.accepted), path)
             os.chmod(path, 0o600)
             forward._path, forward.address = path, str(path)
         else:
-            forward._server = await asyncio.start_server(forward.accepted, host, port, limit=READ_BYTES)
+            forward._server = await loop.create_server(lambda: LocalHalf(forward.accepted), host, port)
             forward.address = f"{host}:{forward._server.sockets[0].getsockname()[1]}"
     except OSError as error:
         where = path or f"{host}:{port}"

@@ -50,14 +50,17 @@ class WebSocket:
         """The protocol that the server chose; empty if it supports none of those that were offered."""
         return self._socket.protocol or ""
 
-    async def send(self, data: bytes | bytearray | memoryview) -> None:
-        """Send one binary message; wait while the write buffer is full.
+    async def send(self, *parts: bytes | memoryview) -> None:
+        """Send one binary message, made of `parts`; wait while the write buffer is full.
+
+        Args:
+          parts: Must not change afterwards.
 
         Raises:
           ConnectionLost: The connection has ended.
         """
         try:
-            await self._socket.send_bytes(data)  # type: ignore[arg-type]  # Any buffer will do.
+            await self._socket.send_parts(*parts)
         except (OSError, RuntimeError) as error:
             raise self._error or lost("the server closed it") from error
 

@@ -83,6 +83,38 @@ async def test_many_connections_at_once_do_not_mix(bench):
         await forward.close()
 
 
+async def test_messages_of_every_length_of_head_arrive_as_they_were_sent_whole_or_in_parts(bench):
+    """Inside TLS they are sent without a copy, and with a mask of zeros."""
+    async with bench.client() as client:
+        assert client.cluster.ssl is not None
+        target = await echo_pod(bench, client)
+        # Until the program listens.
+        forward = await portforward.listen(target)
+        await prepared(forward)
+        remote = await podport.Remote.open(target)
+        got, more = bytearray(), asyncio.Event()
+
+        async def take(data):
+            got.extend(data)
+            more.set()
+
+        delivering = asyncio.create_task(remote.deliver(take))
+        sent = bytearray()
+        async with asyncio.timeout(DEADLINE):
+            for size in (1, 124, 125, 65534, 65535, 300_000):
+                payload = os.urandom(size)
+                await remote.send(payload)
+                await remote.send(b"", memoryview(payload)[: size // 2], payload[size // 2 :])
+                sent += payload + payload
+            while len(got) < len(sent):
+                more.clear()
+                await more.wait()
+            assert got == sent
+            remote.close()
+            await delivering
+        await forward.close()
+
+
 async def test_a_connection_opened_ahead_is_used_and_keeps_what_was_said(bench, tmp_path):
     async with bench.client() as client:
         target = await echo_pod(bench, client, greeting="connection.sendall(b'hello')")

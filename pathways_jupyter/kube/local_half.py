@@ -1,0 +1,144 @@
+"""The local half of a forwarded connection: what the local program sends and receives, with back-pressure both ways.
+
+asyncio's streams copy every byte into their buffer and out of it again. Arrays pass here, so a piece is passed on as
+the object into which it was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import cast
+
+READ_BYTES = 256 * 1024
+"""Bytes that may wait to be read before the local program has to wait; one more piece may arrive with the last ones."""
+WRITE_BUFFER_BYTES = 512 * 1024
+"""Bytes buffered for a local program that reads slowly."""
+
+_SMALL_BYTES = 32 * 1024
+
+
+class LocalHalf(asyncio.Protocol):
+    """One local connection; one task may read, and one may write.
+
+    Args:
+      accepted: Called with this object when the connection is there.
+    """
+
+    def __init__(self, accepted: Callable[[LocalHalf], None]) -> None:
+        self._accepted = accepted
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._pieces: deque[bytes] = deque()
+        self._size = 0
+        self._paused = self._ended = False
+        self._error: Exception | None = None
+        # Held while a task waits for the next piece.
+        self._arrival: asyncio.Future[None] | None = None
+        # An event and not a future: the task that waits may be cancelled, and another one may write after it.
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    async def read(self) -> bytes:
+        """Return what arrived next, as soon as there is something; empty at the end.
+
+        Raises:
+          ConnectionError: The local program has reset the connection.
+        """
+        while not self._pieces and not self._ended:
+            self._arrival = self._loop.create_future()
+            try:
+                await self._arrival
+            finally:
+                self._arrival = None
+        if not self._pieces:
+            if self._error is not None:
+                raise ConnectionResetError(str(self._error)) from self._error
+            return b""
+        if len(self._pieces[0]) >= _SMALL_BYTES:
+            data = self._pieces.popleft()
+        else:
+            # A message for each of many small pieces would cost more than the copy.
+            data = b"".join(self._pieces)
+            self._pieces.clear()
+        self._size -= len(data)
+        if self._paused and self._size < READ_BYTES and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
+        return data
+
+    async def write(self, data: memoryview) -> None:
+        """Send `data`, which must not change afterwards, to the local program; wait while it reads slowly.
+
+        Raises:
+          ConnectionError: The local program has closed the connection.
+        """
+        if self._transport.is_closing():
+            raise ConnectionResetError("The local program has closed the connection")
+        self._transport.write(data)
+        await self._has_room.wait()
+
+    def close(self) -> None:
+        """Close the connection once everything was sent."""
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._transport.abort()
+
+    def reset(self) -> None:
+        """Break the connection, so that the local program does not take a short answer for a complete one."""
+        connection = self._transport.get_extra_info("socket")
+        if connection is not None and connection.family != socket.AF_UNIX:
+            # Linger of zero seconds: closing sends a TCP reset.
+            with suppress(OSError):
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._transport.abort()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection."""
+        # uvloop's transports behave as asyncio's, but are not of its types.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._accepted(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Keep a piece for the reader; pause the local program when there are enough."""
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size >= READ_BYTES and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        self._wake_reader()
+
+    def eof_received(self) -> bool:
+        """Note the end of what the local program sends; it may still read."""
+        self._ended = True
+        self._wake_reader()
+        return True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Note the end in both directions."""
+        self._ended = True
+        self._error = error
+        self._wake_reader()
+        self._has_room.set()
+
+    def pause_writing(self) -> None:
+        """Make the writer wait."""
+        self._has_room.clear()
+
+    def resume_writing(self) -> None:
+        """Let the writer continue."""
+        self._has_room.set()
+
+    def _wake_reader(self) -> None:
+        # Done already when it was cancelled.
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)

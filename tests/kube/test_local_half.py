@@ -1,0 +1,60 @@
+import asyncio
+
+from pathways_jupyter.kube.local_half import LocalHalf
+
+DEADLINE = 60.0
+
+
+class Pair:
+    """A local program's end of a unix socket, as streams, and our half of it."""
+
+    async def open(self, path):
+        accepted = asyncio.get_running_loop().create_future()
+        self.server = await asyncio.get_running_loop().create_unix_server(
+            lambda: LocalHalf(accepted.set_result), str(path)
+        )
+        self.reader, self.writer = await asyncio.open_unix_connection(path)
+        self.half = await accepted
+        return self
+
+    def close(self):
+        self.writer.close()
+        self.half.abort()
+        self.server.close()
+
+
+async def test_what_was_sent_before_the_end_is_read_before_it(tmp_path):
+    pair = await Pair().open(tmp_path / "socket")
+    for piece in (b"a" * 10, b"b" * 100_000, b"c"):
+        pair.writer.write(piece)
+    pair.writer.write_eof()
+    got = bytearray()
+    async with asyncio.timeout(DEADLINE):
+        while data := await pair.half.read():
+            got += data
+        # It can still be answered.
+        await pair.half.write(memoryview(b"answer"))
+        assert await pair.reader.readexactly(6) == b"answer"
+    assert got == b"a" * 10 + b"b" * 100_000 + b"c"
+    pair.close()
+
+
+async def test_a_writer_that_is_cancelled_while_it_waits_for_room_does_not_stop_the_next_one(tmp_path):
+    """As when a relay's carrier breaks while the local program reads slowly: the next carrier writes on."""
+    pair = await Pair().open(tmp_path / "socket")
+    chunk = memoryview(bytes(262_144))
+    written = 0
+    while True:
+        writing = asyncio.create_task(pair.half.write(chunk))
+        written += len(chunk)
+        await asyncio.sleep(0)
+        if not writing.done():
+            break
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
+    async with asyncio.timeout(DEADLINE):
+        following = asyncio.create_task(pair.half.write(memoryview(b"end")))
+        assert await pair.reader.readexactly(written) == bytes(written)
+        assert await pair.reader.readexactly(3) == b"end"
+        await following
+    pair.close()
