@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +75,18 @@ def main(arguments: list[str]) -> int:
 
 
 def _stages(session: Any, began: float, ended: float) -> dict[str, float]:
-    """Seconds per stage: each ends where the next begins."""
-    starts = [(event.data["stage"], event.at) for event in session.events() if event.kind is EventKind.STAGE]
-    ends = [*(at for _, at in starts[1:]), ended]
-    return {stage: end - start for (stage, start), end in zip(starts, ends, strict=True)} | {
-        "before": starts[0][1] - began
-    }
+    """Seconds per stage.
+
+    The time between two events belongs to the stage that the later one ends, or else to the one that the earlier one
+    reports. Stages overlap: what the proxy's program does before it listens is in the one that ends next.
+    """
+    events = [event for event in session.events() if event.kind is EventKind.STAGE]
+    taken = {"before": events[0].at - began}
+    for event, following in pairwise([*events, None]):
+        is_end = following is not None and following.data.get("done")
+        stage = following.data["stage"] if is_end else event.data["stage"]
+        taken[stage] = taken.get(stage, 0.0) + (ended if following is None else following.at) - event.at
+    return taken
 
 
 def _table(notebook: dict[str, float], script: dict[str, float], theirs: dict[str, float]) -> Table:
