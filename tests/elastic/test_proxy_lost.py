@@ -31,10 +31,16 @@ def lose(session):
 
 def test_a_run_that_loses_its_proxy_goes_on_with_a_new_one(session, lose):
     data, record, pod = Data(), Record(), session.record.pod
-    data.at[27] = lambda: lose(pod)
     # A manager of the user's own; its devices are replaced.
     manager = elastic.Manager(settle_seconds=0.05)
     snapshots = elastic.Snapshots(notebook_every=2)
+
+    def lose_it():
+        # Steps may be faster than the copy of what was there before them.
+        snapshots.wait()
+        lose(pod)
+
+    data.at[27] = lose_it
     result = elastic.train_loop(
         *(step, first_state(), data), steps=50, snapshots=snapshots, manager=manager, record=record, precompile=True
     )

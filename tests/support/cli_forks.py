@@ -16,10 +16,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 AVAILABLE = sys.platform == "linux"
+_starting = threading.Lock()
+"""Held by the thread that may have to start the process, of which one is enough."""
 
 
 def run(
@@ -36,7 +39,9 @@ def run(
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection,
     ):
         connection.settimeout(timeout)
-        connection.connect(_server())
+        with _starting:
+            address = _server()
+        connection.connect(address)
         asked = {"arguments": arguments, "environ": environ, "directory": str(directory)}
         socket.send_fds(connection, [json.dumps(asked).encode()], [out.fileno(), errors.fileno()])
         try:
