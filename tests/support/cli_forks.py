@@ -80,7 +80,9 @@ def _import_commands() -> None:
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{module.name}")
     for name in ("entry", "local.cluster", "render.doctor", "render.services", "session.sweep", "log_command"):
-        importlib.import_module(f"pathways_jupyter.{name}")
+        # Only to save time: one that has another name by now is imported by the command itself.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(f"pathways_jupyter.{name}")
 
 
 def _serve(listener: socket.socket) -> bool:
