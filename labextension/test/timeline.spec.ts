@@ -38,6 +38,14 @@ describe('entries', () => {
     ]);
   });
 
+  it('reports the loss of a proxy once, with what it means', () => {
+    const lost = event('proxy-lost', 'Pod p was deleted.', 20, { state: 'lost' });
+    const state = event('state', 'Pod p was deleted. Its arrays are lost.', 20, { state: 'lost' });
+    const [only, ...rest] = entries(english, [lost, state]);
+    expect([only.text, only.tone]).toEqual(['Pod p was deleted. Its arrays are lost.', 'fail']);
+    expect(rest).toEqual([]);
+  });
+
   it('have the tone of the event', () => {
     const states = ['connected', 'degraded', 'lost', 'closing'].map(state => event('state', '', 0, { state }));
     expect(entries(english, states).map(entry => entry.tone)).toEqual(['ok', 'wait', 'fail', 'none']);

@@ -112,6 +112,10 @@ function withSpans(trans: ITrans, all: readonly IEntry[]): readonly IEntry[] {
     } else if (about !== null && event.kind === 'state' && CAUSED.has(event.data.state)) {
       made[about] = { ...made[about], steps: [...opened(made[about]), event] };
       about = null;
+    } else if (event.kind === 'state' && event.data.state === 'lost' && made.at(-1)?.event.kind === 'proxy-lost') {
+      // The same again, with what it means.
+      made[made.length - 1] = { ...made[made.length - 1], text: entry.text };
+      about = null;
     } else {
       about = null;
       if (event.kind === 'slice-down') {
