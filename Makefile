@@ -33,7 +33,7 @@ SECONDS ?= 60
 SEED ?= $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test subset wheel ui soak lint format bench clean
+.PHONY: help demo lab test subset wheel ui pictures soak lint format bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,10 @@ wheel: $(VENV)/.test ## Build the wheel, install it into an empty environment, a
 ui: $(NODE_MODULES) ## Test the sidebar: its models, and the whole of it in a real browser (Chromium, kubectl)
 	cd labextension && $(WITH_NODE) jlpm build:prod && $(WITH_NODE) jlpm test
 	cd labextension/ui-tests && $(WITH_NODE) jlpm test
+
+pictures: $(NODE_MODULES) ## Take pictures of the sidebar in all states and looks, for review
+	cd labextension && $(WITH_NODE) jlpm build:prod
+	cd labextension/ui-tests && $(WITH_NODE) jlpm pictures
 
 soak: $(VENV)/.test ## Run what takes longer: slow tests, deaths at random, a training run that loses slices, growth, hostile input (ROUNDS=, SECONDS=, SEED=)
 	$(BIN)/pytest -m soak

@@ -45,7 +45,8 @@ module.exports = {
   },
   projects: [
     { name: 'sidebar', testMatch: /.*\.spec\.ts/ },
-    { name: 'bench', testMatch: /.*\.bench\.ts/ }
+    { name: 'bench', testMatch: /.*\.bench\.ts/ },
+    { name: 'pictures', testMatch: /.*\.pictures\.ts/ }
   ],
   webServer: kind ? [server(PORT, kind)] : [server(PORT, ''), server(PORT + 1, 'without'), server(PORT + 2, 'bare')]
 };
