@@ -7,6 +7,9 @@ no flag and no magic.
 
 from __future__ import annotations
 
+from typing import Any
+
+from pathways_jupyter import sentences
 from pathways_jupyter.wording import Face, worded
 
 
@@ -33,6 +36,16 @@ class PathwaysError(Exception):
     def advice(self, face: Face) -> str:
         """Return the hint with the commands of `face`."""
         return worded(self.hint, face)
+
+    @property
+    def sentence(self) -> str:
+        """The message; a :class:`~pathways_jupyter.sentences.Sentence` where pages can translate it."""
+        return self.args[0] if isinstance(self.args[0], str) else str(self)
+
+    def to_json(self, face: Face = Face.NOTEBOOK) -> dict[str, Any]:
+        """Return message and hint as JSON values, and what a page needs to translate them."""
+        said = {"message": str(self), "hint": self.advice(face)}
+        return said | sentences.to_json(self.sentence) | sentences.to_json(self.hint, "hint_text")
 
     def _render_traceback_(self) -> list[str]:
         """Return the lines that IPython shows instead of a traceback, in a notebook and in a terminal."""

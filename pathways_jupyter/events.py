@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from pathways_jupyter import sentences
+
 
 class SessionState(StrEnum):
     """State of a session; :data:`TRANSITIONS` lists the possible transitions."""
@@ -119,7 +121,7 @@ class Event:
 
     Attributes:
       kind: Its kind.
-      message: One line for people.
+      message: One line for people; a :class:`~pathways_jupyter.sentences.Sentence` where pages can translate it.
       at: Time in seconds since the epoch.
       data: The same for programs; JSON values only (``slice``: JAX's index of it in this session, ``number``: the
         service's number of the same slice, ``stage``, ``state``, ``pod``, ...).
@@ -132,7 +134,7 @@ class Event:
 
     def to_json(self) -> dict[str, Any]:
         """Return this event as JSON values."""
-        return asdict(self)
+        return {**asdict(self), "message": str(self.message), **sentences.to_json(self.message)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Event:
@@ -141,7 +143,8 @@ class Event:
         Raises:
           KeyError, TypeError, ValueError, OverflowError: `value` is not an event.
         """
-        return cls(EventKind(value["kind"]), str(value["message"]), float(value["at"]), dict(value.get("data", {})))
+        message = sentences.from_json(str(value["message"]), value.get("text"))
+        return cls(EventKind(value["kind"]), message, float(value["at"]), dict(value.get("data", {})))
 
 
 @dataclass(frozen=True)

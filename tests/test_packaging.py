@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from jupyterlab_server.translation_utils import get_installed_packages_locale
 
 import pathways_jupyter
 
@@ -28,6 +29,11 @@ def test_jupyter_finds_both_extensions():
     assert pathways_jupyter._jupyter_labextension_paths() == [{"src": "labextension", "dest": "pathways-jupyter"}]
     (point,) = pathways_jupyter._jupyter_server_extension_points()
     assert point["module"] == "pathways_jupyter.server"
+
+
+def test_jupyterlab_finds_the_translations():
+    found, _ = get_installed_packages_locale("de_DE")
+    assert found["pathways_jupyter"]["Session"] == ["Sitzung"]
 
 
 def test_every_command_of_the_sidebar_is_declared_once():

@@ -1,13 +1,17 @@
 /**
- * Write the texts to be translated to locale/pathways_jupyter.pot: those of the sources, and those of the settings.
+ * Write the texts to be translated to locale/pathways_jupyter.pot: those of the sources, those of the settings, and the
+ * codes of the server's sentences. Checks the translations that this package ships against them.
  * Usage: node scripts/texts.mjs [--check], which fails if the file is out of date.
  */
+import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 
 import ts from 'typescript';
 
 const TEMPLATE = 'locale/pathways_jupyter.pot';
 const SCHEMA = 'schema/plugin.json';
+const SENTENCES = 'pathways_jupyter/sentences.py';
+const SHIPPED = '../pathways_jupyter/locale';
 /** Number of texts that each function of a translation bundle takes first. */
 const FUNCTIONS = { __: 1, _n: 2 };
 const HEADER = `# Texts of the sidebar. Written by "jlpm texts".
@@ -21,9 +25,9 @@ msgstr ""
 /** Entries by their context and text. */
 const entries = new Map();
 
-function add(texts, file, context = '') {
+function add(texts, file, context = '', note = '') {
   const key = JSON.stringify([context, texts[0]]);
-  const entry = entries.get(key) ?? { context, texts, files: new Set() };
+  const entry = entries.get(key) ?? { context, texts, note, files: new Set() };
   if (texts.length > entry.texts.length) {
     entry.texts = texts;
   }
@@ -62,9 +66,19 @@ function readSchema() {
   }
 }
 
-function written({ context, texts: [text, plural], files }) {
+/** The server's sentences are translated by their codes, in the context "server"; parameters are in braces. */
+function readSentences() {
+  const program = 'import json; from pathways_jupyter.sentences import SENTENCES; print(json.dumps(dict(SENTENCES)))';
+  const sentences = JSON.parse(execFileSync('python', ['-c', program], { cwd: '..', encoding: 'utf-8' }));
+  for (const [code, english] of Object.entries(sentences)) {
+    add([code], SENTENCES, 'server', english);
+  }
+}
+
+function written({ context, texts: [text, plural], note, files }) {
   const quoted = words => JSON.stringify(words);
   return [
+    ...(note ? [`#. ${note}`] : []),
     `#: ${[...files].sort().join(' ')}`,
     ...(context ? [`msgctxt ${quoted(context)}`] : []),
     `msgid ${quoted(text)}`,
@@ -72,13 +86,51 @@ function written({ context, texts: [text, plural], files }) {
   ].join('\n');
 }
 
+/** Placeholders of a text, in no order. */
+function placeholders(text) {
+  return [...new Set(text.match(/%\d+|\{\w+\}/g) ?? [])].sort().join(' ');
+}
+
+/** Return what is wrong with the translations that are shipped. */
+function* faults() {
+  for (const locale of readdirSync(SHIPPED)) {
+    const file = `${SHIPPED}/${locale}/LC_MESSAGES/pathways_jupyter.json`;
+    const { '': header, ...translated } = JSON.parse(readFileSync(file, 'utf-8'));
+    const missing = new Set(Object.keys(translated));
+    for (const { context, texts, note } of entries.values()) {
+      const key = context ? `${context}\u0004${texts[0]}` : texts[0];
+      missing.delete(key);
+      const given = translated[key] ?? [];
+      if (given.length !== texts.length || !given.every(Boolean)) {
+        yield `${file}: ${JSON.stringify(key)} is not translated`;
+      }
+      const wanted = placeholders(note || texts.join());
+      if (given.length && placeholders(given.join()) !== wanted) {
+        yield `${file}: ${JSON.stringify(key)} needs the placeholders ${wanted || '(none)'}`;
+      }
+    }
+    for (const key of missing) {
+      yield `${file}: ${JSON.stringify(key)} is no text of the sidebar`;
+    }
+    if (header.domain !== 'pathways_jupyter') {
+      yield `${file}: its domain is not pathways_jupyter`;
+    }
+  }
+}
+
 const sources = readdirSync('src', { recursive: true }).filter(name => /\.tsx?$/.test(name));
 sources.sort().forEach(name => read(`src/${name.replaceAll('\\', '/')}`));
 readSchema();
+readSentences();
 const template = [HEADER, ...[...entries.values()].map(each => `${written(each)}\n`)].join('\n');
 if (!process.argv.includes('--check')) {
   writeFileSync(TEMPLATE, template);
 } else if (readFileSync(TEMPLATE, 'utf-8') !== template) {
   process.stderr.write(`${TEMPLATE} is out of date: run "jlpm texts".\n`);
+  process.exitCode = 1;
+}
+const found = [...faults()];
+if (found.length) {
+  process.stderr.write(found.join('\n') + '\n');
   process.exitCode = 1;
 }

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.sentences import say
 
 UPGRADE = "UPGRADE"
 """Method of a WebSocket request: sent as a GET, which Kubernetes authorizes as a `get` and a `create`."""
@@ -95,7 +96,7 @@ def refused(
     reason = str(answer.get("reason") or "")
     detail = str(answer.get("message") or f"HTTP {status}").strip()
     if status == 401:
-        return ApiError("The API server does not accept these credentials.", status=status, reason=reason, hint=hint)
+        return ApiError(say("credentials-refused"), status=status, reason=reason, hint=hint)
     if status == 403:
         if denied := _DENIED.search(detail):
             # The message names the verb that is missing: for a WebSocket, one of two.
@@ -133,10 +134,7 @@ def unreachable(error: BaseException, server: str) -> Unreachable:
     else:
         # Many connection errors have no text.
         what = str(getattr(error, "strerror", None) or error) or _SILENT.get(type(error), type(error).__name__)
-    return Unreachable(
-        f"The API server {server} cannot be reached: {what}.",
-        hint="Check that the cluster is running, the context is right, and the network (VPN, private endpoint).",
-    )
+    return Unreachable(say("cluster-unreachable", server=server, reason=what), hint=say("cluster-unreachable-hint"))
 
 
 def lost(problem: str) -> ConnectionLost:

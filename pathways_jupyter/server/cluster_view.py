@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.errors import ClusterError, LocalClusterError, PathwaysError
 from pathways_jupyter.kube.auth import NoKubeconfigError
+from pathways_jupyter.sentences import say
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.scope import Place, Scope
 from pathways_jupyter.service.clusterwatch import identity
@@ -95,10 +96,7 @@ class ClusterView:
             was_embedded = self._place is not None and self._place.scope.local
             if was_embedded and not await asyncio.to_thread(scopes.embedded_cluster_runs):
                 # "There is no kubeconfig" would be true too, but it is not the cause.
-                raise LocalClusterError(
-                    "The embedded cluster of this machine has ended.",
-                    hint="Start it again: %pathways connect --local, or pathways-jupyter local up.",
-                ) from None
+                raise LocalClusterError(say("embedded-ended"), hint=say("embedded-ended-hint")) from None
             raise
 
     def _show(self, place: Place) -> None:
@@ -124,7 +122,7 @@ class ClusterView:
         self._shown = self._scope
         # A new user without any kubeconfig gets a welcome and not an error.
         nothing = isinstance(error, NoKubeconfigError) and not self._scope.context
-        problem = {"message": str(error), "hint": error.hint, "nothing_set_up": nothing}
+        problem = {**error.to_json(), "nothing_set_up": nothing}
         if problem != self._problem:
             self._problem = problem
             self._publish(

@@ -71,7 +71,7 @@ class Handler(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  
     def refuse(self, error: PathwaysError) -> None:
         """Send `error` as the answer."""
         self.set_status(status_of(error))
-        self.finish(json.dumps({"message": str(error), "hint": error.advice(Face.SIDEBAR)}))
+        self.finish(json.dumps(error.to_json(Face.SIDEBAR)))
 
     def body(self, *names: str) -> dict[str, Any]:
         """Return the request's JSON object, which may contain `names` only.

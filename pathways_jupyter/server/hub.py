@@ -17,6 +17,7 @@ from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster_access import Cluster
+from pathways_jupyter.sentences import say
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.runwatch import RunWatch
 from pathways_jupyter.server.scope import Scope
@@ -102,7 +103,7 @@ class Hub:
         """
         record = await asyncio.to_thread(registry.read, session)
         if record is None:
-            raise SessionError(f"There is no session {session}.", hint="It may have ended in the meantime.")
+            raise SessionError(say("no-session", session=session), hint=say("no-session-hint"))
         if method is Method.DISCONNECT and not await asyncio.to_thread(sweep.may_live, record):
             await sweep.sweep(record, patience=SUPERVISOR_SECONDS)
             return None
@@ -128,7 +129,7 @@ class Hub:
             swept = await leases.sweep(kube, cluster.namespace, dry_run=dry_run, user=me, reclaim=leases.EVERY)
         for each in swept:
             if each.error:
-                raise PathwaysError(f"{each.job} could not be removed: {each.error}", hint="Try again later.")
+                raise PathwaysError(say("not-removed", job=each.job, reason=each.error), hint=say("not-removed-hint"))
         return [*removed, *(each.job for each in swept if each.session not in removed)]
 
     async def log(self, scope: Scope, pod: str, *, container: str, follow: bool) -> AsyncGenerator[str, None]:
@@ -222,5 +223,5 @@ def contexts() -> dict[str, Any]:
         known, current = auth.contexts()
         said["contexts"], said["current"] = list(known), current
     except ConfigError as error:
-        said["problem"] = {"message": str(error), "hint": error.advice(Face.SIDEBAR)}
+        said["problem"] = error.to_json(Face.SIDEBAR)
     return said

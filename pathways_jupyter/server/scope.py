@@ -20,6 +20,7 @@ from pathways_jupyter.errors import ConfigError, LocalClusterError, SessionError
 from pathways_jupyter.kube import kubeconfig
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.cluster_access import Cluster
+from pathways_jupyter.sentences import say
 from pathways_jupyter.session import reach, registry
 from pathways_jupyter.session.registry import SessionRecord
 
@@ -131,7 +132,7 @@ async def resolve(scope: Scope) -> Place:
     if scope.session:
         record = await asyncio.to_thread(registry.read, scope.session)
         if record is None:
-            raise SessionError(f"There is no session {scope.session}.", hint="It may have ended in the meantime.")
+            raise SessionError(say("no-session", session=scope.session), hint=say("no-session-hint"))
         cluster = replace(await reach.again(record), namespace=record.namespace)
         place = Place(cluster, scope)
     else:
@@ -174,10 +175,7 @@ def _find(scope: Scope) -> Place:
     if scope.local:
         embedded = _embedded()
         if embedded is None:
-            raise LocalClusterError(
-                "The embedded cluster is not running.",
-                hint="%pathways connect --local starts it, and so does pathways-jupyter local up.",
-            )
+            raise LocalClusterError(say("no-embedded"), hint=say("no-embedded-hint"))
         return Place(embedded, scope)
     if not scope.context and _nothing_is_set_up() and (embedded := _embedded()) is not None:
         # Only if nothing else is configured. An invalid kubeconfig is an error and never a reason to fall back: the
@@ -185,10 +183,7 @@ def _find(scope: Scope) -> Place:
         return Place(embedded, replace(scope, local=True))
     named = os.environ.get("KUBECONFIG", "")
     if named and not kubeconfig.paths():
-        raise ConfigError(
-            f"The kubeconfig {named}, set by KUBECONFIG, does not exist.",
-            hint="Correct or unset KUBECONFIG, and restart the Jupyter server.",
-        )
+        raise ConfigError(say("no-kubeconfig", file=named), hint=say("no-kubeconfig-hint"))
     cluster = load(context=scope.context)
     return Place(cluster, replace(scope, context=_context(cluster.name)))
 

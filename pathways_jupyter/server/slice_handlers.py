@@ -11,6 +11,7 @@ from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.fault_targets import Target
 from pathways_jupyter.errors import ConfigError, PathwaysError
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.sentences import say
 from pathways_jupyter.server import request_checks, scope
 from pathways_jupyter.server.handlers import Handler, route, scope_in
 from pathways_jupyter.server.scope import Place
@@ -37,10 +38,7 @@ class SliceHandler(Handler):
         async with Client(place.cluster) as client:
             service = await discovery.find(client, place.cluster.namespace, name)
         if not service.embedded:
-            raise ConfigError(
-                f"Service {service.name} is on a real cluster; only slices of the embedded cluster can be broken here.",
-                hint="%pathways elastic inject slice-down --yes takes down a slice of your own session there.",
-            )
+            raise ConfigError(say("not-embedded", service=service.name), hint=say("not-embedded-hint"))
         target = await _target(place, service, number)
         return {"message": await asyncio.to_thread(_break if action == "break" else _heal, target, number)}
 

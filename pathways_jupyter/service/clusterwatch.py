@@ -276,7 +276,7 @@ class ClusterWatch:
         """Publish the state of the watch, if it changed: ``loading``, ``live``, ``lost`` or ``failed``."""
         if self._state and self.is_live:
             self._as_of = time.time()
-        problem = {"message": str(error), "hint": error.hint} if error is not None else None
+        problem = error.to_json() if error is not None else None
         place = f"{self.cluster.name} / {self.cluster.namespace}"
         message = {"type": "watch", "watch": state, "problem": problem, "place": place}
         if message != self._state:

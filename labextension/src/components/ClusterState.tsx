@@ -2,6 +2,7 @@
 import * as React from 'react';
 
 import { Model } from '../models/model';
+import { problemOf } from '../models/sentences';
 import { ITrans } from '../models/trans';
 import { clock } from '../models/words';
 import { Notice } from './Notice';
@@ -16,11 +17,12 @@ export function ClusterState({ model, trans }: { model: Model; trans: ITrans }):
     const known = !!cluster && cluster.staleSince !== null;
     return known ? null : <Notice title={trans.__('Loading from the cluster…')} />;
   }
+  const problem = cluster.problem && problemOf(trans, cluster.problem);
   return (
     <Notice
       tone={cluster.watch === 'lost' ? 'wait' : 'fail'}
-      title={cluster.problem?.message ?? trans.__('The cluster does not answer.')}
-      hint={cluster.problem?.hint}
+      title={problem?.message ?? trans.__('The cluster does not answer.')}
+      hint={problem?.hint}
     />
   );
 }

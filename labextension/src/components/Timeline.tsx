@@ -1,6 +1,7 @@
 /** The events of a session, newest first. */
 import * as React from 'react';
 
+import { sentenceOf } from '../models/sentences';
 import { entries, eventTone, IEntry } from '../models/timeline';
 import { ITrans } from '../models/trans';
 import { clock } from '../models/words';
@@ -41,7 +42,7 @@ function Entry({ entry, trans }: { entry: IEntry; trans: ITrans }): React.JSX.El
           <ol aria-label={trans.__('Steps')}>
             {steps.map((step, index) => (
               <li key={index} className={`pw-tone-${eventTone(step)}`}>
-                {step.message}
+                {sentenceOf(trans, step)}
               </li>
             ))}
           </ol>

@@ -5,6 +5,7 @@ import { ServerConnection } from '@jupyterlab/services';
 import { DrillAction } from './drill';
 import { english, ITrans } from './trans';
 import { JobAction } from './joblist';
+import { problemOf } from './sentences';
 import { RunAction } from './hostsruns';
 import { ICapacity, IJobPicture, IProblem, IScope, ISlice } from './wire';
 
@@ -59,8 +60,9 @@ export class Api {
     return this._ask('version');
   }
 
-  contexts(): Promise<IContexts> {
-    return this._ask('contexts');
+  async contexts(): Promise<IContexts> {
+    const found = await this._ask<IContexts>('contexts');
+    return { ...found, problem: found.problem && problemOf(this._trans, found.problem) };
   }
 
   services(scope: IScope): Promise<{ services: readonly IOffer[] }> {
@@ -183,8 +185,9 @@ export class Api {
 
 async function problem(response: Response, trans: ITrans): Promise<Problem> {
   try {
-    const { message, hint } = (await response.json()) as Partial<IProblem>;
-    return new Problem(message || response.statusText, hint ?? '', response.status);
+    const { message = response.statusText, hint = '', ...texts } = (await response.json()) as Partial<IProblem>;
+    const said = problemOf(trans, { message, hint, ...texts });
+    return new Problem(said.message, said.hint, response.status);
   } catch {
     return new Problem(
       trans.__('The Jupyter server answered with HTTP status %1.', response.status),

@@ -3,6 +3,7 @@
  * "Connected in 2.1 s", which can be opened. So are the loss of a slice and its recovery.
  */
 import { sliceName } from './holdings';
+import { sentenceOf } from './sentences';
 import { ITrans } from './trans';
 import { age, clock, sentence, Tone } from './words';
 import { IEvent } from './wire';
@@ -70,7 +71,7 @@ function withConnecting(trans: ITrans, events: readonly IEvent[]): readonly IEnt
   let steps: IEvent[] = [];
   const plain = (event: IEvent): IEntry => ({
     event,
-    text: event.message,
+    text: sentenceOf(trans, event),
     tone: eventTone(event),
     from: event.at,
     steps: []

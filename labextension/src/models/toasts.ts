@@ -4,6 +4,7 @@
  */
 import { baseName } from './holdings';
 import { Model } from './model';
+import { sentenceOf } from './sentences';
 import { ITrans } from './trans';
 import { IEvent, ISession } from './wire';
 
@@ -53,7 +54,7 @@ export class Toasts {
     this._incidents.set(session.id, incident);
     switch (event.kind) {
       case 'slice-down':
-        incident.down.set(event.data.slice, event.message);
+        incident.down.set(event.data.slice, sentenceOf(this._trans, event));
         break;
       case 'slice-healed':
         incident.down.delete(event.data.slice);
@@ -93,7 +94,7 @@ export class Toasts {
     const where = session.notebook ? `${baseName(session.notebook)}: ` : '';
     const down = [...incident.down.values()];
     const toast: IToast = incident.lost
-      ? { type: 'error', text: where + event.message, action: 'reconnect', autoClose: false }
+      ? { type: 'error', text: where + sentenceOf(this._trans, event), action: 'reconnect', autoClose: false }
       : down.length
         ? {
             type: 'warning',
@@ -103,7 +104,12 @@ export class Toasts {
             action: 'show',
             autoClose: false
           }
-        : { type: 'success', text: where + event.message, action: 'show', autoClose: RECOVERY_MILLISECONDS };
+        : {
+            type: 'success',
+            text: where + sentenceOf(this._trans, event),
+            action: 'show',
+            autoClose: RECOVERY_MILLISECONDS
+          };
     if (incident.id && this._notifier.update(incident.id, toast, session)) {
       return;
     }

@@ -20,10 +20,22 @@ export type SessionState =
 /** The health of a slice, host, service or proxy. */
 export type Health = 'ready' | 'starting' | 'down';
 
-/** An event of a session. */
-export interface IEvent {
-  readonly kind: string;
+/** The code and the parameters of a sentence; the server's part is pathways_jupyter/sentences.py. */
+export interface IText {
+  readonly code: string;
+  readonly values: { readonly [name: string]: string | number | ISaid | undefined };
+}
+
+/** A sentence of the server: in English, and for translation. */
+export interface ISaid {
   readonly message: string;
+  /** Missing where the sentence has no code. */
+  readonly text?: IText;
+}
+
+/** An event of a session. */
+export interface IEvent extends ISaid {
+  readonly kind: string;
   /** Seconds since the epoch. */
   readonly at: number;
   readonly data: { readonly [key: string]: unknown };
@@ -286,9 +298,10 @@ export interface IHostsRun {
 }
 
 /** A failure reported by the server: what failed, and what to do next. */
-export interface IProblem {
-  readonly message: string;
+export interface IProblem extends ISaid {
   readonly hint: string;
+  /** The hint for translation. */
+  readonly hint_text?: IText;
   /** True when no cluster is configured, which is not a failure: there is nothing to fix. */
   readonly nothing_set_up?: boolean;
 }

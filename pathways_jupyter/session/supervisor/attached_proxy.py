@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathways_jupyter.events import Stage
 from pathways_jupyter.kube import portforward
+from pathways_jupyter.sentences import say
 from pathways_jupyter.service import job_proxy, names
 from pathways_jupyter.service.job_proxy import JobProxy
 from pathways_jupyter.session.registry import INSECURE
@@ -32,7 +33,7 @@ class AttachedProxy(Proxy):
           PathwaysError: Any other failure.
         """
         name, namespace = self._config.job, self._session_log.record.namespace
-        self._stage(Stage.JOB, f"Looking for job {name}.")
+        self._stage(Stage.JOB, say("finding-job", job=name))
         own, route = await direct.plan(self._client, self._config)
         found = self._found = await job_proxy.find(
             self._client,
@@ -47,7 +48,7 @@ class AttachedProxy(Proxy):
         self._route = direct.to_job(self._config, own, found.pod) if own is not None else route
         credentials = self._route.credentials or INSECURE
         self._session_log.update(instances=dict(self._slices.instances), direct="", credentials=credentials)
-        self._stage(Stage.JOB, f"Job {name} runs.", done=True)
+        self._stage(Stage.JOB, say("job-runs", job=name), done=True)
         self._watch = PodWatch(
             self._client,
             namespace,
@@ -59,7 +60,7 @@ class AttachedProxy(Proxy):
         ready = await self._ready()
         pod = ready["metadata"]["name"]
         self._session_log.update(pod=pod)
-        self._stage(Stage.START, f"Pod {pod} is ready.", pod=pod, done=True)
+        self._stage(Stage.START, say("pod-ready", pod=pod), pod=pod, done=True)
         self._begin(self._slices.follow(pod, namespace, joined=True))
         if self._route.is_direct:
             await self._connect_directly(direct.address(ready, found.port))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.events import EventKind
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.sentences import say
 from pathways_jupyter.service import leases
 from pathways_jupyter.session.record_figures import figures
 from pathways_jupyter.session.supervisor.session_log import SessionLog
@@ -132,7 +133,7 @@ class LeaseKeeper:
                 await asyncio.sleep(self._seconds / leases.RENEWALS_PER_LEASE)
                 try:
                     if not await self._renew():
-                        self._on_gone("The proxy's Lease was deleted, by a sweep or by hand.")
+                        self._on_gone(say("lease-deleted"))
                         return
                     failures, self._renewed = 0, now()
                 except ClusterError as error:

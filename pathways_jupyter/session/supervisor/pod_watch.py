@@ -13,6 +13,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS, Object
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.retry import Backoff
+from pathways_jupyter.sentences import say
 from pathways_jupyter.service.podstate import FATAL_REASONS
 from pathways_jupyter.service.relay import container as relay
 
@@ -104,7 +105,7 @@ class PodWatch:
                     self.error = error
                     self._fail(error)
                     if not self.lost.done():
-                        self.lost.set_result(f"The proxy's pod can no longer be watched: {error} {error.hint}".rstrip())
+                        self.lost.set_result(say("pod-unwatched", reason=f"{error} {error.hint}".rstrip()))
                     return
                 logger.warning("pod watch: %s", error)
             await backoff.wait()
@@ -117,13 +118,13 @@ class PodWatch:
                     continue
                 if change.type is ChangeType.DELETED:
                     name = self._name = change.object["metadata"]["name"]
-                    self._is_lost(name, f"Pod {name} was deleted.")
+                    self._is_lost(name, say("pod-deleted", pod=name))
                 elif change.type in {ChangeType.ADDED, ChangeType.MODIFIED}:
                     there, self._name = True, change.object["metadata"]["name"]
                     self._look(change.object)
                 elif change.type is ChangeType.SYNCED and self._uid and not there:
                     # This watch does not know what was seen before it began.
-                    self._is_lost(self._name, f"Pod {self._name} was deleted.")
+                    self._is_lost(self._name, say("pod-deleted", pod=self._name))
                 elif change.error is not None:
                     logger.warning("pod watch: %s", change.error)
 
@@ -134,20 +135,19 @@ class PodWatch:
     def _look(self, pod: Mapping[str, Any]) -> None:
         name, status = pod["metadata"]["name"], pod.get("status") or {}
         if status.get("phase") in {"Failed", "Succeeded"}:
-            self._is_lost(name, f"Pod {name} ended: {_why_ended(status)}.")
+            self._is_lost(name, say("pod-ended", pod=name, reason=_why_ended(status)))
         elif pod["metadata"].get("deletionTimestamp"):
-            self._is_lost(name, f"Pod {name} is being deleted.")
+            self._is_lost(name, say("pod-deleting", pod=name))
         elif self._container and (ended := _terminated(status, self._container)):
-            self._is_lost(name, f"Container {self._container} of pod {name} ended: {ended}.")
+            self._is_lost(name, say("container-ended", container=self._container, pod=name, reason=ended))
         elif _condition(status, "Ready").get("status") == "True":
-            self._reported = f"Pod {name} is ready."
+            self._reported = say("pod-ready", pod=name)
             if not self.ready.done():
                 self.ready.set_result(dict(pod))
         elif self.ready.done():
             # Not a loss yet: readiness may flap, and an unresponsive node looks the same at first.
-            self._report(
-                f"Pod {name} is not ready any more: {_condition(status, 'Ready').get('reason') or 'no reason'}."
-            )
+            why = _condition(status, "Ready").get("reason") or "no reason"
+            self._report(say("pod-unready", pod=name, reason=why))
         else:
             self._wait(name, status)
 
@@ -174,9 +174,10 @@ class PodWatch:
                 return
         scheduled = _condition(status, "PodScheduled")
         if scheduled.get("status") == "False":
-            self._report(f"Pod {name} waits for a node: {scheduled.get('message') or scheduled.get('reason')}")
+            why = scheduled.get("message") or scheduled.get("reason") or "no reason"
+            self._report(say("pod-unscheduled", pod=name, reason=why))
         else:
-            self._report(f"Pod {name} is starting.")
+            self._report(say("pod-starting", pod=name))
 
     def _report(self, words: str) -> None:
         if words != self._reported:

@@ -10,6 +10,7 @@ from typing import Any
 from pathways_jupyter.errors import PathwaysError, SessionError
 from pathways_jupyter.events import EventKind, SessionState
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.sentences import say
 from pathways_jupyter.service import leases
 from pathways_jupyter.session import reach, sweep
 from pathways_jupyter.session.registry import SessionRecord
@@ -125,7 +126,7 @@ class ProxyCycle:
 
     async def _bring_up(self) -> Proxy:
         if self._record.generation:
-            self._session_log.enter(SessionState.STARTING, "Connecting again.")
+            self._session_log.enter(SessionState.STARTING, say("connecting-again"))
         self._session_log.update(generation=self._record.generation + 1)
         client = await self._reach()
         if self._proxy is not None and self._record.job:
@@ -176,7 +177,7 @@ class ProxyCycle:
     def _failed(self, error: PathwaysError) -> None:
         """Report that the proxy did not come up; the session continues without one if it has had one before."""
         state = SessionState.LOST if self._was_connected else SessionState.FAILED
-        self._session_log.enter(state, str(error), hint=error.hint)
+        self._session_log.enter(state, error.sentence, hint=str(error.hint))
         self.refuse(error)
 
     async def _keep(self, proxy: Proxy) -> None:
@@ -193,7 +194,7 @@ class ProxyCycle:
                 # already see that the proxy is lost.
                 about = {"pod": self._record.pod, "state": SessionState.LOST}
                 self._session_log.report(EventKind.PROXY_LOST, reason, **about)
-                self._session_log.enter(SessionState.LOST, f"{reason} Its arrays are lost.")
+                self._session_log.enter(SessionState.LOST, say("arrays-lost", reason=reason))
         finally:
             # All three, also when the cycle is cancelled: otherwise they would outlive the proxy.
             lost.cancel()

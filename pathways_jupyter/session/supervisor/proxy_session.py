@@ -28,6 +28,7 @@ from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.portforward import Forward, PortRefused
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
 from pathways_jupyter.retry import Backoff
+from pathways_jupyter.sentences import say
 from pathways_jupyter.service import discovery, leases, names, networkpolicy, proxy_job
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.relay.container import RelaySpec
@@ -92,7 +93,7 @@ class Proxy:
           CapacityError: The slices are taken, and `config.wait` is over.
           PathwaysError: Any other failure. Objects that were created stay until :meth:`remove`.
         """
-        self._stage(Stage.DISCOVER, "Looking for the service.")
+        self._stage(Stage.DISCOVER, say("discovering"))
         self._own_pod, self._route = await direct.plan(self._client, self._config)
         service = await discovery.find(
             self._client,
@@ -106,7 +107,7 @@ class Proxy:
         # The record before the Job: if this process dies in between, a sweep knows what to look for.
         about = {"service": service.address, "namespace": service.namespace, "job": spec.name}
         self._session_log.publish(**about, direct="", credentials=self._route.credentials or INSECURE)
-        self._stage(Stage.CREATE, f"Creating proxy {spec.name}.", job=spec.name)
+        self._stage(Stage.CREATE, say("creating-proxy", proxy=spec.name), job=spec.name)
         # Shielded from cancellation: once the request is sent, the Job may exist. close() waits for this task, so that
         # remove() never lists Jobs while a create request is still in flight.
         self._creation = asyncio.create_task(self._create(proxy_job.job(spec), spec.port))
@@ -116,7 +117,7 @@ class Proxy:
         pod = await self._ready()
         name = pod["metadata"]["name"]
         self._session_log.update(pod=name)
-        self._stage(Stage.START, f"Pod {name} is ready.", pod=name, done=True)
+        self._stage(Stage.START, say("pod-ready", pod=name), pod=name, done=True)
         self._begin(self._slices.follow(name, service.namespace))
         if self._route.is_direct:
             opening = self._connect_directly(direct.address(pod, spec.port))
@@ -281,9 +282,7 @@ class Proxy:
                 job = await objects.find(self._client, JOBS, record.job, namespace=record.namespace)
                 removed = job is None or bool(job["metadata"].get("deletionTimestamp"))
                 if removed and (taker := await self._taker()):
-                    return (
-                        f"Its slices were taken by {taker}, because this session was silent for longer than its lease."
-                    )
+                    return say("slices-taken", taker=taker)
                 for each in ((job or {}).get("status") or {}).get("conditions") or ():
                     failed = each.get("type") in {"Failed", "FailureTarget"} and each.get("status") == "True"
                     # BackoffLimitExceeded only repeats that the Job's single pod failed.
@@ -322,7 +321,7 @@ class Proxy:
             opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
         self._session_log.update(direct=where)
-        self._stage(Stage.TUNNEL, f"No tunnel: {self._session_log.record.data_path}.", done=True)
+        self._stage(Stage.TUNNEL, say("no-tunnel", path=self._session_log.record.data_path), done=True)
 
     async def _open_tunnel(self, target: portforward.Target) -> None:
         """Open the tunnel, and return when the proxy takes connections."""
@@ -347,7 +346,9 @@ class Proxy:
                     raise await self._ended() from error
                 if attempts.is_over:
                     raise
-        self._stage(Stage.TUNNEL, f"The tunnel is open. {self._route.reason}".rstrip(), done=True)
+        reason = self._route.reason
+        opened = say("tunnel-open-because", reason=reason) if reason else say("tunnel-open")
+        self._stage(Stage.TUNNEL, opened, done=True)
 
     def _with_relay(self, target: portforward.Target) -> portforward.Open | None:
         """Return what opens the tunnel's connections by the relay; None without one."""
@@ -374,7 +375,7 @@ class Proxy:
         if isinstance(error, TooManyConnections):
             self._session_log.report(EventKind.WARNING, f"{error} {error.hint}")
             return
-        self._is_lost(f"The tunnel failed: {error}")
+        self._is_lost(say("tunnel-failed", reason=str(error)))
 
     def _is_lost(self, reason: str) -> None:
         if not self._lost.done():

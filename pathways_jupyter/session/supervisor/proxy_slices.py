@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from pathways_jupyter.errors import CapacityError, ClusterError, PathwaysError, ServiceError
-from pathways_jupyter.events import EventKind, SessionSlice, Stage
+from pathways_jupyter.events import EventKind, Stage
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS
 from pathways_jupyter.kube.pods import logs
+from pathways_jupyter.sentences import Sentence, say
 from pathways_jupyter.service import discovery, leases, names, placement, status
 from pathways_jupyter.service.derived_names import job_name
 from pathways_jupyter.service.discovery import ServiceInfo
@@ -127,7 +128,7 @@ class ProxySlices:
         if number >= self._wanted:
             return
         (kind,) = self.instances
-        message = f"Taking {number} of {self._wanted} slices of {kind}: the others of {service.name} are not free."
+        message = say("taking-fewer", number=number, wanted=self._wanted, type=kind, service=service.name)
         self.instances = {kind: number}
         self._session_log.update(instances=self.instances)
         self._session_log.report(EventKind.WARNING, message)
@@ -168,12 +169,10 @@ class ProxySlices:
                         self._session_log.waits(message)
                     seconds = min(CAPACITY_REFRESH_SECONDS, max(0.0, self._config.wait - waited))
             elif self._log_unreadable.is_set():
-                message = "Whether the slices are placed is not known, because the proxy's log cannot be read."
-                self._stage(Stage.PLACE, f"{message} They are free; using the proxy.", done=True)
+                self._stage(Stage.PLACE, say("placement-unreadable"), done=True)
                 return
             elif waited > SILENT_PLACEMENT_SECONDS:
-                message = "The proxy has not said that its slices are placed, though they are free; using it anyway."
-                self._session_log.report(EventKind.WARNING, message)
+                self._session_log.report(EventKind.WARNING, say("placement-silent"))
                 return
             if await self._placed_within(seconds, lost, ended):
                 return
@@ -202,8 +201,8 @@ class ProxySlices:
                     self._transition(line)
         except ClusterError as error:
             self._log_unreadable.set()
-            message = "The proxy's log cannot be read, so a slice that goes down will not be reported"
-            self._session_log.report(EventKind.WARNING, f"{message}: {error} {error.hint}".strip())
+            message = say("log-unreadable", reason=f"{error} {error.hint}".strip())
+            self._session_log.report(EventKind.WARNING, message)
 
     async def _recall(self, pod: str, namespace: str) -> int:
         """Report the present state of each slice by the log so far; return the number of its lines."""
@@ -229,7 +228,7 @@ class ProxySlices:
         for each in swept:
             silent = f"{each.silent / 60:.0f} min" if each.silent >= _A_FEW_MINUTES else f"{each.silent:.0f} s"
             whose = f"{each.user or 'an unknown user'}, {each.notebook or f'session {each.session}'}"
-            message = f"Took the slices of {whose}, which had been silent for {silent}."
+            message = say("took-slices", holder=whose, time=silent)
             self._session_log.report(EventKind.WARNING, message, session=each.session)
             self.reclaimed.append(each.session)
         if swept and (job := self._session_log.record.job):
@@ -263,21 +262,28 @@ class ProxySlices:
         known = {each.index: each.number for each in self._session_log.record.slices}
         # The log line of a slice that goes down may lack its worker Job, hence its number.
         number = change.number if change.number is not None else known.get(change.slice)
-        name = str(SessionSlice(number, change.slice, change.placed))
-        name = name[0].upper() + name[1:]
+        name = _name(number, change.slice)
         about = {"slice": change.slice, "number": number, "worker_job": change.worker_job}
         if change.placed:
             healed = change.slice in self._down
             self._down.discard(change.slice)
             kind = EventKind.SLICE_HEALED if healed else EventKind.SLICE_PLACED
-            where = f" on {change.worker_job}" if change.worker_job else ""
-            self._session_log.report(kind, f"{name} is placed{where}{' again' if healed else ''}.", **about)
+            if worker := change.worker_job:
+                message = say("slice-up-on" if healed else "slice-placed-on", slice=name, worker=worker)
+            else:
+                message = say("slice-up" if healed else "slice-placed", slice=name)
+            self._session_log.report(kind, message, **about)
             if self._placement.placed >= self._wanted:
                 if not self._all_placed.is_set():
-                    self._stage(
-                        Stage.PLACE, "All slices are placed." if self._wanted > 1 else "The slice is placed.", done=True
-                    )
+                    self._stage(Stage.PLACE, say("all-placed" if self._wanted > 1 else "only-placed"), done=True)
                 self._all_placed.set()
         elif change.slice not in self._down and self._all_placed.is_set():
             self._down.add(change.slice)
-            self._session_log.report(EventKind.SLICE_DOWN, f"{name} is down.", **about)
+            self._session_log.report(EventKind.SLICE_DOWN, say("slice-down", slice=name), **about)
+
+
+def _name(number: int | None, index: int) -> Sentence:
+    """Return the name of a slice for the beginning of a sentence; the words of a ``SessionSlice``."""
+    if number is None:
+        return say("slice-of-yours", index=index)
+    return say("slice", number=number) if number == index else say("slice-of-both", number=number, index=index)

@@ -32,6 +32,7 @@ from pathways_jupyter.events import (
     slices_after,
 )
 from pathways_jupyter.kube.portforward import Traffic
+from pathways_jupyter.sentences import say
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.registry import SessionRecord
 
@@ -174,20 +175,19 @@ class SessionLog:
 
     def connected(self, **data: Any) -> None:
         """Transition to connected, and from there to degraded if a slice has gone down meanwhile."""
-        self.enter(SessionState.CONNECTED, "Connected.", **data)
+        self.enter(SessionState.CONNECTED, say("connected"), **data)
         self._judge_slices()
 
     def interrupted(self, reason: str) -> None:
         """Transition to interrupted: the proxy keeps its arrays while another way to it is looked for."""
         if self.record.state.is_connected:
-            minutes = self.config.keep / 60
-            kept = f"Arrays are kept for {minutes:.0f} min; trying again."
-            self.enter(SessionState.INTERRUPTED, f"The way to the cluster is interrupted: {reason} {kept}")
+            message = say("interrupted", reason=reason, minutes=f"{self.config.keep / 60:.0f}")
+            self.enter(SessionState.INTERRUPTED, message)
 
     def restored(self, seconds: float) -> None:
         """Transition back from interrupted, to connected or degraded."""
         if self.record.state is SessionState.INTERRUPTED:
-            self._judge_slices(f"Connected again after {seconds:.0f} s; the arrays were kept.")
+            self._judge_slices(say("restored", seconds=f"{seconds:.0f}"))
 
     def report(self, kind: EventKind, message: str, **data: Any) -> None:
         """Publish an event to all listeners, and log it."""
@@ -216,10 +216,10 @@ class SessionLog:
         slices = self.record.slices
         up = sum(each.up for each in slices)
         if up < len(slices):
-            down = f"{up} of {len(slices)} slices up" if len(slices) > 1 else "the slice is down"
-            self.enter(SessionState.DEGRADED, f"Degraded: {down}.")
+            down = say("degraded", up=up, all=len(slices)) if len(slices) > 1 else say("degraded-only")
+            self.enter(SessionState.DEGRADED, down)
         else:
-            healed = "All slices are up again." if len(slices) > 1 else "The slice is up again."
+            healed = say("all-up") if len(slices) > 1 else say("only-up")
             self.enter(SessionState.CONNECTED, message or healed)
 
     def stage(self, stage: Stage, message: str, **data: Any) -> None:
@@ -235,4 +235,4 @@ class SessionLog:
 
     def cleanup_waits(self, reason: str) -> None:
         """Report that the proxy cannot be removed yet."""
-        self.report(EventKind.WARNING, f"The proxy cannot be removed yet, retrying: {reason}")
+        self.report(EventKind.WARNING, say("removal-waits", reason=reason))

@@ -21,6 +21,7 @@ from typing import Any
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import PathwaysError, SessionError
 from pathways_jupyter.events import Event, EventKind, SessionState
+from pathways_jupyter.sentences import say
 from pathways_jupyter.session import recording, registry
 from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
@@ -154,7 +155,7 @@ class Supervisor:
         if not self._session_log.config.linger or not self._record.state.is_connected:
             self.end("the kernel has ended")
             return
-        message = f"The kernel has ended; its proxy lingers for {self._session_log.config.linger:.0f} s."
+        message = say("lingering", seconds=f"{self._session_log.config.linger:.0f}")
         self._session_log.report(EventKind.WARNING, message, linger=self._session_log.config.linger)
         loop = asyncio.get_running_loop()
         self._lingering = loop.call_later(self._session_log.config.linger, self.end, "the linger time is over")
@@ -163,7 +164,7 @@ class Supervisor:
         """Remove everything of the session, in the cluster first; a step that fails does not stop the next one."""
         self._lifeline.close()
         job = self._record.pathways_job
-        self._session_log.enter(SessionState.CLOSING, f"Letting go of job {job}." if job else "Removing the proxy.")
+        self._session_log.enter(SessionState.CLOSING, say("leaving-job", job=job) if job else say("removing-proxy"))
         left = await self._proxies.end()
         if self._server is not None:
             self._server.close()
@@ -176,7 +177,7 @@ class Supervisor:
         # The last event says that nothing is left, so a kernel that sees this process exit need not clean up.
         logger.info("closed")
         state = {} if left else {"state": SessionState.CLOSED}
-        self._session_log.history.add(Event(EventKind.STATE, left or "Disconnected.", time.time(), state))
+        self._session_log.history.add(Event(EventKind.STATE, left or say("disconnected"), time.time(), state))
         self._ended.set_result(left)
 
 
