@@ -1,4 +1,4 @@
-import { allTaken, connectCell, connectLine, IChoice, jobConnectCell, missing, suggestion } from '../src/models/line';
+import { noneFree, connectCell, connectLine, IChoice, jobConnectCell, missing, suggestion } from '../src/models/line';
 
 import { service } from './rows';
 
@@ -115,7 +115,7 @@ describe('jobConnectCell', () => {
   });
 });
 
-describe('allTaken', () => {
+describe('noneFree', () => {
   const free = (...counts: number[]) => [
     service({
       capacity: counts.map(free => ({
@@ -130,9 +130,9 @@ describe('allTaken', () => {
   ];
 
   it('is true only if there are slices, and none is free', () => {
-    expect(allTaken(free(0, 0))).toBe(true);
-    expect(allTaken(free(0, 1))).toBe(false);
-    expect(allTaken(free())).toBe(false);
-    expect(allTaken([])).toBe(false);
+    expect(noneFree(free(0, 0))).toBe(true);
+    expect(noneFree(free(0, 1))).toBe(false);
+    expect(noneFree(free())).toBe(false);
+    expect(noneFree([])).toBe(false);
   });
 });

@@ -2,7 +2,7 @@
 import * as React from 'react';
 
 import { baseName } from '../models/holdings';
-import { allTaken, suggestion } from '../models/line';
+import { noneFree, suggestion } from '../models/line';
 import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
 import { age, clock, devicesWord, instancesWord, lostSlices, sentence, sessionTone, stateWord } from '../models/words';
@@ -34,7 +34,7 @@ export function SessionSection(props: { model: Model; actions: IActions; trans: 
   // From old rows, the line could name slices that are taken by now, or the previous cluster.
   const choice =
     model.live && model.cluster?.named ? suggestion(model.cluster.named, model.cluster.rows('services')) : null;
-  const wait = model.live && allTaken(model.cluster?.rows('services') ?? []);
+  const wait = model.live && noneFree(model.cluster?.rows('services') ?? []);
   return (
     <>
       <Notice
@@ -42,7 +42,7 @@ export function SessionSection(props: { model: Model; actions: IActions; trans: 
         hint={
           wait
             ? trans.__(
-                'All slices are taken. “Services & proxies” lists their holders. You are notified when it is connected.'
+                'No slice is free. “Services & proxies” lists who holds some. You are notified when it is connected.'
               )
             : trans.__('Connect it to a Pathways service to compute on TPUs.')
         }

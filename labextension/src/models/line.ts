@@ -120,7 +120,7 @@ export function suggestion(scope: IScope, services: readonly IService[]): IChoic
 }
 
 /** Whether there are slices, but none is free: then a notebook can connect when one becomes free. */
-export function allTaken(services: readonly IService[]): boolean {
+export function noneFree(services: readonly IService[]): boolean {
   const capacities = services.flatMap(service => service.capacity);
   return capacities.some(each => each.total > 0) && capacities.every(each => each.free + each.reclaimable === 0);
 }
