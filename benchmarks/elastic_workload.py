@@ -82,7 +82,7 @@ def _kill(session: Session, number: int) -> float:
         of = await target.workers(client, namespace, yes=True)
         found = await fault_targets.running(client, of, number)
         nodes = sorted({str(pod["spec"]["nodeName"]) for pod in found})
-        await cordons.cordon(client, target.where, nodes, of.name, number, DOWN_SECONDS)
+        await cordons.cordon(client, target.where, nodes, of, number, DOWN_SECONDS)
         pids = []
         for pod in found:
             # What the embedded cluster's own `kill` takes for process 1.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pathways_jupyter.config import runtime_dir
 from pathways_jupyter.elastic import fault_targets
-from pathways_jupyter.elastic.fault_targets import Where
+from pathways_jupyter.elastic.fault_targets import Where, Workers
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object, Resource
@@ -23,12 +23,14 @@ from pathways_jupyter.service import names
 
 _NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 _UNCORDON = "pathways_jupyter.elastic.uncordon"
+_PATIENCE, _EMBEDDED_PATIENCE = 3600.0, 60.0
+"""Seconds without an answer, after the fault's end, until a cluster is taken for gone."""
 
 
 async def cordon(
-    client: Client, where: Where, nodes: Collection[str], service: str, number: int, seconds: float
+    client: Client, where: Where, nodes: Collection[str], of: Workers, number: int, seconds: float
 ) -> tuple[str, ...]:
-    """Keep new pods from `nodes` for `seconds`, because slice `number` of `service` is down.
+    """Keep new pods from `nodes` for `seconds`, because slice `number` of a service or job is down.
 
     Returns:
       The nodes that were cordoned.
@@ -37,8 +39,8 @@ async def cordon(
       ApiError: Changing nodes is forbidden.
       ClusterError: The server could not be reached.
     """
-    fault = f"{service}/{number}/{secrets.token_hex(4)}"
-    _uncordon_later(where, seconds, fault)
+    fault = f"{of.name}/{number}/{secrets.token_hex(4)}"
+    _uncordon_later(where, seconds, fault, patience=_EMBEDDED_PATIENCE if of.embedded else _PATIENCE)
     done = []
     for name in nodes:
         node = await objects.get(client, _NODES, name)
@@ -89,11 +91,11 @@ async def _set(client: Client, node: str, fault: str | None) -> None:
     await objects.patch(client, _NODES, node, change)
 
 
-def _uncordon_later(where: Where, seconds: float, fault: str) -> None:
+def _uncordon_later(where: Where, seconds: float, fault: str, *, patience: float) -> None:
     """Start the process that uncordons; detached, so that neither Interrupt nor the kernel's end stops it."""
     lasting(fault).touch()
     process = subprocess.Popen(
-        [sys.executable, "-m", _UNCORDON, str(seconds), fault],
+        [sys.executable, "-m", _UNCORDON, fault, str(seconds), str(patience)],
         start_new_session=True,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

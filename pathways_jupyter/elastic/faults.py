@@ -76,7 +76,7 @@ def slice_down(target: Session | Target, number: int, *, seconds: float = 0.0, y
     """
 
     async def kill(client: Client, of: Workers, found: list[Object]) -> tuple[str, ...]:
-        nodes = await cordons.cordon(client, aim.where, _nodes(found), of.name, number, seconds) if seconds else ()
+        nodes = await cordons.cordon(client, aim.where, _nodes(found), of, number, seconds) if seconds else ()
         await asyncio.gather(*(_kill(client, pod, of.embedded, held=bool(seconds)) for pod in found))
         return nodes
 
@@ -95,7 +95,7 @@ def drain_node(target: Session | Target, number: int, *, seconds: float = DRAIN_
     """
 
     async def drain(client: Client, of: Workers, found: list[Object]) -> tuple[str, ...]:
-        nodes = await cordons.cordon(client, aim.where, _nodes(found), of.name, number, seconds)
+        nodes = await cordons.cordon(client, aim.where, _nodes(found), of, number, seconds)
         for pod in found:
             name, namespace = str(pod["metadata"]["name"]), str(pod["metadata"]["namespace"])
             eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}

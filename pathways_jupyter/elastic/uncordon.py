@@ -17,17 +17,20 @@ from pathways_jupyter.session import protocol, reach
 
 _LOOK_SECONDS = 0.5
 _AGAIN_SECONDS = 2.0
-_LONGEST_SECONDS = 3600.0
-"""After this the cluster is taken for gone."""
 
 
 def main(arguments: list[str]) -> int:
-    """Uncordon nodes: the arguments are the seconds to wait, and the fault for which they were cordoned."""
-    seconds, fault = float(arguments[0]), arguments[1]
+    """Uncordon nodes.
+
+    Args:
+      arguments: The fault for which they were cordoned, the seconds that it lasts, and the seconds after that until a
+        cluster that does not answer is taken for gone.
+    """
+    fault, seconds, patience = arguments[0], float(arguments[1]), float(arguments[2])
     where, lasts = fault_targets.from_json(sys.stdin.read()), cordons.lasting(fault)
     config = where if isinstance(where, ConnectConfig) else protocol.config_from_json(where.config)
     embedded = reach.Embedded.of(config)
-    over, given_up = time.monotonic() + seconds, time.monotonic() + seconds + _LONGEST_SECONDS
+    over, given_up = time.monotonic() + seconds, time.monotonic() + seconds + patience
     try:
         while time.monotonic() < given_up and not (embedded is not None and embedded.has_ended()):
             if time.monotonic() < over and lasts.exists():

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import queue
+import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 
 import pytest
+import yaml
 
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.elastic import cordons, fault_targets, faults
@@ -112,6 +114,25 @@ def test_a_fault_ends_also_when_the_process_that_injected_it_is_killed(session, 
     until(session, EventKind.SLICE_DOWN, since, 1)
     ask(all_free)
     until(session, EventKind.SLICE_HEALED, since, 1)
+
+
+def test_what_ends_a_fault_ends_itself_when_its_cluster_is_gone(tmp_path, cluster):
+    # A copy: the file alone does not say that this was an embedded cluster.
+    gone = yaml.safe_load(cluster.kubeconfig.read_text())
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        gone["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{unused.getsockname()[1]}"
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(yaml.safe_dump(gone))
+        ended = subprocess.run(
+            [sys.executable, "-m", "pathways_jupyter.elastic.uncordon", "service/1/abc", "0", "0.1"],
+            input=fault_targets.to_json(ConnectConfig(kubeconfig=str(kubeconfig))),
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (1, "")
 
 
 def test_a_node_that_someone_else_cordoned_is_left_as_it_is(session, ask):
