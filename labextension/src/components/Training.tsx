@@ -1,4 +1,4 @@
-/** An elastic training run: what it does, its slices and its first metric over time, and how well it uses its time. */
+/** The latest elastic training run: when it began, its slices and first metric over time, how well it uses its time. */
 import * as React from 'react';
 
 import {
@@ -12,6 +12,7 @@ import {
 } from '../models/training';
 import { ITrans } from '../models/trans';
 import { IElasticRun } from '../models/wire';
+import { clock } from '../models/words';
 import { useNow } from './hooks';
 import { Toned } from './Toned';
 
@@ -24,7 +25,9 @@ export function Training({ run, trans }: { run: IElasticRun; trans: ITrans }): R
   return (
     <section className="pw-training" aria-label={trans.__('Training')} data-phase={run.phase}>
       <div className="pw-head">
-        <h3>{trans.__('Training')}</h3>
+        <h3>
+          {trans.__('Training')} <span className="pw-muted">{clock(run.begun)}</span>
+        </h3>
         <Toned tone={PHASE_TONES[run.phase]}>{phaseWord(trans, run.phase)}</Toned>
       </div>
       <p>{progressWords(trans, run)}</p>
