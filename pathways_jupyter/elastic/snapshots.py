@@ -266,6 +266,11 @@ class Snapshots:
                 setattr(snapshot, place, copied)
             # Sorted, because snapshots may finish out of order; without an earlier one of the same step.
             others = [each for each in self._kept if each.step != snapshot.step]
+            for earlier in self._kept:
+                if earlier.step == snapshot.step:
+                    # The same state, on another mesh perhaps: its copies elsewhere may be the only ones that last.
+                    snapshot.arrays = earlier.arrays if snapshot.arrays is None else snapshot.arrays
+                    snapshot.saved = earlier.saved if snapshot.saved is None else snapshot.saved
             self._kept = _chosen(sorted([*others, snapshot], key=lambda each: each.step), self.keep)
             snapshot.seconds = snapshot.seconds or time.monotonic() - began
         snapshot.ready.set()

@@ -79,3 +79,15 @@ def test_an_error_of_the_step_is_not_taken_for_a_loss(steady):
 
     with pytest.raises(ValueError, match="mine"):
         elastic.train_loop(wrong, first_state(), Data(), steps=3)
+
+
+def test_a_second_snapshot_of_a_step_keeps_the_notebooks_copy_of_the_first(steady):
+    """A run that was restored from it, and then grows before its next step, takes one on the hosts only."""
+    snapshots = elastic.Snapshots(notebook_every=100)
+    result = elastic.train_loop(step, first_state(), Data(), steps=3, snapshots=snapshots)
+    first = snapshots.take(3, result.state, everywhere=True)
+    first.finished.wait()
+    second = snapshots.take(3, result.state)
+    second.finished.wait()
+    snapshots.forget_hosts()
+    assert snapshots.latest() is second
