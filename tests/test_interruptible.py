@@ -31,10 +31,22 @@ def repeat_until_interrupted():
         except KeyboardInterrupt:
             pass
 
+    ended = threading.Event()
+
+    def ask_for_the_gil() -> None:
+        while not ended.wait(0.1):
+            pass
+
     before = signal.signal(signal.SIGALRM, interrupt)
     # Python swallows what is raised in a callback of its garbage collector, as other tests' libraries add them.
     gc.disable()
+    # Python 3.11 can forget a signal that arrives while it looks for one, until another thread asks for the GIL (one in
+    # 100,000 signals). A kernel always has such a thread; the process of these tests need not.
+    other = threading.Thread(target=ask_for_the_gil, daemon=True)
+    other.start()
     yield repeat
+    ended.set()
+    other.join()
     gc.enable()
     signal.signal(signal.SIGALRM, before)
 
