@@ -24,23 +24,13 @@ import {
   start,
   test,
   THEMES,
+  widen,
   withoutWorker
 } from './helpers';
 
 const PLACE = process.env.PATHWAYS_UI_IMAGES || path.join(__dirname, '..', 'pictures');
 const WIDTHS = [250, 400];
 const [[LIGHT]] = THEMES;
-
-/** Drag the sidebar's edge until it has this width. */
-async function widen(page: IJupyterLabPageFixture, panel: Locator, width: number): Promise<void> {
-  const box = (await panel.boundingBox())!;
-  const edge = page.locator('#jp-main-split-panel > .lm-SplitPanel-handle').first();
-  const handle = (await edge.boundingBox())!;
-  await page.mouse.move(handle.x + 1, handle.y + 300);
-  await page.mouse.down();
-  await page.mouse.move(handle.x + 1 + width - box.width, handle.y + 300);
-  await page.mouse.up();
-}
 
 /** Take the panel's picture in each look and width, and write them beside each other. */
 async function sheet(page: IJupyterLabPageFixture, panel: Locator, name: string): Promise<void> {

@@ -185,6 +185,17 @@ export async function picture(page: IJupyterLabPageFixture, name: string): Promi
   await page.screenshot({ path: path.join(IMAGES, `${name}.png`) });
 }
 
+/** Drag the sidebar's edge until it has this width. */
+export async function widen(page: IJupyterLabPageFixture, panel: Locator, width: number): Promise<void> {
+  const box = (await panel.boundingBox())!;
+  const edge = page.locator('#jp-main-split-panel > .lm-SplitPanel-handle').first();
+  const handle = (await edge.boundingBox())!;
+  await page.mouse.move(handle.x + 1, handle.y + 300);
+  await page.mouse.down();
+  await page.mouse.move(handle.x + 1 + width - box.width, handle.y + 300);
+  await page.mouse.up();
+}
+
 export function section(panel: Locator, name: string): Locator {
   return panel.locator(`[data-section="${name}"]`);
 }

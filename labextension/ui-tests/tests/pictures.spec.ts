@@ -11,6 +11,7 @@ import {
   start,
   test,
   THEMES,
+  widen,
   withoutWorker
 } from './helpers';
 
@@ -35,11 +36,7 @@ for (const [theme, name] of THEMES) {
     await picture(page, `sidebar-${name}`);
     // With the details of a slice, at 400 pixels.
     await slice(panel, 1).click();
-    const handle = (await page.locator('#jp-main-split-panel > .lm-SplitPanel-handle').first().boundingBox())!;
-    await page.mouse.move(handle.x + 1, handle.y + 300);
-    await page.mouse.down();
-    await page.mouse.move(handle.x + 151, handle.y + 300);
-    await page.mouse.up();
+    await widen(page, panel, 400);
     await picture(page, `sidebar-wide-${name}`);
     await disconnect(page, panel);
   });
