@@ -63,11 +63,12 @@ pictures: $(NODE_MODULES) ## Take pictures of the sidebar in all states and look
 	cd labextension && $(WITH_NODE) jlpm build:prod
 	cd labextension/ui-tests && $(WITH_NODE) jlpm pictures
 
-soak: $(VENV)/.test ## Run what takes longer: slow tests, deaths at random, a training run that loses slices, growth, hostile input (ROUNDS=, SECONDS=, SEED=)
+soak: $(VENV)/.test ## Run what takes longer: slow tests, deaths at random, a training run that loses slices, uploads that lose their proxy, growth, hostile input (ROUNDS=, SECONDS=, SEED=)
 	$(BIN)/pytest -m soak
 	$(BIN)/python tests/soak leaks --rounds $(ROUNDS) --seed $(SEED)
 	$(BIN)/python tests/soak churn --rounds $(ROUNDS) --seed $(SEED)
 	$(BIN)/python tests/soak training --rounds $(ROUNDS) --seed $(SEED)
+	$(BIN)/python tests/soak uploads
 	$(BIN)/python tests/soak fuzz --seconds $(SECONDS) --seed $(SEED)
 
 lint: $(VENV)/.lint $(NODE_MODULES) ## Style, words, types, dependencies, dead code and import layers

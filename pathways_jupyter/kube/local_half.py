@@ -82,21 +82,24 @@ class LocalHalf(asyncio.Protocol):
         self._transport.write(data)
         await self._has_room.wait()
 
-    def close(self) -> None:
-        """Close the connection once everything was sent."""
-        self._transport.close()
+    async def end(self, *, broken: bool) -> None:
+        """End the connection once everything was sent, or break it at once.
 
-    def abort(self) -> None:
-        """Close the connection at once."""
-        self._transport.abort()
-
-    def reset(self) -> None:
-        """Break the connection, so that the local program does not take a short answer for a complete one."""
+        Args:
+          broken: Whether something may be missing: the local program must not take a short answer for a complete one.
+        """
+        if not broken:
+            self._transport.close()
+            return
         connection = self._transport.get_extra_info("socket")
         if connection is not None and connection.family != socket.AF_UNIX:
             # Linger of zero seconds: closing sends a TCP reset.
             with suppress(OSError):
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._transport.abort()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
         self._transport.abort()
 
     # What the event loop calls.

@@ -101,7 +101,7 @@ class Forward:
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
         self._ready: Connection | None = None
-        self._tasks: set[asyncio.Task[ClusterError | None]] = set()
+        self._tasks: dict[asyncio.Task[ClusterError | None], LocalHalf] = {}
 
     async def prepare(self, *, patience: float = 0.0) -> None:
         """Open a connection in advance, to check that the port is reachable; the next local connection uses it.
@@ -148,6 +148,7 @@ class Forward:
         """Stop listening, end every connection, and wait for their tasks."""
         if self._server is not None:
             self._server.close()
+        await asyncio.gather(*(local.end(broken=True) for local in self._tasks.values()))
         for task in tuple(self._tasks):
             task.cancel()
         if self._ready is not None:
@@ -161,12 +162,12 @@ class Forward:
         """Connect a new local connection to the pod."""
         # asyncio keeps only weak references to tasks, and close() has to cancel them.
         task = asyncio.get_running_loop().create_task(self._connect(local))
-        self._tasks.add(task)
+        self._tasks[task] = local
         self.connections = len(self._tasks)
         task.add_done_callback(self._finished)
 
     def _finished(self, task: asyncio.Task[ClusterError | None]) -> None:
-        self._tasks.discard(task)
+        del self._tasks[task]
         self.connections = len(self._tasks)
         error = None if task.cancelled() else task.result()
         if error is not None and self._on_failure is not None:
@@ -188,10 +189,7 @@ class Forward:
         finally:
             if remote is not None:
                 remote.close()
-        if error is None:
-            local.close()
-        else:
-            local.reset()
+        await local.end(broken=error is not None)
         return error
 
 
@@ -235,6 +233,7 @@ async def listen(
     on_failure: Callable[[ClusterError], None] | None = None,
     traffic: Traffic | None = None,
     open_remote: Open | None = None,
+    half: Callable[[Callable[[LocalHalf], None]], LocalHalf] = LocalHalf,
 ) -> Forward:
     """Listen on a unix socket (`path`), or on a TCP port of this machine.
 
@@ -244,6 +243,7 @@ async def listen(
       on_failure: Called with the reason when a connection could not be made, or was lost.
       traffic: Where to count the bytes.
       open_remote: Opens the connections to the pod, instead of one through the API server for each.
+      half: Makes the local half of each connection.
 
     Raises:
       ClusterError: The path or the port is in use.
@@ -252,11 +252,11 @@ async def listen(
     loop = asyncio.get_running_loop()
     try:
         if path is not None:
-            forward._server = await loop.create_unix_server(lambda: LocalHalf(forward.accepted), path)
+            forward._server = await loop.create_unix_server(lambda: half(forward.accepted), path)
             os.chmod(path, 0o600)
             forward._path, forward.address = path, str(path)
         else:
-            forward._server = await loop.create_server(lambda: LocalHalf(forward.accepted), host, port)
+            forward._server = await loop.create_server(lambda: half(forward.accepted), host, port)
             forward.address = f"{host}:{forward._server.sockets[0].getsockname()[1]}"
     except OSError as error:
         where = path or f"{host}:{port}"

@@ -3,6 +3,7 @@
     python tests/soak leaks --rounds 110 --seed 7      # 11 kinds of death at random moments
     python tests/soak churn --rounds 300               # one kernel connects, computes and disconnects
     python tests/soak training --rounds 100 --seed 7   # a training run loses slices, its proxy, the head
+    python tests/soak uploads --rounds 1000            # a kernel loses its proxy in the middle of many uploads
     python tests/soak fuzz --seconds 120 --seed 7      # hostile input at every door
 
 Each prints a table, and the seed that repeats its choices; the exit code is 1 when something leaked, grew or broke.
@@ -19,6 +20,7 @@ import churn
 import fuzz
 import leaks
 import training
+import uploads
 from machine import Machine
 
 
@@ -27,12 +29,13 @@ def main() -> int:
         prog="python tests/soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     kinds = parser.add_subparsers(dest="kind", required=True)
-    for kind, module in (("leaks", leaks), ("churn", churn), ("fuzz", fuzz), ("training", training)):
+    modules = {"leaks": leaks, "churn": churn, "fuzz": fuzz, "training": training, "uploads": uploads}
+    for kind, module in modules.items():
         command = kinds.add_parser(kind, help=(module.__doc__ or "").splitlines()[0])
         if kind == "fuzz":
             command.add_argument("--seconds", type=float, default=60.0, help="for each door (default: 60)")
         else:
-            default = {"leaks": 2 * len(leaks.DEATHS), "training": 100}.get(kind, 50)
+            default = {"leaks": 2 * len(leaks.DEATHS), "training": 100, "uploads": 500}.get(kind, 50)
             command.add_argument("--rounds", type=int, default=default, help=f"how many (default: {default})")
         known = {"leaks": leaks.DEATHS, "fuzz": fuzz.DOORS, "training": training.KINDS}.get(kind)
         if known:
@@ -47,6 +50,8 @@ def main() -> int:
             sound = leaks.run(machine, rounds=asked.rounds, chance=random.Random(asked.seed), only=asked.only)
         elif asked.kind == "churn":
             sound = churn.run(machine, rounds=asked.rounds)
+        elif asked.kind == "uploads":
+            sound = uploads.run(machine, rounds=asked.rounds)
         elif asked.kind == "training":
             sound = training.run(machine, rounds=asked.rounds, chance=random.Random(asked.seed), only=asked.only)
         else:

@@ -40,6 +40,7 @@ from pathways_jupyter.session.registry import ALTS, INSECURE
 from pathways_jupyter.session.supervisor import direct
 from pathways_jupyter.session.supervisor.carrier import TooManyConnections
 from pathways_jupyter.session.supervisor.direct import Route
+from pathways_jupyter.session.supervisor.grpc_half import GrpcHalf
 from pathways_jupyter.session.supervisor.lease_keeper import LeaseKeeper
 from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch
 from pathways_jupyter.session.supervisor.proxy_slices import ProxySlices
@@ -334,6 +335,7 @@ class Proxy:
             on_failure=self._tunnel_broke,
             traffic=self._session_log.traffic,
             open_remote=self._with_relay(target),
+            half=GrpcHalf,
         )
         attempts = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=self._config.timeout)
         async for _ in attempts:
