@@ -17,7 +17,7 @@ from pathways_jupyter.elastic.errors import ElasticRuntimeError
 from pathways_jupyter.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pathways_jupyter.elastic.form import Form
+    from pathways_jupyter.elastic.reshard import Form
 
 _STATE, _LEAVES, _EXTRA = "state", "leaves", "extra"
 _BYTES, _POSITION = "bytes in base64", "position in the data"

@@ -10,19 +10,21 @@ from __future__ import annotations
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Collection
 from pathlib import Path
 
-from pathways_jupyter.config import runtime_dir
+from pathways_jupyter.config import ConnectConfig, runtime_dir
 from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.fault_targets import Where, Workers
+from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object, Resource
 from pathways_jupyter.service import names
+from pathways_jupyter.session import protocol, reach
 
 _NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-_UNCORDON = "pathways_jupyter.elastic.uncordon"
 _PATIENCE, _EMBEDDED_PATIENCE = 3600.0, 60.0
 """Seconds without an answer, after the fault's end, until a cluster is taken for gone."""
 
@@ -95,7 +97,7 @@ def _uncordon_later(where: Where, seconds: float, fault: str, *, patience: float
     """Start the process that uncordons; detached, so that neither Interrupt nor the kernel's end stops it."""
     lasting(fault).touch()
     process = subprocess.Popen(
-        [sys.executable, "-m", _UNCORDON, fault, str(seconds), str(patience)],
+        [sys.executable, "-m", "pathways_jupyter.elastic.cordons", fault, str(seconds), str(patience)],
         start_new_session=True,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -105,3 +107,43 @@ def _uncordon_later(where: Where, seconds: float, fault: str, *, patience: float
     assert process.stdin is not None
     process.stdin.write(fault_targets.to_json(where).encode())
     process.stdin.close()
+
+
+_LOOK_SECONDS = 0.5
+_AGAIN_SECONDS = 2.0
+
+
+def main(arguments: list[str]) -> int:
+    """Wait for the end of a fault, then uncordon its nodes; runs in a process that is started before the first cordon.
+
+    It reads from its standard input where the cluster is, and tries until it succeeds: the API server may be away when
+    the time is over. It ends early when someone has healed the fault, or when an embedded cluster has ended.
+
+    Args:
+      arguments: The fault for which they were cordoned, the seconds that it lasts, and the seconds after that until a
+        cluster that does not answer is taken for gone.
+    """
+    fault, seconds, patience = arguments[0], float(arguments[1]), float(arguments[2])
+    where, lasts = fault_targets.from_json(sys.stdin.read()), lasting(fault)
+    config = where if isinstance(where, ConnectConfig) else protocol.config_from_json(where.config)
+    embedded = reach.Embedded.of(config)
+    over, given_up = time.monotonic() + seconds, time.monotonic() + seconds + patience
+    try:
+        while time.monotonic() < given_up and not (embedded is not None and embedded.has_ended()):
+            if time.monotonic() < over and lasts.exists():
+                time.sleep(_LOOK_SECONDS)
+                continue
+            try:
+                # Also when the file is gone: it may have been removed by someone who did not heal.
+                fault_targets.ask(where, lambda client, _: uncordon(client, fault))
+            except PathwaysError:
+                time.sleep(_AGAIN_SECONDS)
+            else:
+                return 0
+        return 1
+    finally:
+        lasts.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -4,11 +4,13 @@ An array whose sharding replicates it over slices has each piece on several slic
 a whole raises DATA_LOSS, but pieces that were taken out of it before can still be read on the other slices. So a new
 array is put together piece by piece: a device that holds the right piece keeps it, without any copy; another gets a
 copy from a device that has it; and only pieces that no device holds as they are wanted go through the notebook.
+
+A state's :class:`Form` is what such a move keeps: all but the numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from pathways_jupyter.elastic.errors import ElasticRuntimeError
 
 if TYPE_CHECKING:
     import jax
+
 
 Index = tuple[tuple[int, int], ...]
 
@@ -151,3 +154,56 @@ def _slice(device: jax.Device) -> int:
 
 def _key(index: tuple[slice, ...], shape: tuple[int, ...]) -> Index:
     return tuple(each.indices(size)[:2] for each, size in zip(index, shape, strict=True))
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a state's arrays are, apart from their numbers.
+
+    Attributes:
+      structure: The tree that the arrays are the leaves of.
+      shapes: The shape and type of each.
+      specs: The partition of each.
+      impls: For each that is a typed PRNG key, the implementation: what is copied is the key's numbers.
+    """
+
+    structure: Any
+    shapes: tuple[jax.ShapeDtypeStruct, ...]
+    specs: tuple[Any, ...]
+    impls: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, state: Any) -> tuple[Form, list[Any]]:
+        """Return the form of `state`, and its leaves, with the numbers of PRNG keys in their place."""
+        import jax
+        import numpy as np
+
+        leaves, structure = jax.tree.flatten(state)
+        keys = [
+            isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves
+        ]
+        impls = tuple(jax.random.key_impl(leaf) if key else None for leaf, key in zip(leaves, keys, strict=True))
+        plain = [jax.random.key_data(leaf) if key else leaf for leaf, key in zip(leaves, keys, strict=True)]
+        plain = [leaf if isinstance(leaf, jax.Array) else np.asarray(leaf) for leaf in plain]
+        shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in plain)
+        return cls(structure, shapes, tuple(spec_of(leaf) for leaf in plain), impls), plain
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the state, without its replicas."""
+        return sum(each.size * each.dtype.itemsize for each in self.shapes)
+
+    def shardings(self, mesh: jax.sharding.Mesh) -> list[jax.sharding.NamedSharding]:
+        """Return the sharding of each leaf on `mesh`."""
+        import jax
+
+        return [jax.sharding.NamedSharding(mesh, spec) for spec in self.specs]
+
+    def whole(self, arrays: Sequence[Any]) -> Any:
+        """Return the state that has `arrays` as its leaves."""
+        import jax
+
+        return self.structure.unflatten(
+            array if impl is None else jax.random.wrap_key_data(array, impl=impl)
+            for array, impl in zip(arrays, self.impls, strict=True)
+        )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pathways_jupyter import interruptible
 from pathways_jupyter.elastic import reshard
 from pathways_jupyter.elastic.errors import ElasticRuntimeError, is_slice_down
-from pathways_jupyter.elastic.form import Form
+from pathways_jupyter.elastic.reshard import Form
 
 if TYPE_CHECKING:
     import jax

@@ -20,7 +20,7 @@ from pathways_jupyter.elastic import host_memory, reshard
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.checkpoints import Checkpoints
 from pathways_jupyter.elastic.errors import ElasticRuntimeError
-from pathways_jupyter.elastic.form import Form
+from pathways_jupyter.elastic.reshard import Form
 from pathways_jupyter.elastic.snapshot import Snapshot
 
 Place = Literal["auto", "hosts", "notebook"]

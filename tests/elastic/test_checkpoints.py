@@ -20,7 +20,7 @@ from pathways_jupyter.errors import ConfigError
 BUCKET = """
 import jax, numpy as np
 from pathways_jupyter.elastic.checkpoints import Checkpoints
-from pathways_jupyter.elastic.form import Form
+from pathways_jupyter.elastic.reshard import Form
 
 first = Checkpoints("gs://runs/one", keep=1)
 for number in (1, 2):

@@ -125,7 +125,7 @@ def test_what_ends_a_fault_ends_itself_when_its_cluster_is_gone(tmp_path, cluste
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(yaml.safe_dump(gone))
         ended = subprocess.run(
-            [sys.executable, "-m", "pathways_jupyter.elastic.uncordon", "service/1/abc", "0", "0.1"],
+            [sys.executable, "-m", "pathways_jupyter.elastic.cordons", "service/1/abc", "0", "0.1"],
             input=fault_targets.to_json(ConnectConfig(kubeconfig=str(kubeconfig))),
             capture_output=True,
             text=True,
