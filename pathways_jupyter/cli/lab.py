@@ -190,7 +190,7 @@ def _open(page: Path) -> None:
 
 
 def _show(found: Any, *, as_json: bool) -> None:
-    from pathways_jupyter.render import words
+    from pathways_jupyter.render import text
 
     if as_json:
         show_json(found)
@@ -200,7 +200,7 @@ def _show(found: Any, *, as_json: bool) -> None:
         "namespace": found.namespace,
         "pod": f"{found.pod} on {found.node}" if found.node else found.pod,
         "image": found.image,
-        "age": words.duration(found.age),
+        "age": text.duration(found.age),
         "restarts": str(found.restarts or ""),
         "home volume": found.volume or "gone",
     }

@@ -159,10 +159,10 @@ def _print(running: Any, as_json: bool) -> None:
     if as_json:
         show_json({**vars(running), "failed": failed})
         return
-    from pathways_jupyter.render import words
+    from pathways_jupyter.render import text
 
     click.echo(
-        f"The embedded cluster {running.name!r} is up: {words.instances(running.instances)}, process {running.pid}."
+        f"The embedded cluster {running.name!r} is up: {text.instances(running.instances)}, process {running.pid}."
     )
     for service, why in failed.items():
         named = "" if running.name == "local" else f" --name {running.name}"

@@ -165,7 +165,7 @@ def list_(json: bool, only: str | None, project: str | None, zone: str | None) -
 def wait(json: bool, name: str, timeout: str | None, project: str | None, zone: str | None) -> None:
     """Wait until the queued resource NAME is ACTIVE and its TPU VMs are READY. Exit code 1 if it has failed."""
     from pathways_jupyter.multihost import queued_resources
-    from pathways_jupyter.render import queued as picture
+    from pathways_jupyter.render import multihost as picture
 
     longest = asked.seconds("--timeout", timeout or 3600)
     found = queued_resources.wait(
@@ -173,7 +173,7 @@ def wait(json: bool, name: str, timeout: str | None, project: str | None, zone: 
         zone or "",
         name,
         timeout=longest,
-        changed=lambda now: click.echo(picture.line(now), err=True),
+        changed=lambda now: click.echo(picture.queued_line(now), err=True),
     )
     _show_queued([found], as_json=json)
 
@@ -208,9 +208,9 @@ def delete(
 
 
 def _show_queued(found: list[Any], *, as_json: bool) -> None:
-    from pathways_jupyter.render import queued as picture
+    from pathways_jupyter.render import multihost as picture
 
-    show(picture.view(found), as_json=as_json)
+    show(picture.queued(found), as_json=as_json)
 
 
 async def _find(values: dict[str, Any]) -> Any:

@@ -14,7 +14,7 @@ from pathways_jupyter.cli.options import completing, epilog, given, takes
 from pathways_jupyter.commands.connect import RUN
 from pathways_jupyter.commands.declaration import Source
 from pathways_jupyter.events import Event, EventKind
-from pathways_jupyter.render import words
+from pathways_jupyter.render import text
 from pathways_jupyter.render.progress import Progress
 from pathways_jupyter.session.registry import SessionRecord
 
@@ -102,8 +102,8 @@ class _Connecting:
         if record.tcp_port and not record.direct:
             _say(f"warning: other users of this machine can use these TPUs too, at {record.target}.")
         if not self._quiet:
-            took = words.duration(time.monotonic() - self._began)
-            _say(f"connected to {words.instances(record.instances)} in {took}, session {record.id}.")
+            took = text.duration(time.monotonic() - self._began)
+            _say(f"connected to {text.instances(record.instances)} in {took}, session {record.id}.")
 
     def close(self) -> None:
         """Remove the changing line."""

@@ -20,7 +20,7 @@ from pathways_jupyter.config import resolve
 from pathways_jupyter.demo import descendants
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.events import Event, EventKind
-from pathways_jupyter.render import words
+from pathways_jupyter.render import text
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.wording import Face
 
@@ -79,7 +79,7 @@ def run(console: Console, steps: list[Step] | None = None) -> bool:
             return False
         finally:
             story.clean_up()
-    console.print(f"\n[bold green]Completed in {words.duration(time.monotonic() - story.began)}.[/]")
+    console.print(f"\n[bold green]Completed in {text.duration(time.monotonic() - story.began)}.[/]")
     console.print("In a notebook: [bold]%load_ext pathways_jupyter[/] and [bold]%pathways connect --local[/]")
     return True
 
@@ -146,7 +146,7 @@ class _Story:
     def _line(self, mark: Mark, colour: str, title: str, began: float, report: list[str]) -> None:
         seconds = time.monotonic() - began
         self._steps.append(Step(title, round(seconds, 3), mark is Mark.OK, tuple(report)))
-        self._console.print(f"[{colour}]{mark}[/] {title:<42} {words.duration(seconds):>10}", highlight=False)
+        self._console.print(f"[{colour}]{mark}[/] {title:<42} {text.duration(seconds):>10}", highlight=False)
         for line in report:
             self._console.print(f"    {line}", highlight=False, markup=False, style="dim", soft_wrap=True)
 
@@ -158,7 +158,7 @@ class _Story:
             self._config = dataclasses.replace(
                 self._config, kubeconfig=str(self._cluster.kubeconfig), context=self._cluster.context
             )
-            report.append(f"{words.instances(INSTANCES)}, a Kubernetes API, and a Pathways service")
+            report.append(f"{text.instances(INSTANCES)}, a Kubernetes API, and a Pathways service")
 
     def _connect(self) -> Session:
         from pathways_jupyter.session.kernel import session
@@ -258,7 +258,7 @@ class _Story:
         with self._step("End the embedded cluster") as report:
             _down()
             left = descendants.wait_for(self._processes, timeout=_ENDING)
-            report.append(f"{len(left) or 'none'} of {words.count(len(self._processes), 'process', 'processes')} left")
+            report.append(f"{len(left) or 'none'} of {text.count(len(self._processes), 'process', 'processes')} left")
             _claim(not left, f"processes left: {sorted(left)}")
 
 

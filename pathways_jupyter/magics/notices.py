@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from pathways_jupyter.events import SLICE_EVENTS, Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.magics.screen import Screen
-from pathways_jupyter.render import words
+from pathways_jupyter.render import text
 from pathways_jupyter.render.events import News, tone
 from pathways_jupyter.render.events import notice as picture
 from pathways_jupyter.widgets.live import Place
@@ -139,11 +139,11 @@ def _of_slice(events: list[Event]) -> News:
     losses = [event for event in events if event.kind is EventKind.SLICE_DOWN]
     last = events[-1]
     if last.kind is EventKind.SLICE_DOWN or not losses:
-        before = f" It had been down {words.count(len(losses) - 1, 'time')} before." if len(losses) > 1 else ""
+        before = f" It had been down {text.count(len(losses) - 1, 'time')} before." if len(losses) > 1 else ""
         return News(tone(last), f"{_at(last)}{before}", ADVICE[last.kind])
     name = str(SessionSlice(last.data.get("number"), last.data["slice"], up=True))
-    often = f"down {words.count(len(losses), 'time')}, the last time" if len(losses) > 1 else "down"
-    when = f"from {words.moment(losses[-1].at)} to {words.later(last.at, losses[-1].at)}"
+    often = f"down {text.count(len(losses), 'time')}, the last time" if len(losses) > 1 else "down"
+    when = f"from {text.moment(losses[-1].at)} to {text.later(last.at, losses[-1].at)}"
     return News(tone(last), f"{name[:1].upper()}{name[1:]} was {often} {when}.", ADVICE[last.kind])
 
 
@@ -152,7 +152,7 @@ def _is_interrupted(event: Event) -> bool:
 
 
 def _at(event: Event) -> str:
-    return f"{words.moment(event.at)}  {event.message}"
+    return f"{text.moment(event.at)}  {event.message}"
 
 
 def _is_reported_by_a_call(event: Event) -> bool:

@@ -17,43 +17,43 @@ Values = Mapping[str, Any]
 def create(screen: Screen, values: Values) -> View:
     """Ask for TPU VMs; return the queued resource."""
     from pathways_jupyter.multihost import queued_resources
-    from pathways_jupyter.render import queued as picture
+    from pathways_jupyter.render import multihost
 
     wish = asked.wish(values, entry.whole_number("--node-count", values.get("nodes") or 1))
     queued_resources.create(*_place(values), wish)
-    return picture.view(queued_resources.list_(*_place(values), wish.name))
+    return multihost.queued(queued_resources.list_(*_place(values), wish.name))
 
 
 def list_(screen: Screen, values: Values) -> View:
     """Return the queued resources of a zone."""
     from pathways_jupyter.multihost import queued_resources
-    from pathways_jupyter.render import queued as picture
+    from pathways_jupyter.render import multihost
 
-    return picture.view(queued_resources.list_(*_place(values), values.get("only") or ""))
+    return multihost.queued(queued_resources.list_(*_place(values), values.get("only") or ""))
 
 
 def wait(screen: Screen, values: Values) -> View:
     """Wait until a queued resource can be used; print each change."""
     from pathways_jupyter.multihost import queued_resources
-    from pathways_jupyter.render import queued as picture
+    from pathways_jupyter.render import multihost
 
     longest = asked.seconds("--timeout", values.get("timeout") or 3600)
     found = queued_resources.wait(
-        *_place(values), values["name"], timeout=longest, changed=lambda now: screen.line(picture.line(now))
+        *_place(values), values["name"], timeout=longest, changed=lambda now: screen.line(multihost.queued_line(now))
     )
-    return picture.view([found])
+    return multihost.queued([found])
 
 
 def delete(screen: Screen, values: Values) -> View | None:
     """Delete a queued resource, after a question if TPU VMs would be deleted with it."""
     from pathways_jupyter.multihost import queued_resources
-    from pathways_jupyter.render import queued as picture
+    from pathways_jupyter.render import multihost
 
     name, force, asynchronous = values["name"], bool(values.get("force")), bool(values.get("asynchronous"))
     found = queued_resources.get(*_place(values), name)
     if values.get("dry_run"):
         screen.line(queued_resources.question(found, force=force))
-        return picture.view([found])
+        return multihost.queued([found])
     if force and not values.get("yes") and not _agreed(queued_resources.question(found, force=True)):
         screen.line("Not deleted.")
         return None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from pathways_jupyter.render import html, words
+from pathways_jupyter.render import html, text
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
@@ -21,10 +21,10 @@ def switched(unusable: Sequence[NamedArray], left: Sequence[NamedArray]) -> list
     """What happened to the user's arrays, one line for each outcome; empty when no array is affected."""
     lines = []
     if unusable:
-        lines.append(f"{words.count(len(unusable), 'array')} became unusable: {_named(unusable)}")
+        lines.append(f"{text.count(len(unusable), 'array')} became unusable: {_named(unusable)}")
     if left:
         verb = "stays where it was" if len(left) == 1 else "stay where they were"
-        lines.append(f"{words.count(len(left), 'array')} {verb} (jax.device_put moves them): {_named(left)}")
+        lines.append(f"{text.count(len(left), 'array')} {verb} (jax.device_put moves them): {_named(left)}")
     return lines
 
 
@@ -34,7 +34,7 @@ def elsewhere(arrays: Sequence[NamedArray]) -> list[str]:
         return []
     first = _VARIABLE.match(arrays[0].name)[0]  # type: ignore[index]
     return [
-        f"{words.count(len(arrays), 'array')} made before this notebook connected: {_named(arrays)}",
+        f"{text.count(len(arrays), 'array')} made before this notebook connected: {_named(arrays)}",
         f"JAX does not move them to the TPUs by itself: {first} = jax.device_put({first}, jax.devices()[0]) does.",
     ]
 

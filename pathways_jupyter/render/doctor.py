@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from pathways_jupyter.render import html, words
+from pathways_jupyter.render import html, text
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
@@ -40,7 +40,7 @@ def _verdict(findings: Sequence[Finding]) -> tuple[Level, str]:
     failed = sum(each.level is Level.FAIL for each in findings)
     warned = sum(each.level is Level.WARN for each in findings)
     if failed:
-        return Level.FAIL, f"{words.count(failed, 'problem keeps', 'problems keep')} this machine from connecting."
+        return Level.FAIL, f"{text.count(failed, 'problem keeps', 'problems keep')} this machine from connecting."
     if warned:
-        return Level.WARN, f"Connecting works; {words.count(warned, 'warning needs', 'warnings need')} attention."
+        return Level.WARN, f"Connecting works; {text.count(warned, 'warning needs', 'warnings need')} attention."
     return Level.OK, "All is well."

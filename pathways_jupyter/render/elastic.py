@@ -11,7 +11,7 @@ from pathways_jupyter.elastic.goodput import Spent
 from pathways_jupyter.elastic.kinds import Kind, Phase
 from pathways_jupyter.elastic.record import ElasticEvent, Record
 from pathways_jupyter.elastic.series import Series
-from pathways_jupyter.render import html, words
+from pathways_jupyter.render import html, text
 from pathways_jupyter.render.events import ELASTIC_TONES
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
@@ -69,14 +69,14 @@ def view(record: Record, metrics: Sequence[str] = (), *, now: float | None = Non
     title = f"Elastic training: {record.done}{of} steps" if has_steps else "Elastic training"
     used = "no step is complete yet"
     if slices := record.slices if latest is not None or not has_steps else []:
-        used = f"{words.count(slices[-1][1], 'slice')} in use"
-    losses = words.count(record.count(Kind.DETECTED), "loss", "losses")
-    summary = f"{used}, goodput {share:.1%} of {words.duration(total)}, {losses} survived"
+        used = f"{text.count(slices[-1][1], 'slice')} in use"
+    losses = text.count(record.count(Kind.DETECTED), "loss", "losses")
+    summary = f"{used}, goodput {share:.1%} of {text.duration(total)}, {losses} survived"
     shown, drawn = events[-_EVENTS:], list(metrics) or list(record.curves)[:1]
-    said = [f"{_MARKS[_tone(each)]} {words.clock(each.at)}  {each.message}" for each in shown]
-    text = "\n".join([f"{title}; {record.phase}; {summary}.", *said])
+    said = [f"{_MARKS[_tone(each)]} {text.clock(each.at)}  {each.message}" for each in shown]
+    plain = "\n".join([f"{title}; {record.phase}; {summary}.", *said])
     rows = [
-        (html.toned(_tone(each), _MARKS[_tone(each)]), html.muted(words.clock(each.at)), escape(each.message))
+        (html.toned(_tone(each), _MARKS[_tone(each)]), html.muted(text.clock(each.at)), escape(each.message))
         for each in shown
     ]
     drawing = html.page(
@@ -85,7 +85,7 @@ def view(record: Record, metrics: Sequence[str] = (), *, now: float | None = Non
         _bar(spent, total),
         html.table((), rows) if rows else "",
     )
-    return View(record, text, drawing)
+    return View(record, plain, drawing)
 
 
 def _tone(event: ElasticEvent) -> Tone:
@@ -100,7 +100,7 @@ def _bar(spent: Mapping[Spent, float], total: float) -> str:
     for what, seconds in parts:
         name, colour = _NAMES[what]
         share = seconds / total
-        label = f"{name} {share:.1%} ({words.duration(seconds)})"
+        label = f"{name} {share:.1%} ({text.duration(seconds)})"
         cells.append(
             f'<span title="{escape(label)}" style="flex:{share:.4f};min-width:1px;background:{colour}"></span>'
         )
@@ -148,7 +148,7 @@ def curves(record: Record, metrics: Sequence[str], now: float) -> list[str]:
     marks = "".join(_mark(event, span) for event in record.events[-_MARKED:])
     drawn = [_slices(changes, record.total, span, marks)]
     drawn += [_metric(name, record.curves[name], span, marks) for name in metrics if name in record.curves]
-    ends = f"{escape(words.clock(span.begun))}</span><span>{escape(words.clock(span.ended))}"
+    ends = f"{escape(text.clock(span.begun))}</span><span>{escape(text.clock(span.ended))}"
     axis = f'<div class="pw-muted" style="display:flex;justify-content:space-between"><span>{ends}</span></div>'
     return [*drawn, axis]
 
@@ -192,7 +192,7 @@ def _line(points: Sequence[str]) -> str:
 
 def _mark(event: ElasticEvent, span: _Span) -> str:
     tone = ELASTIC_TONES.get(event.kind, Tone.NONE)
-    x, said = f"{span.x(event.at):.1f}", escape(f"{words.clock(event.at)}  {event.message}")
+    x, said = f"{span.x(event.at):.1f}", escape(f"{text.clock(event.at)}  {event.message}")
     return (
         f'<line class="pw-{tone}" x1="{x}" x2="{x}" y1="0" y2="{_METRIC_HEIGHT}" stroke="var(--pw-tone)" '
         f'stroke-dasharray="2 2" vector-effect="non-scaling-stroke"><title>{said}</title></line>'

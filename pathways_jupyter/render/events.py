@@ -9,7 +9,7 @@ from html import escape
 
 from pathways_jupyter.elastic.kinds import Kind
 from pathways_jupyter.events import Event, EventKind, SessionState
-from pathways_jupyter.render import html, words
+from pathways_jupyter.render import html, text
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
@@ -67,13 +67,13 @@ def tone(event: Event) -> Tone:
 
 def line(event: Event) -> str:
     """One line of text."""
-    return f"{_MARKS[tone(event)]} {words.clock(event.at)}  {event.message}"
+    return f"{_MARKS[tone(event)]} {text.clock(event.at)}  {event.message}"
 
 
 def rich_line(event: Event) -> str:
     """One line of HTML."""
     return html.line(
-        html.toned(tone(event), _MARKS[tone(event)]), html.muted(words.clock(event.at)), escape(event.message)
+        html.toned(tone(event), _MARKS[tone(event)]), html.muted(text.clock(event.at)), escape(event.message)
     )
 
 
@@ -87,7 +87,7 @@ def view(events: Sequence[Event], *, note: str = "", now: float | None = None) -
     as_of = html.as_of(time.time() if now is None else now, note)
     if not events:
         return View([], _NONE, html.page(html.line(html.muted(_NONE)), as_of))
-    rows = [(html.toned(tone(each), _MARKS[tone(each)]), words.clock(each.at), escape(each.message)) for each in events]
+    rows = [(html.toned(tone(each), _MARKS[tone(each)]), text.clock(each.at), escape(each.message)) for each in events]
     plain = "\n".join([*map(line, events), *([note] if note else [])])
     return View(list(events), plain, html.page(html.table((), rows), as_of))
 

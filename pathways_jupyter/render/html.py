@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from html import escape
 
-from pathways_jupyter.render.words import moment
+from pathways_jupyter.render.text import moment
 
 
 class Tone(StrEnum):

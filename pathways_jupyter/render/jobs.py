@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from pathways_jupyter.render import html, text, words
+from pathways_jupyter.render import html, text
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service.jobs import JobPicture
@@ -62,7 +62,7 @@ def details(picture: JobPicture, *, note: str = "", now: float | None = None) ->
     line = _sentence(job)
     pods = [(pod.name, pod.role, pod.state, str(pod.restarts), pod.node) for pod in picture.pods]
     events = [
-        (words.duration(max(0.0, now - each.time)), each.about, each.reason, each.message) for each in picture.events
+        (text.duration(max(0.0, now - each.time)), each.about, each.reason, each.message) for each in picture.events
     ]
     parts = [f"{_MARKS[job.state]} {line}"]
     rich = [html.line(html.code(job.name), html.toned(TONES[job.state], line.removeprefix(f"Job {job.name}: ")))]
@@ -81,9 +81,9 @@ def line(job: JobInfo) -> str:
 
 
 def _sentence(job: JobInfo) -> str:
-    slices = f"{words.count(job.slices, 'slice')} of {job.instance_type}" if job.instance_type else "unknown slices"
+    slices = f"{text.count(job.slices, 'slice')} of {job.instance_type}" if job.instance_type else "unknown slices"
     headless = ", headless" if job.headless else ""
-    restarts = f", {words.count(job.restarts, 'restart')}" if job.restarts else ""
+    restarts = f", {text.count(job.restarts, 'restart')}" if job.restarts else ""
     reason = f" ({job.reason})" if job.reason else ""
     return f"Job {job.name}: {job.state.lower()}{reason}, {slices}{headless}{restarts}"
 
@@ -96,5 +96,5 @@ def _row(job: JobInfo, now: float) -> tuple[str, ...]:
         slices,
         str(job.restarts),
         f"{job.kind}{', headless' if job.headless else ''}",
-        words.duration(max(0.0, now - job.created)),
+        text.duration(max(0.0, now - job.created)),
     )

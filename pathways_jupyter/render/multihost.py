@@ -1,4 +1,4 @@
-"""Runs on many hosts as tables: the hosts of one run, all runs, and what a dry run found."""
+"""Runs on many hosts as tables: the hosts of one run, all runs, what a dry run found, and queued resources."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from html import escape
 
 from pathways_jupyter.multihost.output import tail
 from pathways_jupyter.multihost.pack import Packed
+from pathways_jupyter.multihost.queued_resources import Queued
 from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.multihost.run_actions import HostReport
 from pathways_jupyter.multihost.run_events import HostStatus, Phase
-from pathways_jupyter.render import html, text, words
+from pathways_jupyter.render import html, text
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
@@ -57,7 +58,7 @@ def runs(records: Sequence[Record], now: float | None = None) -> View:
             each.state,
             "" if each.code is None else str(each.code),
             str(len(each.targets)),
-            words.duration(now - each.started),
+            text.duration(now - each.started),
             _short(" ".join(each.command.split()), 60),
         )
         for each in records
@@ -76,7 +77,7 @@ def reports(found: Sequence[HostReport], packed: Packed | None = None, command: 
         size = "" if each.missing is None else f"{each.missing / 1e6:.1f} MB"
         mark = Mark.FAIL if each.error else Mark.OK
         rows.append((mark, each.target.label, each.target.name, each.python, size, held))
-    lines = [f"{packed.root}: {words.count(len(packed.files), 'file')}, {packed.size / 1e6:.1f} MB."] if packed else []
+    lines = [f"{packed.root}: {text.count(len(packed.files), 'file')}, {packed.size / 1e6:.1f} MB."] if packed else []
     lines += [f"Would not be sent: {each}" for each in packed.skipped] if packed else []
     lines += [f"Would run: {command}"] if command else []
     problems = [f"{each.error} {each.hint}".strip() for each in found if each.error]
@@ -86,12 +87,34 @@ def reports(found: Sequence[HostReport], packed: Packed | None = None, command: 
     return View(value, "\n".join([text.table(headers, rows), *lines, *problems]), html.page(rich, *body))
 
 
+def queued(found: Sequence[Queued]) -> View:
+    """Queued resources and their TPU VMs."""
+    if not found:
+        none = "There are no queued resources in this zone."
+        return View([], none, html.page(html.line(html.muted(none))))
+    headers = ("", "name", "state", "tier", "type", "nodes", "")
+    rows = [_queued_row(each) for each in found]
+    rich = html.table(headers[1:], [[escape(cell) for cell in row[1:]] for row in rows])
+    return View(list(found), text.table(headers, rows), html.page(rich, html.as_of(time.time())))
+
+
+def queued_line(now: Queued) -> str:
+    """One line on a queued resource, for waiting."""
+    return f"{now.name}: {now.state}, {_nodes(now)}"
+
+
+def with_last_line(status: HostStatus, lines: Sequence[str]) -> HostStatus:
+    """Return `status` with the last of `lines` that is not empty."""
+    last = next((line for line in reversed(lines) if line.strip()), status.last_line)
+    return replace(status, last_line=last)
+
+
 def _row(each: HostStatus, now: float) -> tuple[str, ...]:
     mark = {Phase.EXITED: Mark.FAIL if each.code else Mark.OK, Phase.FAILED: Mark.FAIL, Phase.LOST: Mark.FAIL}
     state = str(each.phase)
     if each.phase is Phase.SENDING and each.total:
         state += f", {each.sent / 1e6:.1f} of {each.total / 1e6:.1f} MB"
-    elapsed = words.duration((each.ended or now) - each.began) if each.began else ""
+    elapsed = text.duration((each.ended or now) - each.began) if each.began else ""
     code = "" if each.exit_code is None else str(each.exit_code)
     last = _short(each.last_line, _LINE_LENGTH)
     return (mark.get(each.phase, Mark.WAIT), each.target.label, each.target.name, state, elapsed, code, last)
@@ -126,7 +149,16 @@ def _short(line: str, length: int) -> str:
     return clean if len(clean) <= length else f"{clean[: length - 1]}…"
 
 
-def with_last_line(status: HostStatus, lines: Sequence[str]) -> HostStatus:
-    """Return `status` with the last of `lines` that is not empty."""
-    last = next((line for line in reversed(lines) if line.strip()), status.last_line)
-    return replace(status, last_line=last)
+def _queued_row(each: Queued) -> tuple[str, ...]:
+    mark = Mark.OK if each.usable else Mark.FAIL if each.state in {"FAILED", "SUSPENDED"} else Mark.WAIT
+    kind = each.nodes[0].accelerator if each.nodes else ""
+    return (mark, each.name, each.state, each.tier, kind, _nodes(each), each.reason)
+
+
+def _nodes(each: Queued) -> str:
+    counts: dict[str, int] = {}
+    for node in each.nodes:
+        state = "not created yet" if node.state == "-" else node.state
+        counts[state] = counts.get(state, 0) + 1
+    listed = ", ".join(f"{number} {state}" for state, number in counts.items())
+    return f"{text.count(len(each.nodes), 'node')}: {listed}" if listed else "no nodes"

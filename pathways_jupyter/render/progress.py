@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from pathways_jupyter.events import Event, EventKind, SessionState, Stage
-from pathways_jupyter.render import html, words
+from pathways_jupyter.render import html, text
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
 
@@ -83,15 +83,15 @@ class Progress:
         """
         mark = Mark.FAIL if stopped else Mark.WAIT
         if not self.steps:
-            return f"{mark} {stopped or 'starting'} ({words.duration(now - self.began)})"
+            return f"{mark} {stopped or 'starting'} ({text.duration(now - self.began)})"
         step = self.steps[-1]
         why = stopped or step.message
-        return f"{mark} {step.title} ({words.duration(step.seconds(now))}){f': {why}' if why else ''}"
+        return f"{mark} {step.title} ({text.duration(step.seconds(now))}){f': {why}' if why else ''}"
 
     def done_line(self, now: float) -> str:
         """A summary of the completed connection, on one line."""
         why = self.steps[-1].message if self.steps else ""
-        return f"{Mark.OK} connected ({words.duration(now - self.began)}){f': {why}' if why else ''}"
+        return f"{Mark.OK} connected ({text.duration(now - self.began)}){f': {why}' if why else ''}"
 
     def text(self, now: float, stopped: str = "", *, done: bool = False) -> str:
         """All stages, one a line; see :meth:`line`.
@@ -100,7 +100,7 @@ class Progress:
           done: The last stage is complete as well.
         """
         over = self.steps if done else self.steps[:-1]
-        lines = [f"{Mark.OK} {step.title} ({words.duration(step.seconds(now))})" for step in over]
+        lines = [f"{Mark.OK} {step.title} ({text.duration(step.seconds(now))})" for step in over]
         return "\n".join([*lines, self.done_line(now) if done else self.line(now, stopped)])
 
     def html(self, now: float, stopped: str = "", *, done: bool = False) -> str:
@@ -111,8 +111,8 @@ class Progress:
             last = step is self.steps[-1]
             sign = html.toned(tone, mark) if last else html.toned(Tone.OK, Mark.OK)
             why = escape(stopped or step.message) if last else ""
-            rows.append((sign, escape(step.title), html.muted(words.duration(step.seconds(now))), why))
+            rows.append((sign, escape(step.title), html.muted(text.duration(step.seconds(now))), why))
         warned = [html.line(html.toned(Tone.WAIT, Mark.WARN), escape(each.message)) for each in self.warnings]
         title = "Not connected" if stopped else "Connected" if done else "Connecting"
-        head = html.head(title, html.muted(words.duration(now - self.began)))
+        head = html.head(title, html.muted(text.duration(now - self.began)))
         return html.page(html.card(tone, head, html.table((), rows), *warned))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from html import escape
 
-from pathways_jupyter.render import html, text, words
+from pathways_jupyter.render import html, text
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
@@ -45,7 +45,7 @@ def details(service: Overview, *, now: float | None = None) -> View:
     """One service in full, and the line that connects to it."""
     now = time.time() if now is None else now
     state = f"{service.state}{f' ({service.reason})' if service.reason else ''}"
-    hosts = words.count(service.hosts_per_slice, "host")
+    hosts = text.count(service.hosts_per_slice, "host")
     pairs = [
         ("state", state),
         ("namespace", service.namespace),
@@ -57,7 +57,7 @@ def details(service: Overview, *, now: float | None = None) -> View:
         ("image", service.image),
         ("JAX", service.jax or "not in the image's tag"),
         ("sidecar", service.sidecar_image or "none: no colocated Python"),
-        ("age", words.duration(now - service.created)),
+        ("age", text.duration(now - service.created)),
     ]
     kind = f" --tpu {service.instance_type}=1" if service.instance_type else ""
     line = f"%pathways connect --namespace {service.namespace} --service {service.name}{kind}"
@@ -95,7 +95,7 @@ def _row(service: Overview, now: float) -> tuple[str, ...]:
         str(service.in_use),
         "; ".join(service.users) or "-",
         service.jax or "?",
-        words.duration(now - service.created),
+        text.duration(now - service.created),
         service.address,
     )
 

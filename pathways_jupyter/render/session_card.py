@@ -9,7 +9,7 @@ from html import escape
 
 from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.render import events as timeline
-from pathways_jupyter.render import html, session_table, slicemap, text, words
+from pathways_jupyter.render import html, session_table, slicemap, text
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.session_table import TONES
 from pathways_jupyter.render.slicemap import Box
@@ -67,7 +67,7 @@ def view(
     about = [
         ("service", record.service),
         ("attached to", f"job {job}, which stays when this session ends" if job else ""),
-        ("slices", words.instances(record.instances) if record.instances else ""),
+        ("slices", text.instances(record.instances) if record.instances else ""),
         ("devices", _devices(record, devices)),
         ("proxy", record.pod or record.job),
         ("cluster", record.context),
@@ -94,10 +94,10 @@ def view(
 def _when(record: SessionRecord, events: Sequence[Event], now: float) -> str:
     """When the state began and when the card was drawn; for a closed session, when it was connected."""
     if record.state is not SessionState.CLOSED:
-        return f"since {words.moment(record.state_since)} (as of {words.later(now, record.state_since)})"
+        return f"since {text.moment(record.state_since)} (as of {text.later(now, record.state_since)})"
     connected = [event.at for event in events if event.data.get("state") == SessionState.CONNECTED]
     began = connected[0] if connected else record.created
-    return f"was connected from {words.moment(began)} to {words.later(record.state_since, began)}"
+    return f"was connected from {text.moment(began)} to {text.later(record.state_since, began)}"
 
 
 def none() -> View:

@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 from pathways_jupyter import tpu
 from pathways_jupyter.events import SessionState
-from pathways_jupyter.render import html, text, words
+from pathways_jupyter.render import html, text
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.view import View
 from pathways_jupyter.session.registry import SessionRecord
@@ -53,7 +53,7 @@ def state(record: SessionRecord) -> str:
     """A session's state in words: ``connected``, or ``degraded, 1 of 2 slices``."""
     if record.state is not SessionState.DEGRADED:
         return str(record.state)
-    return f"{record.state}, {sum(each.up for each in record.slices)} of {words.count(len(record.slices), 'slice')}"
+    return f"{record.state}, {sum(each.up for each in record.slices)} of {text.count(len(record.slices), 'slice')}"
 
 
 def service_name(address: str) -> str:
@@ -71,10 +71,10 @@ def _row(record: SessionRecord, mine: str, now: float) -> tuple[str, ...]:
     return (
         record.id,
         state(record),
-        words.duration(now - record.state_since),
+        text.duration(now - record.state_since),
         tpu.format_instances(record.instances),
         f"job {record.pathways_job}" if record.pathways_job else service_name(record.service),
         f"{owner} (this one)" if record.id == mine else owner,
-        words.duration(now - record.created),
+        text.duration(now - record.created),
         str(record.pid),
     )

@@ -12,7 +12,7 @@ from html import escape
 
 from pathways_jupyter import tpu
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.render import html, words
+from pathways_jupyter.render import html, text
 from pathways_jupyter.render.html import Tone
 
 _MANY_HOSTS = 16
@@ -45,7 +45,7 @@ def picture(boxes: Sequence[Box]) -> str:
     """The map as HTML."""
     drawn = "".join(map(_box, boxes[:_MOST_SLICES]))
     rest = len(boxes) - _MOST_SLICES
-    more = html.line(html.muted(f"and {words.count(rest, 'more slice', 'more slices')}")) if rest > 0 else ""
+    more = html.line(html.muted(f"and {text.count(rest, 'more slice', 'more slices')}")) if rest > 0 else ""
     return f'<div class="pw-map" role="list">{drawn}</div>{more}'
 
 
@@ -73,7 +73,7 @@ def _hosts(box: Box) -> str:
         tone = Tone.NONE if box.tone is Tone.FAIL and box.down and host not in box.down else box.tone
         grid = '<div class="pw-chip"></div>' * chips
         hosts.append(
-            f'<div class="pw-host pw-{tone}" title="host {host}: {words.count(kind.chips_per_host, "chip")}" '
+            f'<div class="pw-host pw-{tone}" title="host {host}: {text.count(kind.chips_per_host, "chip")}" '
             f'style="grid-template-columns: repeat({columns}, auto)">{grid}</div>'
         )
     return f'<div class="pw-hosts" aria-hidden="true">{"".join(hosts)}</div>'

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from pathways_jupyter.render import html, slicemap, text, words
+from pathways_jupyter.render import html, slicemap, text
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.slicemap import Box
 from pathways_jupyter.render.text import Mark
@@ -122,7 +122,7 @@ def _service_tone(service: Service) -> Tone:
 def _summary(service: Service) -> str:
     if not service.ready:
         return f"its resource manager is not ready{f' ({service.reason})' if service.reason else ''}"
-    total = words.count(len(service.slices), "slice")
+    total = text.count(len(service.slices), "slice")
     ready = sum(each.state is State.READY for each in service.slices)
     some = "" if ready == len(service.slices) else f"{ready} ready, "
     silent = f", {service.reclaimable} {_RECLAIMABLE}" if service.reclaimable else ""
@@ -137,7 +137,7 @@ def _row(each: Slice, service: Service, viewer: Viewer, now: float) -> tuple[str
         str(each.index),
         _RECLAIMABLE if _is_reclaimable(each) else str(each.state),
         _silent(held, owner, now) or ("-" if each.state is State.READY else ""),
-        words.duration(now - held.since) if held else "",
+        text.duration(now - held.since) if held else "",
         _hosts(each),
     )
 
@@ -150,7 +150,7 @@ def _silent(holder: Holder | None, owner: str, now: float) -> str:
     """Add to a holder's name for how long its session has been silent, if it is."""
     if holder is None or holder.reclaimable is None:
         return owner
-    return f"{owner}, silent for {words.duration(now - holder.reclaimable.silent_since)}"
+    return f"{owner}, silent for {text.duration(now - holder.reclaimable.silent_since)}"
 
 
 def _hosts(each: Slice) -> str:
@@ -187,7 +187,7 @@ def _detail(each: Slice, service: Service, viewer: Viewer, now: float) -> str:
     held = each.held_by
     if held is None:
         return " · ".join(filter(None, (_loser(each, service, viewer), _reasons(each))))
-    since = words.duration(now - held.since)
+    since = text.duration(now - held.since)
     owner = _silent(held, viewer.owner(held), now)
     # The state's word names this notebook already.
     return since if owner == _state(each, viewer) else f"{owner}, {since}"
@@ -209,7 +209,7 @@ def _loose(service: Service) -> list[Holder]:
 
 
 def _waits(holder: Holder, viewer: Viewer, now: float) -> str:
-    wanted = words.count(sum(holder.instances.values()), "slice")
+    wanted = text.count(sum(holder.instances.values()), "slice")
     does = "waits for" if holder.waiting else "holds" if holder.placed else "has asked for"
-    silent = f", {words.reclaimable(holder.reclaimable, now)}" if holder.reclaimable else ""
-    return f"{viewer.owner(holder)} {does} {wanted}, {words.duration(now - holder.since)}{silent}"
+    silent = f", {text.reclaimable(holder.reclaimable, now)}" if holder.reclaimable else ""
+    return f"{viewer.owner(holder)} {does} {wanted}, {text.duration(now - holder.since)}{silent}"

@@ -1,10 +1,22 @@
-"""Building blocks of the plain-text pictures."""
+"""Building blocks of the plain-text pictures: tables and marks, and times, counts and devices in words.
+
+The pictures in HTML say the same in the same words.
+"""
 
 from __future__ import annotations
 
+import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from pathways_jupyter import tpu
+from pathways_jupyter.wording import count as count
+
+if TYPE_CHECKING:
+    # Loading the extension must not import the client, which that module needs.
+    from pathways_jupyter.service.model import Reclaimable
 
 
 class Mark(StrEnum):
@@ -35,3 +47,47 @@ def fields(pairs: Sequence[tuple[str, str]], *, indent: str = "  ") -> str:
 
 def _width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def duration(seconds: float) -> str:
+    """`seconds` in a readable form: ``0.4 s``, ``12 s``, ``3 min 05 s``, ``2 h 10 min``, ``3 d 4 h``."""
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes:02d} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def clock(at: float) -> str:
+    """The local time of day of `at`, which is in seconds since the epoch."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def moment(at: float) -> str:
+    """The local date and time of `at`, for output that is saved and read on another day."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def later(at: float, before: float) -> str:
+    """The time of `at` beside the :func:`moment` of `before`: without the date where it is the same."""
+    same_day = time.localtime(at)[:3] == time.localtime(before)[:3]
+    return clock(at) if same_day else moment(at)
+
+
+def reclaimable(found: Reclaimable, now: float) -> str:
+    """The state of a proxy whose session is silent, and for how long it has been."""
+    return f"reclaimable, silent for {duration(now - found.silent_since)}"
+
+
+def instances(wanted: Mapping[str, int]) -> str:
+    """``2 slices of tpuv6e:2x2 (8 chips)``."""
+    chips = sum(tpu.parse_instance_type(name).chips * number for name, number in wanted.items())
+    parts = [f"{count(number, 'slice')} of {name}" for name, number in wanted.items()]
+    return f"{' and '.join(parts)} ({count(chips, 'chip')})" if parts else "no slices"

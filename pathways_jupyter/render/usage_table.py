@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from pathways_jupyter import tpu
-from pathways_jupyter.render import html, text, words
+from pathways_jupyter.render import html, text
 from pathways_jupyter.render.session_table import service_name
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service.usage import NOT_RECORDED, Held, Usage
@@ -20,7 +20,7 @@ def view(usage: Usage) -> View:
     """The table; its value is what ``--json`` prints."""
     rows = [_row(each, usage.until) for each in usage.proxies]
     totals = [f"{user}: {hours:.2f} chip-hours" for user, hours in usage.by_user().items()]
-    span = f"Since {words.moment(usage.since)}"
+    span = f"Since {text.moment(usage.since)}"
     notes = [NOT_RECORDED]
     if any(not each.certain and not each.waits for each in usage.proxies):
         notes.insert(0, _UNCERTAIN)
@@ -37,7 +37,7 @@ def _row(each: Held, now: float) -> tuple[str, ...]:
         each.session or "-",
         service_name(each.service),
         tpu.format_instances(each.instances),
-        words.duration(each.seconds),
+        text.duration(each.seconds),
         hours,
         _state(each, now),
     )
@@ -45,7 +45,7 @@ def _row(each: Held, now: float) -> tuple[str, ...]:
 
 def _state(each: Held, now: float) -> str:
     if each.reclaimable is not None:
-        return words.reclaimable(each.reclaimable, now)
+        return text.reclaimable(each.reclaimable, now)
     return "waits for slices" if each.waits else "" if each.ended is None else "ended"
 
 

@@ -16,7 +16,7 @@ from pathways_jupyter.render import (
     session_card,
     session_table,
     slices,
-    words,
+    text,
 )
 from pathways_jupyter.service.checks import Finding, Level
 from pathways_jupyter.service.model import Holder, Host, Reclaimable, Service, Slice
@@ -105,7 +105,7 @@ DEGRADED = {
 
 def test_a_session_shows_its_devices_and_what_happened_last():
     drawn = session_card.view(record(), DEVICES, [DOWN], now=NOW)
-    began, drawn_at = words.moment(NOW - 187), words.later(NOW, NOW - 187)
+    began, drawn_at = text.moment(NOW - 187), text.later(NOW, NOW - 187)
     assert f"connected, since {began} (as of {drawn_at})" in drawn.text
     assert f"since {began} (as of {drawn_at})" in drawn.html
     assert "8 (slice 0: 4 × TPU v6 lite, slice 1: 4 × TPU v6 lite)" in drawn.text
@@ -114,7 +114,7 @@ def test_a_session_shows_its_devices_and_what_happened_last():
 
 def test_a_session_with_a_slice_down_does_not_look_connected():
     drawn = session_card.view(record(**DEGRADED), DEVICES, [DOWN], now=NOW)
-    assert drawn.text.startswith(f"! Session 4f2a: degraded, 1 of 2 slices, since {words.moment(NOW - 5)}")
+    assert drawn.text.startswith(f"! Session 4f2a: degraded, 1 of 2 slices, since {text.moment(NOW - 5)}")
     assert "4 of 8 (slice 0: 4 × TPU v6 lite, slice 1: down)" in drawn.text
     assert "slice 0, tpuv6e:2x2, ready" in drawn.html
     assert "slice 1, tpuv6e:2x2, down" in drawn.html
@@ -130,7 +130,7 @@ def test_a_slice_has_the_services_number_and_jaxs_index_beside_it_where_they_dif
 
 def test_an_age_is_that_of_the_state_and_not_of_the_session():
     lost = record(state=SessionState.LOST, created=NOW - 560, state_since=NOW - 15, slices=())
-    assert f"lost, since {words.moment(NOW - 15)}" in session_card.view(lost, DEVICES, now=NOW).text
+    assert f"lost, since {text.moment(NOW - 15)}" in session_card.view(lost, DEVICES, now=NOW).text
     assert re.search(r"lost +15 s .*9 min 20 s", session_table.view([lost], now=NOW).text)
 
 
@@ -200,7 +200,7 @@ def test_a_closed_session_stays_on_record_without_a_map_of_slices():
     happened = [Event(EventKind.STATE, "Connected.", NOW - 180, {"state": SessionState.CONNECTED})]
     closed = record(state=SessionState.CLOSED, state_since=NOW - 10, slices=(), pod="proxy-ada")
     drawn = session_card.view(closed, DEVICES, happened, now=NOW)
-    lasted = f"from {words.moment(NOW - 180)} to {words.later(NOW - 10, NOW - 180)}"
+    lasted = f"from {text.moment(NOW - 180)} to {text.later(NOW - 10, NOW - 180)}"
     assert f"closed, was connected {lasted}" in drawn.text
     assert "8 × TPU v6 lite" in drawn.text
     assert "proxy-ada" in drawn.text
@@ -209,7 +209,7 @@ def test_a_closed_session_stays_on_record_without_a_map_of_slices():
 
 
 def test_pictures_that_are_kept_in_a_file_say_when_they_were_true():
-    moment = f"As of {words.moment(NOW)}"
+    moment = f"As of {text.moment(NOW)}"
     for drawn in (
         session_table.view([record()], now=NOW),
         session_table.view([], now=NOW),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pathways_jupyter.render import words
+from pathways_jupyter.render import text
 
 
 @pytest.mark.parametrize(
@@ -11,11 +11,11 @@ from pathways_jupyter.render import words
      (273_600, "3 d 4 h")],
 )  # fmt: skip
 def test_a_duration_is_said_as_people_say_it(seconds, said):
-    assert words.duration(seconds) == said
+    assert text.duration(seconds) == said
 
 
 def test_instances_are_counted_in_slices_and_chips():
-    assert words.instances({"tpuv6e:2x2": 1}) == "1 slice of tpuv6e:2x2 (4 chips)"
-    assert words.instances({"tpuv6e:2x2": 2, "tpuv5e:4x4": 1}) == (
+    assert text.instances({"tpuv6e:2x2": 1}) == "1 slice of tpuv6e:2x2 (4 chips)"
+    assert text.instances({"tpuv6e:2x2": 2, "tpuv5e:4x4": 1}) == (
         "2 slices of tpuv6e:2x2 and 1 slice of tpuv5e:4x4 (24 chips)"
     )
