@@ -14,7 +14,7 @@ from pathways_jupyter import config, tpu
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.watch import watch
-from pathways_jupyter.server.settings import PathwaysJupyter
+from pathways_jupyter.server.extension import PathwaysJupyter
 from pathways_jupyter.service.checks import NEEDS
 from pathways_jupyter.service.deployment import HEAD_POOL
 from pathways_jupyter.service.lab.lifecycle import LAB_NEEDS

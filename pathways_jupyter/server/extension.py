@@ -1,20 +1,40 @@
-"""Registration of the extension with a Jupyter server."""
+"""Registration of the extension with a Jupyter server, and its settings for administrators."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from jupyter_server.utils import url_path_join
 from prometheus_client import REGISTRY
+from traitlets import Unicode
+from traitlets.config import Configurable
 
 from pathways_jupyter.server import handlers, job_handlers, run_handlers, slice_handlers
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.server_metrics import ServerMetrics
-from pathways_jupyter.server.settings import PathwaysJupyter
 from pathways_jupyter.server.updates import UpdatesHandler
 
 KERNEL_ACTIONS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
 ROOT = "pathways-jupyter"
+
+
+class PathwaysJupyter(Configurable):
+    """Settings in ``jupyter_server_config.py``: ``c.PathwaysJupyter.kubeconfig = "/etc/team/kubeconfig"``."""
+
+    kubeconfig = Unicode(
+        "",
+        config=True,
+        help="""Kubeconfig of this server and of its kernels; overrides KUBECONFIG. Several files are separated as in
+        KUBECONFIG. Pages cannot choose a kubeconfig, because one can run programs.""",
+    )
+
+    def apply(self) -> None:
+        """Set the environment of this process, which its kernels inherit, so that the sidebar and `connect` agree."""
+        if self.kubeconfig:
+            os.environ["KUBECONFIG"] = os.pathsep.join(
+                os.path.abspath(os.path.expanduser(part)) for part in self.kubeconfig.split(os.pathsep) if part
+            )
 
 
 def load(app: Any) -> Hub:

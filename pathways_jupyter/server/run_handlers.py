@@ -11,7 +11,7 @@ from typing import Any
 
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.multihost import output, records, targets
-from pathways_jupyter.server import run_rows, scope
+from pathways_jupyter.server import runwatch, scope
 from pathways_jupyter.server.handlers import Handler, StreamHandler, route
 
 LOG_LINES = 5000
@@ -24,7 +24,7 @@ class RunsHandler(Handler):
     async def get(self) -> Any:
         """Return the newest runs with the last known states of their hosts; asks no host."""
         self.query()
-        return {"runs": await asyncio.to_thread(run_rows.newest), "at": time.time()}
+        return {"runs": await asyncio.to_thread(runwatch.newest), "at": time.time()}
 
 
 class RunHandler(Handler):
@@ -43,7 +43,7 @@ class RunHandler(Handler):
             await run_actions.stop(record)
         else:
             await run_actions.refresh(record)
-        return {"run": await asyncio.to_thread(lambda: run_rows.row(records.read(run)))}
+        return {"run": await asyncio.to_thread(lambda: runwatch.row(records.read(run)))}
 
 
 class RunLogHandler(StreamHandler):

@@ -1,6 +1,7 @@
 """Watch the runs on many hosts of this machine while a page is open.
 
-The processes that follow runs write files; no host is asked here.
+The processes that follow runs write files; no host is asked here. The TypeScript types of the rows, which are JSON
+values, are in labextension/src/models/wire.ts: change both together.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 from typing import Any
 
 from pathways_jupyter.multihost import records
-from pathways_jupyter.server import run_rows
+from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.service.listeners import Listener, Listeners
 
 LOOK_SECONDS = 0.5
@@ -18,7 +19,50 @@ LOOK_SECONDS = 0.5
 RETRY_SECONDS = 5.0
 """Delay before the next look after an error."""
 
+LISTED_RUNS = 50
+_COMMAND_CHARACTERS = 1000
+
 logger = logging.getLogger(__name__)
+
+
+def newest() -> list[dict[str, Any]]:
+    """Return the newest runs of this machine with the last known states of their hosts; asks no host."""
+    return [row(record) for record in records.runs()[:LISTED_RUNS]]
+
+
+def row(record: Record) -> dict[str, Any]:
+    """Return what a page shows of a run.
+
+    ``at`` is when the states of its hosts were true, in seconds since the epoch; 0 if nothing is known of them.
+    """
+    states = records.read_states(record)
+    return {
+        "id": record.id,
+        "name": record.name,
+        "command": record.command[:_COMMAND_CHARACTERS],
+        "state": record.state,
+        "code": record.code,
+        "started": record.started,
+        "ended": record.ended,
+        "at": states.at,
+        "hosts": [
+            {
+                "label": each.target.label,
+                "name": each.target.name,
+                "phase": str(each.phase),
+                "over": each.phase.over,
+                "code": each.exit_code,
+                "last_line": each.last_line,
+                "began": each.began,
+                "ended": each.ended,
+                "sent": each.sent,
+                "total": each.total,
+                "message": each.message,
+                "hint": each.hint,
+            }
+            for each in states.hosts
+        ],
+    }
 
 
 class RunWatch:
@@ -59,7 +103,7 @@ class RunWatch:
                 # Taken before the files are read, so that a change in between causes another look.
                 now = await asyncio.to_thread(records.fingerprint, followed)
                 if now != seen:
-                    self._publish({each["id"]: each for each in await asyncio.to_thread(run_rows.newest)})
+                    self._publish({each["id"]: each for each in await asyncio.to_thread(newest)})
                     seen = now
             except Exception:
                 # E.g. the directory cannot be read at the moment; the next look may succeed.

@@ -1,6 +1,6 @@
 /**
  * The messages between the server extension and this package. The Python side is service/tables.py,
- * server/sessionwatch.py and server/run_rows.py: change both.
+ * server/sessionwatch.py and server/runwatch.py: change both.
  */
 
 /** The state of a session; the same words as Python's `SessionState`. */
