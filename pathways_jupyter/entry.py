@@ -315,7 +315,7 @@ def examine(
     from platform import python_version
 
     from pathways_jupyter.service import doctor
-    from pathways_jupyter.service.extra_needs import FAULT_NEEDS, PLATFORM_NEEDS
+    from pathways_jupyter.service.doctor import FAULT_NEEDS, PLATFORM_NEEDS
     from pathways_jupyter.service.images import Versions
     from pathways_jupyter.service.lab.lifecycle import LAB_NEEDS
     from pathways_jupyter.session import strays, sweep

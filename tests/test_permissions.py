@@ -27,7 +27,7 @@ from pathways_jupyter.local import programs
 from pathways_jupyter.multihost import pod_hosts as hosts
 from pathways_jupyter.service import checks, deploy, deployment, discovery, doctor, leases, logs, names, overview
 from pathways_jupyter.service.clusterwatch import ClusterWatch
-from pathways_jupyter.service.extra_needs import DEPLOY_NEEDS, FAULT_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
+from pathways_jupyter.service.doctor import DEPLOY_NEEDS, FAULT_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
 from pathways_jupyter.service.lab import lifecycle, manifests
 from pathways_jupyter.service.lab.forward import LabForward
 from pathways_jupyter.service.pathwaysjob import fields

@@ -40,8 +40,8 @@ def up(json: bool, no_open: bool, no_browser: bool, dry_run: bool, **values: Any
     It runs as a service account with the Role of docs/permissions.md, and has a home volume that stays until it is
     deleted. The forward to it ends with Ctrl-C; the lab keeps running until `pathways-jupyter lab down`.
     """
-    from pathways_jupyter.service.derived_names import current_user
     from pathways_jupyter.service.lab import lifecycle, manifests
+    from pathways_jupyter.service.names import current_user
 
     chosen = {name: values.pop(name) or "" for name in ("image", "cpu", "memory", "volume", "storage_class")}
     name, port = manifests.lab_name(current_user(), values.pop("name") or ""), _port(values.pop("port"))
@@ -117,8 +117,8 @@ def down(json: bool, keep_volume: bool, delete_volume: bool, **values: Any) -> N
 
 
 def _name(values: dict[str, Any]) -> str:
-    from pathways_jupyter.service.derived_names import current_user
     from pathways_jupyter.service.lab import manifests
+    from pathways_jupyter.service.names import current_user
 
     return manifests.lab_name(current_user(), values.pop("name") or "")
 

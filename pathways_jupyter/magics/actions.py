@@ -23,7 +23,7 @@ from pathways_jupyter.render import array_notes, connection_settings
 from pathways_jupyter.render import session_card as card
 from pathways_jupyter.render import session_table as sessions_picture
 from pathways_jupyter.render.view import View
-from pathways_jupyter.service.derived_names import current_user
+from pathways_jupyter.service.names import current_user
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel import session
 from pathways_jupyter.session.kernel.attempt import ConnectionAttempt

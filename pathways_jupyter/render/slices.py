@@ -12,8 +12,8 @@ from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.slicemap import Box
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
-from pathways_jupyter.service.derived_names import short_path
 from pathways_jupyter.service.model import Holder, Service, Slice
+from pathways_jupyter.service.names import short_path
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.session.registry import SessionRecord
 

@@ -24,7 +24,7 @@ from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.server.sessionwatch import SessionWatch
 from pathways_jupyter.service import leases
 from pathways_jupyter.service.clusterwatch import ClusterWatch
-from pathways_jupyter.service.derived_names import current_user, label_value
+from pathways_jupyter.service.names import current_user, label_value
 from pathways_jupyter.session import client, registry, sweep
 from pathways_jupyter.session.protocol import Method, config_from_json
 from pathways_jupyter.session.registry import SessionRecord

@@ -20,7 +20,7 @@ from pathways_jupyter.server.cluster_view import ClusterView
 from pathways_jupyter.server.handlers import RESOURCE
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.scope import Scope
-from pathways_jupyter.service.derived_names import current_user
+from pathways_jupyter.service.names import current_user
 
 BEAT_SECONDS = 15.0
 """How often a page gets a sign of life. A page that gets none for three times as long opens a new connection: a browser

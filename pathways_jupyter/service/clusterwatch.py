@@ -24,10 +24,10 @@ from pathways_jupyter.kube.objects import JOBS, JOBSETS, PATHWAYS_JOBS, PODS, Ob
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import discovery, names
-from pathways_jupyter.service.derived_names import current_user, label_value
 from pathways_jupyter.service.leasewatch import LeaseWatch
 from pathways_jupyter.service.listeners import Listener, Listeners
 from pathways_jupyter.service.model import Service
+from pathways_jupyter.service.names import current_user, label_value
 from pathways_jupyter.service.picture import Drawn, outline, picture
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podstate import State, pod_state

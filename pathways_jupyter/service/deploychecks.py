@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
-from pathways_jupyter.errors import ApiError, PathwaysError
-from pathways_jupyter.kube import objects
+from pathways_jupyter.errors import ApiError, ClusterError, PathwaysError
+from pathways_jupyter.kube import google, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, NETWORK_POLICIES, NODES, PODS, Object
-from pathways_jupyter.service import bucket, checks, deployment, names
+from pathways_jupyter.service import checks, deployment, names
 from pathways_jupyter.service.checks import Finding, Level, Need
 from pathways_jupyter.service.deployment import Deployment
 from pathways_jupyter.service.service_jobset import ServiceSpec
@@ -40,6 +42,11 @@ NEEDS: tuple[Need, ...] = (
 
 _QUOTA = re.compile(r"quota|stockout|out of resources|does not have enough resources", re.IGNORECASE)
 _RECENT_SECONDS = 3600.0
+
+STORAGE_ENDPOINT_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"
+"""The variable with which gcloud is pointed at another endpoint than the public one."""
+_STORAGE_ENDPOINT = "https://storage.googleapis.com/storage/v1/"
+_STORAGE_TIMEOUT_SECONDS = 20.0
 
 
 @dataclass
@@ -213,14 +220,59 @@ async def _running(client: Client, spec: ServiceSpec, labels: str) -> list[Objec
 
 
 async def _bucket(location: str) -> Finding:
+    """Check that the scratch bucket can be read.
+
+    The pods of a service use it with the identity of their node or service account. This check uses the identity of the
+    person who deploys: it finds a misspelled bucket, and says nothing about the pods' own rights.
+    """
     try:
-        await asyncio.to_thread(bucket.read, location)
+        await asyncio.to_thread(read_bucket, location)
     except ApiError as error:
         return Finding("bucket", Level.FAIL, str(error), error.hint)
     except PathwaysError as error:
         # Not signed in to Google here, which the Kubernetes credentials may not need: the pods have their own identity.
         return Finding("bucket", Level.WARN, f"{location} cannot be checked: {error}", error.hint)
     return Finding("bucket", Level.OK, f"{location} can be read with your credentials; pods use their own")
+
+
+def read_bucket(location: str) -> None:
+    """List one object at `location` (``gs://BUCKET/PATH``), with Google's JSON API and default credentials; blocks.
+
+    Raises:
+      ApiError: There is no such bucket (404), or these credentials may not list it (403).
+      ClusterError: There are no Google credentials here, or Google cannot be reached.
+    """
+    import requests
+
+    bucket, _, prefix = location.removeprefix("gs://").partition("/")
+    token, _ = google.token_source()()
+    base = (os.environ.get(STORAGE_ENDPOINT_VARIABLE) or _STORAGE_ENDPOINT).rstrip("/")
+    try:
+        response = requests.get(
+            f"{base}/b/{quote(bucket, safe='')}/o",
+            params={"maxResults": "1", "prefix": prefix, "fields": "kind"},
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=_STORAGE_TIMEOUT_SECONDS,
+        )
+    except requests.RequestException as error:
+        raise ClusterError(
+            f"Google's Cloud Storage API cannot be reached: {type(error).__name__}.", hint="Check the network."
+        ) from error
+    if response.ok:
+        return
+    hints = {
+        401: "Sign in again: gcloud auth application-default login.",
+        403: f"Ask for roles/storage.objectUser on gs://{bucket}, for yourself and for the nodes' service account.",
+        404: f"Check --gcs-bucket, or create it: gcloud storage buckets create gs://{bucket}.",
+    }
+    said = {403: "may not be read with your credentials", 404: "does not exist"}.get(
+        response.status_code, f"cannot be read: HTTP {response.status_code}"
+    )
+    raise ApiError(
+        f"Bucket gs://{bucket} {said}.",
+        status=response.status_code,
+        hint=hints.get(response.status_code, "Try again in a moment."),
+    )
 
 
 async def _quota(client: Client, namespace: str) -> Sequence[Finding]:

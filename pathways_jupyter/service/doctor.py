@@ -8,20 +8,59 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import replace
 
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ApiError, PathwaysError
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import NETWORK_POLICIES, PODS
-from pathways_jupyter.service import discovery, leases, names, networkpolicy, proxy_job, status
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, NAMESPACES, NETWORK_POLICIES, NODES, PODS, Resource
+from pathways_jupyter.service import deploychecks, discovery, leases, names, networkpolicy, proxy_job, status
 from pathways_jupyter.service.checks import NEEDS, Finding, Level, Need, failed, jobsets, permission
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import Versions, differences, of_image
+from pathways_jupyter.service.lab.manifests import SERVICE_ACCOUNTS
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.wording import count
 
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+# The permissions of those who do more than connect. Connecting needs none of these, so the doctor only warns.
+_FAULT_ROLE = "pathways-jupyter-faults"
+FAULT_NEEDS: tuple[Need, ...] = (
+    Need(JOBSETS, ("get",), level=Level.WARN, purpose="find the workers of a slice", role=_FAULT_ROLE),
+    Need(
+        PODS, ("list", "delete"), level=Level.WARN, purpose="find workers, and keep one down (--for)", role=_FAULT_ROLE
+    ),
+    Need(PODS, ("get", "create"), "exec", level=Level.WARN, purpose="kill a worker from inside", role=_FAULT_ROLE),
+    Need(PODS, ("create",), "eviction", level=Level.WARN, purpose="drain a node", role=_FAULT_ROLE),
+    Need(NODES, ("get", "list", "patch"), level=Level.WARN, purpose="cordon and uncordon nodes", role=_FAULT_ROLE),
+)
+
+_RBAC = "rbac.authorization.k8s.io"
+_APPLY = ("create", "get", "patch")
+"""The verbs of `kubectl apply --server-side`."""
+_INSTALL = "install the operator"
+
+DEPLOY_NEEDS: tuple[Need, ...] = (
+    *deploychecks.NEEDS,
+    Need(JOBS, ("list",), level=Level.WARN, purpose="see who uses a service before it is deleted"),
+    Need(NODES, ("list",), level=Level.WARN, purpose="check the node pools before a service is deployed"),
+)
+INSTALL_NEEDS: tuple[Need, ...] = tuple(
+    Need(resource, _APPLY, level=Level.WARN, purpose=_INSTALL)
+    for resource in (
+        Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False),
+        NAMESPACES,
+        Resource(_RBAC, "v1", "clusterroles", "ClusterRole", False),
+        Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", False),
+        SERVICE_ACCOUNTS,
+        Resource("apps", "v1", "deployments", "Deployment"),
+    )
+)
+PLATFORM_NEEDS = tuple(
+    replace(each, role=deploychecks.ROLE, level=Level.WARN) for each in (*DEPLOY_NEEDS, *INSTALL_NEEDS)
+)
 
 
 async def examine(

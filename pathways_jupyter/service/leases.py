@@ -25,8 +25,8 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import JOBS, LEASES, Object
 from pathways_jupyter.service import names
-from pathways_jupyter.service.derived_names import label_value
 from pathways_jupyter.service.model import Reclaimable
+from pathways_jupyter.service.names import label_value
 
 DEFAULT_SECONDS = 60.0
 EVERY = 1_000_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pathways_jupyter.service.derived_names import short_path
+from pathways_jupyter.service.names import short_path
 from pathways_jupyter.service.podstate import State
 
 

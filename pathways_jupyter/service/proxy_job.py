@@ -17,8 +17,8 @@ from typing import Any
 from pathways_jupyter import pod_settings
 from pathways_jupyter.errors import ConfigError, ServiceError
 from pathways_jupyter.service import names
-from pathways_jupyter.service.derived_names import job_name, label_value
 from pathways_jupyter.service.images import Image
+from pathways_jupyter.service.names import job_name, label_value
 from pathways_jupyter.service.relay import container as relay_container
 from pathways_jupyter.service.relay.container import RelaySpec
 

@@ -11,7 +11,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import LEASES
 from pathways_jupyter.operator import metrics_server
 from pathways_jupyter.service import names
-from pathways_jupyter.service.derived_names import current_user
+from pathways_jupyter.service.names import current_user
 from pathways_jupyter.service.session_figures import SessionFigures
 
 

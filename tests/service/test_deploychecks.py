@@ -12,7 +12,7 @@ import pytest
 from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import EVENTS
-from pathways_jupyter.service import bucket, deploychecks, deployment
+from pathways_jupyter.service import deploychecks, deployment
 from pathways_jupyter.service.checks import Level
 
 GCS = "gs://team/scratch"
@@ -55,13 +55,13 @@ def signed_in(monkeypatch, tmp_path, base: str) -> None:
     account = tmp_path / "account.json"
     account.write_text(json.dumps(played_google.service_account(f"{base}/token")))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(account))
-    monkeypatch.setenv(bucket.ENDPOINT_VARIABLE, f"{base}/storage/v1/")
+    monkeypatch.setenv(deploychecks.STORAGE_ENDPOINT_VARIABLE, f"{base}/storage/v1/")
 
 
 def test_a_bucket_is_read_with_a_token_of_the_default_credentials(monkeypatch, tmp_path):
     with storage(200) as (base, seen):
         signed_in(monkeypatch, tmp_path, base)
-        bucket.read(GCS)
+        deploychecks.read_bucket(GCS)
     ((path, authorization),) = seen
     assert urlsplit(path).path == "/storage/v1/b/team/o"
     assert parse_qs(urlsplit(path).query)["prefix"] == ["scratch"]
@@ -80,16 +80,16 @@ def test_a_bucket_that_cannot_be_read_says_why(monkeypatch, tmp_path, status, sa
     with storage(status) as (base, _):
         signed_in(monkeypatch, tmp_path, base)
         with pytest.raises(ApiError, match=said) as raised:
-            bucket.read(GCS)
+            deploychecks.read_bucket(GCS)
     assert hint in raised.value.hint
 
 
 def test_an_endpoint_that_does_not_answer_is_no_missing_bucket(monkeypatch, tmp_path):
     with storage(200) as (base, _):
         signed_in(monkeypatch, tmp_path, base)
-        monkeypatch.setenv(bucket.ENDPOINT_VARIABLE, "http://127.0.0.1:1/")
+        monkeypatch.setenv(deploychecks.STORAGE_ENDPOINT_VARIABLE, "http://127.0.0.1:1/")
         with pytest.raises(ClusterError, match="cannot be reached"):
-            bucket.read(GCS)
+            deploychecks.read_bucket(GCS)
 
 
 async def checked(client) -> dict:

@@ -16,7 +16,7 @@ from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.kube.objects import JOBS, Resource
 from pathways_jupyter.service import names
 from pathways_jupyter.service.checks import NEEDS
-from pathways_jupyter.service.derived_names import MAX_JOB_NAME, label_value, name_part
+from pathways_jupyter.service.names import MAX_JOB_NAME, label_value, name_part
 
 Manifest = dict[str, Any]
 

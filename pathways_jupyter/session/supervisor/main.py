@@ -27,7 +27,7 @@ import uvloop
 from pathways_jupyter.errors import SessionError
 from pathways_jupyter.kube import claim_package
 from pathways_jupyter.kube.client import preload
-from pathways_jupyter.service.derived_names import current_user
+from pathways_jupyter.service.names import current_user
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord

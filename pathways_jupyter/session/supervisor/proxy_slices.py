@@ -19,8 +19,8 @@ from pathways_jupyter.kube.objects import JOBS
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.sentences import Sentence, say
 from pathways_jupyter.service import discovery, leases, names, placement, status
-from pathways_jupyter.service.derived_names import job_name
 from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.names import job_name
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.session import sweep
 from pathways_jupyter.session.supervisor.session_log import SessionLog

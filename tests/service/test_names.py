@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pathways_jupyter.service import derived_names
+from pathways_jupyter.service import names
 
 LABEL = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -32,37 +32,37 @@ PEOPLE = [
 
 @pytest.mark.parametrize("person", PEOPLE)
 def test_whatever_people_are_called_becomes_a_label(person):
-    label = derived_names.label_value(person)
+    label = names.label_value(person)
     assert len(label) <= 63
     assert LABEL.fullmatch(label)
 
 
 def test_a_label_keeps_what_it_can():
-    assert derived_names.label_value("Jane.Doe@example.com") == "Jane.Doe-example.com"
-    assert derived_names.label_value("räk") == "rak"
+    assert names.label_value("Jane.Doe@example.com") == "Jane.Doe-example.com"
+    assert names.label_value("räk") == "rak"
 
 
 @pytest.mark.parametrize("person", PEOPLE)
 @pytest.mark.parametrize("session", ["a1b2c3d4", "A_B", "0" * 64, "a-" * 40])
 def test_whatever_people_are_called_a_job_and_its_pod_get_names(person, session):
-    name = derived_names.job_name(person, session)
-    assert len(name) <= derived_names.MAX_JOB_NAME
+    name = names.job_name(person, session)
+    assert len(name) <= names.MAX_JOB_NAME
     assert NAME.fullmatch(name)
     assert len(f"{name}-abcde") <= 63
 
 
 def test_sessions_of_one_user_get_different_names():
-    assert derived_names.job_name("jane" * 50, "aaaa1111") != derived_names.job_name("jane" * 50, "aaaa2222")
+    assert names.job_name("jane" * 50, "aaaa1111") != names.job_name("jane" * 50, "aaaa2222")
 
 
 def test_a_name_contains_the_user():
-    assert derived_names.job_name("jane.doe@example.com", "a1b2c3d4") == "pathways-proxy-jane-doe-a1b2c3d4"
+    assert names.job_name("jane.doe@example.com", "a1b2c3d4") == "pathways-proxy-jane-doe-a1b2c3d4"
 
 
 AS_A_NUMBER = """
 import os
 
-from pathways_jupyter.service.derived_names import current_user, label_value
+from pathways_jupyter.service.names import current_user, label_value
 
 if os.getuid() == 0:
     os.setuid(12345)
@@ -77,6 +77,6 @@ def test_a_user_without_a_name_goes_by_the_number():
     }
     done = subprocess.run([sys.executable, "-c", AS_A_NUMBER], env=unnamed, capture_output=True, text=True, check=True)
     uid, user, label = done.stdout.split()
-    assert label == derived_names.label_value(user)
+    assert label == names.label_value(user)
     if os.getuid() == 0:
         assert (uid, user, label) == ("12345", "12345", "12345")
