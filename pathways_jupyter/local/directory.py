@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter import locks
+from pathways_jupyter import runtime_files
 from pathways_jupyter.config import runtime_dir
 from pathways_jupyter.errors import LocalClusterError
 
@@ -112,25 +112,25 @@ class ClusterDirectory:
         """Make the directory, without what an earlier cluster left; the descriptor that the daemon must hold."""
         self.remove()
         self.path.mkdir(mode=0o700)
-        alive = os.open(self.path / locks.ALIVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        alive = os.open(self.path / runtime_files.ALIVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(alive, fcntl.LOCK_EX)
         return alive
 
     def alive(self) -> bool:
         """Whether a daemon holds the directory."""
-        return locks.is_held(self.path / locks.ALIVE)
+        return runtime_files.is_held(self.path / runtime_files.ALIVE)
 
     def kill(self) -> None:
         """Kill a daemon that does not answer; it holds its lock, so the process id is still its own."""
         with contextlib.suppress(OSError, ValueError):
-            pid = int((self.path / locks.ALIVE).read_text(encoding="ascii"))
+            pid = int((self.path / runtime_files.ALIVE).read_text(encoding="ascii"))
             if self.alive():
                 os.kill(pid, signal.SIGKILL)
 
     def until_dead(self) -> None:
         """Wait until no daemon holds the directory."""
         with contextlib.suppress(OSError):
-            file = os.open(self.path / locks.ALIVE, os.O_RDWR | os.O_CLOEXEC)
+            file = os.open(self.path / runtime_files.ALIVE, os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(file, fcntl.LOCK_SH)
             finally:

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from pathways_jupyter import socket_directories
+from pathways_jupyter import runtime_files
 
 _FIRST_NETWORK = 64
 _NETWORKS = 128
@@ -34,7 +34,7 @@ class Network:
 
     Args:
       directory: Where the hosts file and the sockets go; sockets move below the system's temporary directory when the
-        path does not suit them (:mod:`~pathways_jupyter.socket_directories`).
+        path does not suit them (:mod:`~pathways_jupyter.runtime_files`).
     """
 
     def __init__(self, directory: Path) -> None:
@@ -47,8 +47,8 @@ class Network:
         self._writing = False
         self._directories: dict[str, Path] = {}
         self._sockets = directory / "s"
-        if not socket_directories.fits(directory, _LONGEST_SOCKET):
-            self._sockets = socket_directories.temporary("pathways-", _LONGEST_SOCKET)
+        if not runtime_files.suits_sockets(directory, _LONGEST_SOCKET):
+            self._sockets = runtime_files.socket_directory("pathways-", _LONGEST_SOCKET)
         self._sockets.mkdir(mode=0o700, exist_ok=True)
         self._write()
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter import locks
+from pathways_jupyter import runtime_files
 from pathways_jupyter.config import runtime_dir
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.multihost.errors import MultihostError, UnknownRun
@@ -63,7 +63,7 @@ class Record:
     @property
     def attended(self) -> bool:
         """Whether a process of this machine follows the run now."""
-        return locks.is_held(_path(self.id).with_suffix(".lock"))
+        return runtime_files.is_held(_path(self.id).with_suffix(".lock"))
 
     @property
     def state(self) -> str:
@@ -221,7 +221,7 @@ def fingerprint(followed: Iterable[str]) -> object:
             with contextlib.suppress(FileNotFoundError):
                 if entry.name.endswith((".json", ".hosts")):
                     found.append((entry.name, entry.stat().st_mtime_ns, entry.inode()))
-    return sorted(found), [run for run in followed if not locks.is_held(_path(run).with_suffix(".lock"))]
+    return sorted(found), [run for run in followed if not runtime_files.is_held(_path(run).with_suffix(".lock"))]
 
 
 def _locked(file: int) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pathways_jupyter import locks
+from pathways_jupyter import runtime_files
 from pathways_jupyter.config import ConnectConfig, runtime_dir
 from pathways_jupyter.kube.auth import of_config
 from pathways_jupyter.kube.cluster_access import Cluster
@@ -65,7 +65,7 @@ class Embedded:
 
     def has_ended(self) -> bool:
         """Whether it has ended, and all its objects with it."""
-        if not locks.is_held(self.kubeconfig.with_name(locks.ALIVE)):
+        if not runtime_files.is_held(self.kubeconfig.with_name(runtime_files.ALIVE)):
             return True
         try:
             return self.kubeconfig.read_bytes() != self.content

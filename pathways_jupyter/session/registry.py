@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter import socket_directories, tpu
+from pathways_jupyter import runtime_files, tpu
 from pathways_jupyter.config import runtime_dir
 from pathways_jupyter.errors import SessionError
 from pathways_jupyter.events import SessionSlice, SessionState
@@ -207,13 +207,13 @@ def socket_paths(session: str) -> tuple[Path, Path]:
     """Return the paths of the control socket and the tunnel of `session`, in a directory of mode 0700.
 
     They are beside the record, unless its directory does not suit sockets
-    (:mod:`~pathways_jupyter.socket_directories`); then in a new one under the system's temporary directory. The record
+    (:mod:`~pathways_jupyter.runtime_files`); then in a new one under the system's temporary directory. The record
     contains them.
     """
     directory, longest = runtime_dir(), f"{session}.tunnel"
-    if not socket_directories.fits(directory, longest):
+    if not runtime_files.suits_sockets(directory, longest):
         # Named after the session, so that strays.py finds it even if the session never used it.
-        directory = socket_directories.temporary(f"{TEMPORARY_PREFIX}{session}-", longest)
+        directory = runtime_files.socket_directory(f"{TEMPORARY_PREFIX}{session}-", longest)
     return directory / f"{session}.sock", directory / f"{session}.tunnel"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pathways_jupyter import socket_directories
+from pathways_jupyter import runtime_files
 from pathways_jupyter.local.network import Network
 from pathways_jupyter.session import registry
 
@@ -31,17 +31,17 @@ def is_found(path: Path) -> bool:
 
 def test_a_directory_suits_sockets_if_its_path_is_short_and_means_the_same_in_lower_case(tmp_path, capitals):
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="pathways-") as plain:
-        assert socket_directories.fits(Path(plain), BELOW)
-        assert not socket_directories.fits(Path(plain), "d" * 100)
+        assert runtime_files.suits_sockets(Path(plain), BELOW)
+        assert not runtime_files.suits_sockets(Path(plain), "d" * 100)
         capital = Path(plain, "A")
         capital.mkdir()
         # As on a file system that ignores case.
-        assert socket_directories.fits(capital, BELOW) == Path(plain, "a").exists()
+        assert runtime_files.suits_sockets(capital, BELOW) == Path(plain, "a").exists()
 
 
 def test_a_temporary_directory_is_private_and_not_where_it_would_not_suit(capitals, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(capitals))
-    made = socket_directories.temporary("pathways-", BELOW)
+    made = runtime_files.socket_directory("pathways-", BELOW)
     try:
         assert is_found(made)
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
