@@ -19,11 +19,20 @@ from pathways_jupyter.kube.local_half import LocalHalf
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HEADERS, _RST_STREAM = 1, 3
-_END_STREAM = 1
-_CANCEL = 8
+_END_STREAM, _END_HEADERS = 1, 4
 # The length in three bytes, type, flags and stream.
 _HEADER = struct.Struct(">BHBBI")
 _STREAM_BITS = 0x7FFFFFFF
+
+
+def _field(name: bytes, value: bytes) -> bytes:
+    """A header that no table of HPACK knows, and which enters none."""
+    return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
+
+
+_UNAVAILABLE = _field(b"grpc-status", b"14") + _field(b"grpc-message", b"The connection to the proxy is lost.")
+# Without an answer before, the end of a call is the whole answer; 0x88 is status 200.
+_WHOLE_ANSWER = b"\x88" + _field(b"content-type", b"application/grpc") + _UNAVAILABLE
 
 _ALONE = 3
 """How many calls are ended one by one: not each is an upload."""
@@ -73,8 +82,8 @@ class GrpcHalf(LocalHalf):
     def __init__(self, accepted: Callable[[LocalHalf], None]) -> None:
         super().__init__(accepted)
         self._sent, self._received = _Frames(), _Frames()
-        # Those that are open, in the order in which they began.
-        self._calls: dict[int, None] = {}
+        # Those that are open, in the order in which they began, and whether an answer has begun.
+        self._calls: dict[int, bool] = {}
         # The first bytes, until it is known whether they are gRPC's: a channel with other credentials is encrypted.
         self._preface: bytes | None = b""
         self._is_grpc = False
@@ -91,6 +100,8 @@ class GrpcHalf(LocalHalf):
         for kind, flags, stream in self._received.headers(data):
             if kind == _RST_STREAM or (kind == _HEADERS and flags & _END_STREAM):
                 self._calls.pop(stream, None)
+            elif kind == _HEADERS and stream in self._calls:
+                self._calls[stream] = True
         await super().write(data)
 
     async def end(self, *, broken: bool) -> None:
@@ -106,8 +117,9 @@ class GrpcHalf(LocalHalf):
         try:
             # Between two frames only: otherwise this would be taken for the rest of an answer.
             if self._is_grpc and self._received.is_whole and len(self._calls) > 1:
-                for call in list(self._calls)[: -_ALONE - 1 : -1]:
-                    self._transport.write(_HEADER.pack(0, 4, _RST_STREAM, 0, call) + _CANCEL.to_bytes(4))
+                for call, answered in list(self._calls.items())[: -_ALONE - 1 : -1]:
+                    end = _UNAVAILABLE if answered else _WHOLE_ANSWER
+                    self._transport.write(_HEADER.pack(0, len(end), _HEADERS, _END_STREAM | _END_HEADERS, call) + end)
                     await asyncio.sleep(_APART_SECONDS)
         finally:
             await super().end(broken=broken)
@@ -125,6 +137,6 @@ class GrpcHalf(LocalHalf):
         if self._is_grpc:
             for kind, _, stream in self._sent.headers(data):
                 if kind == _HEADERS:
-                    self._calls[stream] = None
+                    self._calls.setdefault(stream, False)
                 elif kind == _RST_STREAM:
                     self._calls.pop(stream, None)

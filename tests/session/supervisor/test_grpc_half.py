@@ -13,6 +13,7 @@ from pathways_jupyter.session.supervisor.grpc_half import GrpcHalf, _Frames
 
 DEADLINE = 60.0
 CALLS = 6
+ALONE = "The connection to the proxy is lost."
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
@@ -48,10 +49,12 @@ class Way:
     """A gRPC server, a client, and between them a connection whose local half is the one under test."""
 
     async def open(self, directory):
-        self.left = asyncio.Semaphore(0)
+        self.begun, self.left = asyncio.Semaphore(0), asyncio.Semaphore(0)
 
         async def answer(request: bytes, context: grpc.aio.ServicerContext):
-            yield request
+            self.begun.release()
+            if request == b"answer":
+                yield b"here"
             try:
                 await asyncio.Event().wait()
             finally:
@@ -88,12 +91,14 @@ class Way:
         finally:
             writer.close()
 
-    async def calls(self, count):
-        """Begin calls one after another; each has answered."""
+    async def calls(self, count, *, answered=True):
+        """Begin calls one after another; the server has each, and has begun to answer it or not."""
         begun = []
         for _ in range(count):
-            begun.append(self.channel.unary_stream("/test/Answer")(b"here"))
-            assert await begun[-1].read() == b"here"
+            begun.append(self.channel.unary_stream("/test/Answer")(b"answer" if answered else b"wait"))
+            await self.begun.acquire()
+            if answered:
+                assert await begun[-1].read() == b"here"
         return begun
 
     async def close(self):
@@ -112,15 +117,16 @@ async def way(tmp_path):
 
 
 @pytest.mark.parametrize("broken", [True, False])
-async def test_of_several_calls_the_latest_end_alone_and_the_others_with_the_connection(way, broken):
+@pytest.mark.parametrize("answered", [True, False])
+async def test_of_several_calls_the_latest_end_alone_and_the_others_with_the_connection(way, broken, answered):
     async with asyncio.timeout(DEADLINE):
-        calls = await way.calls(CALLS)
+        calls = await way.calls(CALLS, answered=answered)
         done = []
         for number, call in enumerate(calls):
             call.add_done_callback(lambda _, number=number: done.append(number))
         await (await way.half).end(broken=broken)
-        codes = [await call.code() for call in calls]
-    assert codes == [grpc.StatusCode.UNAVAILABLE] * 3 + [grpc.StatusCode.CANCELLED] * 3
+        assert [await call.code() for call in calls] == [grpc.StatusCode.UNAVAILABLE] * CALLS
+    assert [await call.details() == ALONE for call in calls] == [False] * 3 + [True] * 3
     assert done[:3] == [5, 4, 3]
 
 
@@ -131,7 +137,7 @@ async def test_calls_that_are_over_are_not_ended_again(way):
             call.cancel()
             await way.left.acquire()
         await (await way.half).end(broken=True)
-        assert [await call.code() for call in calls[:2]] == [grpc.StatusCode.CANCELLED] * 2
+        assert [await call.details() == ALONE for call in calls] == [True] * 2 + [False] * 4
 
 
 async def test_a_single_call_ends_with_the_connection(way):
@@ -139,6 +145,7 @@ async def test_a_single_call_ends_with_the_connection(way):
         (call,) = await way.calls(1)
         await (await way.half).end(broken=True)
         assert await call.code() == grpc.StatusCode.UNAVAILABLE
+        assert await call.details() != ALONE
 
 
 async def test_nothing_is_put_into_an_answer_that_was_cut(way):
@@ -149,6 +156,7 @@ async def test_nothing_is_put_into_an_answer_that_was_cut(way):
         await half.write(memoryview(frame(0, 0, 1, bytes(1000))[:500]))
         await half.end(broken=True)
         assert [await call.code() for call in calls] == [grpc.StatusCode.UNAVAILABLE] * 2
+        assert ALONE not in [await call.details() for call in calls]
 
 
 async def test_who_asks_for_the_end_again_waits_for_it(way):
