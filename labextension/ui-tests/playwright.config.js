@@ -9,7 +9,7 @@ process.env.PATHWAYS_UI_PORT ||= execFileSync(process.execPath, [require.resolve
   encoding: 'utf-8'
 }).trim();
 const PORT = Number(process.env.PATHWAYS_UI_PORT);
-const kind = process.argv.includes('bench') ? 'bench' : '';
+const kind = ['bench', 'pictures'].find(each => process.argv.includes(each)) ?? '';
 const flags = [
   '--no-sandbox',
   '--disable-gpu',
@@ -19,8 +19,9 @@ const flags = [
   '--disable-component-update',
   '--disable-sync'
 ];
-const server = (port, what) => ({
+const server = (port, what, env = {}) => ({
   command: `python start.py ${port} ${what}`,
+  env,
   url: `http://127.0.0.1:${port}/lab`,
   timeout: 120_000,
   // Only by hand, where the port is given: a server that runs already saves its start.
@@ -48,5 +49,14 @@ module.exports = {
     { name: 'bench', testMatch: /.*\.bench\.ts/ },
     { name: 'pictures', testMatch: /.*\.pictures\.ts/ }
   ],
-  webServer: kind ? [server(PORT, kind)] : [server(PORT, ''), server(PORT + 1, 'without'), server(PORT + 2, 'bare')]
+  webServer:
+    kind === 'bench'
+      ? [server(PORT, 'bench')]
+      : [
+          server(PORT, ''),
+          server(PORT + 1, 'without'),
+          server(PORT + 2, 'bare'),
+          // Its cluster has a node for each of so many slices, but no processes.
+          ...(kind === 'pictures' ? [server(PORT + 3, 'bench', { PATHWAYS_UI_SLICES: '1000' })] : [])
+        ]
 };

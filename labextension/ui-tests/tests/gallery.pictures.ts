@@ -12,8 +12,9 @@ import {
   connect,
   disconnect,
   expect,
-  hollowService,
   kubectl,
+  kubectlApply,
+  kubectlAt,
   LOCAL,
   newNotebook,
   openPanel,
@@ -144,25 +145,68 @@ test('two notebooks, and someone else', async ({ page }) => {
   await disconnect(page, panel);
 });
 
+/** The port of the server whose hollow cluster has a thousand slices. */
+const CROWD = PORT + 3;
+
+/** Let `user` hold these slices of the crowded cluster, with a proxy that only logs its slices: there are no workers. */
+function hold(user: string, slices: readonly number[]): void {
+  const lines = slices.map(
+    (slice, index) => `Transition slice ${index} (${TYPE}) pending -> placed on ${worker(slice)}`
+  );
+  const flags = [
+    '--resource_manager_address=pathways-cluster-pathways-head-0-0.pathways-cluster:29001',
+    `--virtual_slices=${slices.map(() => TYPE).join()}`
+  ];
+  const labels = { 'pathways-jupyter/session': `of-${user}`, 'pathways-jupyter/user': user };
+  const container = {
+    name: 'pathways-proxy',
+    image: 'busybox:1',
+    command: ['sh', '-c', 'echo "$LINES"; exec sleep 3600', 'proxy'],
+    args: flags,
+    env: [{ name: 'LINES', value: lines.join('\n') }]
+  };
+  const template = { metadata: { labels }, spec: { restartPolicy: 'Never', containers: [container] } };
+  const metadata = { name: `pathways-proxy-${user}`, namespace: 'default', labels };
+  kubectlApply({ apiVersion: 'batch/v1', kind: 'Job', metadata, spec: { template } }, CROWD);
+}
+
+const TYPE = 'tpuv6e:2x2';
+const worker = (slice: number) => `pathways-cluster-worker-${slice}`;
+const range = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => from + index);
+
+/** Lose the nodes of some slices, whose new workers wait for them, and let the workers of others keep crashing. */
+function breakSome(starting: readonly number[], down: readonly number[]): void {
+  const { items } = JSON.parse(kubectlAt(CROWD, 'get', 'pods', '-o', 'json'));
+  const podsOf = (slices: readonly number[]) => {
+    const jobs = slices.map(worker);
+    return items.filter(({ metadata }: any) => jobs.includes(metadata.labels['batch.kubernetes.io/job-name']));
+  };
+  const names = (pods: any[]) => pods.map(pod => pod.metadata.name);
+  const lost = podsOf(starting);
+  kubectlAt(CROWD, 'cordon', ...lost.map((pod: any) => pod.spec.nodeName));
+  kubectlAt(CROWD, 'delete', 'pod', ...names(lost), '--wait=false');
+  const waiting = { name: 'pathways-worker', ready: false, state: { waiting: { reason: 'CrashLoopBackOff' } } };
+  const status = { conditions: [{ type: 'Ready', status: 'False' }], containerStatuses: [waiting] };
+  const patch = JSON.stringify({ status });
+  kubectlAt(CROWD, 'patch', 'pod', ...names(podsOf(down)), '--subresource=status', '--type=merge', '-p', patch);
+}
+
 base.describe('Many', () => {
-  base.use({
-    mockSettings: {
-      ...galata.DEFAULT_SETTINGS,
-      'pathways-jupyter:plugin': { ...LOCAL['pathways-jupyter:plugin'], namespace: 'crowd' }
-    }
-  });
+  base.use({ baseURL: `http://127.0.0.1:${CROWD}`, mockSettings: LOCAL });
 
   base('a thousand slices', async ({ page }) => {
     base.slow();
-    const remove = hollowService('crowd', 1000);
-    try {
-      await newNotebook(page, 'training.ipynb');
-      const panel = await openPanel(page);
-      await expect(panel.locator('.pw-slice')).toHaveCount(1000, { timeout: 300_000 });
-      await sheet(page, panel, 'thousand');
-    } finally {
-      remove();
-    }
+    await newNotebook(page, 'training.ipynb');
+    const panel = await openPanel(page);
+    const shown = (health: string) => panel.locator(`.pw-slice[data-health="${health}"]`);
+    await expect(shown('ready')).toHaveCount(1000, { timeout: 300_000 });
+    hold('alice', range(0, 40));
+    hold('bob', [...range(64, 96), ...range(200, 300)]);
+    breakSome([...range(20, 24), ...range(100, 164)], [12, 13, 47, 70, 98, 170, 250, 401, 402, 403, 733]);
+    await expect(shown('starting')).toHaveCount(68, { timeout: 300_000 });
+    await expect(shown('down')).toHaveCount(11);
+    await expect(panel.locator('.pw-slice[data-owner="other"]')).toHaveCount(172);
+    await sheet(page, panel, 'thousand');
   });
 });
 

@@ -34,16 +34,25 @@ export const PORT = Number(process.env.PATHWAYS_UI_PORT);
 export const VISITED = process.env.PATHWAYS_UI_IMAGES ? THEMES.slice(0, 2) : THEMES.slice(0, 1);
 /** Directory of the pictures. */
 export const IMAGES = process.env.PATHWAYS_UI_IMAGES || path.join(__dirname, '..', 'test-results');
-const KUBECONFIG = path.join(__dirname, '..', `.kubeconfig${PORT}`);
+const kubeconfig = (port: number) => path.join(__dirname, '..', `.kubeconfig${port}`);
+const KUBECONFIG = kubeconfig(PORT);
 /** The Jupyter server's kubeconfig, whose context is initially unreachable. */
 const USER_KUBECONFIG = `${KUBECONFIG}.user`;
 
 export function kubectl(...words: string[]): string {
-  return execFileSync('kubectl', ['--kubeconfig', KUBECONFIG, ...words], { encoding: 'utf-8' });
+  return kubectlAt(PORT, ...words);
 }
 
-export function kubectlApply(manifest: object): void {
-  execFileSync('kubectl', ['--kubeconfig', KUBECONFIG, 'apply', '-f', '-'], { input: JSON.stringify(manifest) });
+/** Like `kubectl`, on the cluster of the server at another port. */
+export function kubectlAt(port: number, ...words: string[]): string {
+  return execFileSync('kubectl', ['--kubeconfig', kubeconfig(port), ...words], {
+    encoding: 'utf-8',
+    maxBuffer: 64 * 1024 * 1024
+  });
+}
+
+export function kubectlApply(manifest: object, port = PORT): void {
+  execFileSync('kubectl', ['--kubeconfig', kubeconfig(port), 'apply', '-f', '-'], { input: JSON.stringify(manifest) });
 }
 
 /**
