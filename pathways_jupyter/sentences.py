@@ -67,6 +67,55 @@ SENTENCES: Mapping[str, str] = {
     "log-unreadable": "The proxy's log cannot be read, so a slice that goes down will not be reported: {reason}",
     "removal-waits": "The proxy cannot be removed yet, retrying: {reason}",
     "lingering": "The kernel has ended; its proxy lingers for {seconds} s.",
+    # Elastic training.
+    "at-slice": "slice {number}",
+    "at-slices": "slices {numbers}",
+    "lost-slice": "Slice {number} lost.",
+    "lost-slices": "Slices {numbers} lost.",
+    "step-failed": "A step or a transfer failed.",
+    "step-failed-because": "A step or a transfer failed: {reason}",
+    "training-pauses": "Training pauses: {up} of at least {wanted} slices are up.",
+    "training-continues": "Training continues on {slices}.",
+    "attempt-begins": "Attempt {number} begins on {slices}.",
+    "state-restored": "The state before step {step} is on {slices}.",
+    "state-restored-repeating": "The state before step {step} is on {slices}; {number} steps are repeated.",
+    "step-complete": "Step {step} is complete on {slices}.",
+    "training-lost-proxy": "The proxy is gone, and all arrays on TPUs with it.",
+    "no-proxy-yet": "No new proxy yet: {reason}",
+    "new-proxy": "A new proxy is connected, with {slices}.",
+    "new-proxy-without": "A new proxy is connected, with {slices}. Unusable from now on: {names}.",
+    # Too few slices are free.
+    "short-of-slices": "{found}, and {wanted}.",
+    "short-of-slices-held": "{found}, and {wanted}: {holders}.",
+    "some-free": "{number} of {all} slices of {service} are free",
+    "only-free": "{number} of 1 slice of {service} is free",
+    "some-ready": "{number} of {all} slices of {service} are ready",
+    "only-ready": "{number} of 1 slice of {service} is ready",
+    "some-wanted": "{number} are wanted",
+    "one-wanted": "1 is wanted",
+    "holds": "{holder} holds {number} for {time}",
+    "under-a-minute": "less than a minute",
+    "short-hint": "Add --wait to get them as soon as they are free, or ask for fewer.",
+    "short-waited-hint": "Waited {seconds} s for them. --wait waits without end; or ask for fewer.",
+    # Requests to the cluster that fail.
+    "forbidden": "You are not allowed to {act}: {reason}",
+    "permission-hint": "Ask for a {kind} with verb {verb} on {resource}: {command}.",
+    "permissions-hint": "Ask for a {kind} with verbs {verb} and {other} on {resource}: {command}.",
+    "policy-hint": "Denied by a policy of the cluster; ask your cluster administrator.",
+    "exists-hint": "Choose another name, or delete that one first.",
+    "not-found-hint": "Check the name and the namespace.",
+    "conflict-hint": "The object was changed at the same time; read it again and retry.",
+    "invalid-hint": "The API server rejected the object as invalid; the message names the field.",
+    "overloaded-hint": "The API server is overloaded; try again in a moment.",
+    "failed-hint": "Try again in a moment.",
+    "certificate-wrong": "The certificate of {server} does not match the kubeconfig: {reason}.",
+    "certificate-hint": "Fetch the credentials of the cluster again: it may have been recreated.",
+    "tls-failed": "TLS with {server} failed: {reason}.",
+    "tls-hint": "Check the server's address, and whether a proxy on the way intercepts TLS.",
+    "no-answer": "it does not answer",
+    "refused": "connection refused",
+    "connection-lost": "The connection through the API server was lost: {reason}.",
+    "connection-lost-hint": "Try again.",
     # Requests of a page that are refused.
     "cluster-unreachable": "The API server {server} cannot be reached: {reason}.",
     "cluster-unreachable-hint": "Check that the cluster is running, the context is right, and the network "
@@ -89,7 +138,7 @@ SENTENCES: Mapping[str, str] = {
 
 
 class Sentence(str):
-    """An English sentence with its code and parameters; a parameter may be a sentence too."""
+    """An English sentence with its code and parameters; a parameter may be a sentence too, or a tuple of them."""
 
     code: str
     values: Mapping[str, Any]
@@ -105,27 +154,36 @@ class Sentence(str):
         return str(self), self.code, self.values
 
 
-def say(code: str, /, **values: str | int) -> Sentence:
-    """Return the sentence of `code`, one of :data:`SENTENCES`, with these parameters."""
-    return Sentence(SENTENCES[code].format(**values), code, values)
+def say(code: str, /, **values: str | int | tuple[str, ...]) -> Sentence:
+    """Return the sentence of `code`, one of :data:`SENTENCES`, with these parameters; a tuple's are joined by "; "."""
+    words = {name: "; ".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return Sentence(SENTENCES[code].format(**words), code, values)
 
 
 def to_json(message: str, name: str = "text") -> dict[str, Any]:
     """Return the code and parameters of `message` under `name`, as JSON values; empty if it has none."""
     if not isinstance(message, Sentence):
         return {}
-    values = {
-        key: {"message": str(value), **to_json(value)} if isinstance(value, Sentence) else value
-        for key, value in message.values.items()
-    }
-    return {name: {"code": message.code, "values": values}}
+    return {name: {"code": message.code, "values": {key: _value_json(each) for key, each in message.values.items()}}}
+
+
+def _value_json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [{"message": str(each), **to_json(each)} for each in value]
+    return {"message": str(value), **to_json(value)} if isinstance(value, Sentence) else value
 
 
 def from_json(message: str, text: Any) -> str:
     """Return `message` with the code and parameters that :func:`to_json` has made; as it is if they are none."""
     if not isinstance(text, Mapping) or not isinstance(text.get("code"), str):
         return message
-    values = {}
-    for name, value in dict(text.get("values") or {}).items():
-        values[name] = from_json(str(value["message"]), value.get("text")) if isinstance(value, Mapping) else value
+    values = {name: _value_from(value) for name, value in dict(text.get("values") or {}).items()}
     return Sentence(message, text["code"], values)
+
+
+def _value_from(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(from_json(str(each["message"]), each.get("text")) for each in value)
+    if isinstance(value, Mapping):
+        return from_json(str(value["message"]), value.get("text"))
+    return value if isinstance(value, str | int) else str(value)

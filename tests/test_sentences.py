@@ -10,7 +10,7 @@ import pathways_jupyter
 from pathways_jupyter.errors import LocalClusterError, SessionError
 from pathways_jupyter.events import Event, EventKind
 from pathways_jupyter.sentences import SENTENCES, Sentence, say
-from pathways_jupyter.session import protocol
+from pathways_jupyter.session import protocol, recording
 from pathways_jupyter.wording import Face
 
 PACKAGE = Path(pathways_jupyter.__file__).parent
@@ -38,6 +38,24 @@ def test_an_event_without_a_code_has_its_message_only():
     event = Event(EventKind.WARNING, "Something else.", 5.0)
     assert "text" not in event.to_json()
     assert Event.from_json({**event.to_json(), "text": "not a code"}) == event
+
+
+def test_several_sentences_can_be_a_parameter_and_keep_their_codes_through_the_protocol():
+    holds = (say("holds", holder="joe", number=1, time="3 min"), say("holds", holder="jane", number=2, time="1 h"))
+    short = say("short-of-slices-held", found="None", wanted=say("one-wanted"), holders=holds)
+    assert short == "None, and 1 is wanted: joe holds 1 for 3 min; jane holds 2 for 1 h."
+    event = Event(EventKind.STATE, short, 5.0)
+    received = protocol.decode(protocol.encode(event))
+    assert received.to_json() == event.to_json()
+    assert [each["text"]["code"] for each in event.to_json()["text"]["values"]["holders"]] == ["holds", "holds"]
+
+
+def test_a_recorded_event_keeps_its_code_unless_it_is_too_long():
+    said = [say("training-pauses", up=1, wanted=2), say("no-proxy-yet", reason="x" * 3000)]
+    sent = [Event(EventKind.ELASTIC, each, 5.0).to_json() for each in said]
+    kept, cut = recording.checked({"events": sent})
+    assert kept.to_json() == sent[0]
+    assert "text" not in cut.to_json()
 
 
 def test_an_error_carries_both_and_words_only_the_english_hint():

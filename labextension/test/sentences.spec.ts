@@ -22,6 +22,19 @@ describe('A sentence of the server', () => {
     expect(sentenceOf(german, DOWN)).toBe('Slice 3 (deine 0) ist ausgefallen.');
   });
 
+  it('may have several sentences as one parameter', () => {
+    const holds = (holder: string): ISaid => ({
+      message: `${holder} holds 1 for 3 min`,
+      text: { code: 'holds', values: { holder, number: 1, time: '3 min' } }
+    });
+    const found = { message: '', text: { code: 'some-free', values: { number: 0, all: 2, service: 'tpus' } } };
+    const wanted = { message: '', text: { code: 'one-wanted', values: {} } };
+    const values = { found, wanted, holders: [holds('joe'), holds('jane')] };
+    expect(sentenceOf(german, { message: '', text: { code: 'short-of-slices-held', values } })).toBe(
+      '0 von 2 Slices von tpus sind frei, 1 wird gebraucht: joe hält 1 seit 3 min; jane hält 1 seit 3 min.'
+    );
+  });
+
   it('is as the server says it where there is no translation', () => {
     expect(sentenceOf(english, DOWN)).toBe(DOWN.message);
     expect(sentenceOf(german, { message: 'News.', text: { code: 'of-a-later-version', values: {} } })).toBe('News.');

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import StrEnum
 
+from pathways_jupyter.sentences import Sentence, say
+
 
 class Kind(StrEnum):
     """Kinds of elastic events."""
@@ -49,22 +51,23 @@ PHASES = {
 """The phase that begins with an event."""
 
 
-def listed(slices: Collection[int]) -> str:
-    """Return slices for people."""
+def listed(slices: Collection[int]) -> Sentence:
+    """Return slices for people, for the end of a sentence."""
     numbers = ", ".join(map(str, sorted(slices))) or "none"
-    return f"slice {numbers}" if len(slices) == 1 else f"slices {numbers}"
+    return say("at-slice", number=numbers) if len(slices) == 1 else say("at-slices", numbers=numbers)
 
 
-def lost_words(lost: Collection[int], error: BaseException | None) -> str:
+def lost_words(lost: Collection[int], error: BaseException | None) -> Sentence:
     """Return the sentence for slices that were lost, or for `error` if none was."""
+    numbers = ", ".join(map(str, sorted(lost)))
     if lost:
-        return f"{listed(lost).capitalize()} lost."
-    return "A step or a transfer failed" + (f": {first_line(error)}" if error is not None else ".")
+        return say("lost-slice", number=numbers) if len(lost) == 1 else say("lost-slices", numbers=numbers)
+    return say("step-failed") if error is None else say("step-failed-because", reason=first_line(error))
 
 
-def paused_words(up: int, wanted: int) -> str:
+def paused_words(up: int, wanted: int) -> Sentence:
     """Return the sentence for a run that waits, because `up` slices can be used and `wanted` are needed."""
-    return f"Training pauses: {up} of at least {wanted} slices are up."
+    return say("training-pauses", up=up, wanted=wanted)
 
 
 def first_line(error: BaseException) -> str:

@@ -23,6 +23,7 @@ from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Kind, Record
 from pathways_jupyter.elastic.recovery import Recovery, Restored
 from pathways_jupyter.elastic.snapshots import Snapshots
+from pathways_jupyter.sentences import say
 
 if TYPE_CHECKING:
     import jax
@@ -318,7 +319,7 @@ class _Run:
         if self.resuming:
             self.resuming = False
             active = tuple(sorted(self.manager.active_slice_indices))
-            said = f"Step {number} is complete on {listed(active)}."
+            said = say("step-complete", step=number, slices=listed(active))
             self.record.add(Kind.RESUMED, said, step=number + 1, slices=active)
 
     def _snapshot(self, *, everywhere: bool = False) -> Any:
@@ -351,7 +352,8 @@ class _Run:
             self.state = reshard.moved(self.state, reshard.shardings_on(self.state, self.mesh), usable=before)
             self.moved = True
         active = tuple(sorted(self.manager.active_slice_indices))
-        self.record.add(Kind.GROWN, f"Training continues on {listed(active)}.", step=self.next_step, slices=active)
+        said = say("training-continues", slices=listed(active))
+        self.record.add(Kind.GROWN, said, step=self.next_step, slices=active)
         # Protects the larger mesh: the earlier snapshots have no pieces on the new slices.
         self._snapshot()
 

@@ -27,6 +27,7 @@ from pathways_jupyter.elastic.snapshot import Snapshot
 from pathways_jupyter.elastic.snapshots import Snapshots
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.events import SessionState
+from pathways_jupyter.sentences import say
 
 if TYPE_CHECKING:
     import jax
@@ -160,7 +161,7 @@ class Recovery:
             repeated = max(0, done - snapshot.step)
             self._record.add(
                 Kind.RESTORED,
-                f"The state before step {snapshot.step} is on {listed(active)}; {repeated} steps are repeated.",
+                say("state-restored-repeating", step=snapshot.step, slices=listed(active), number=repeated),
                 step=snapshot.step,
                 slices=tuple(sorted(active)),
                 repeated=repeated,
@@ -197,7 +198,7 @@ class Recovery:
         session = self._manager.session
         self._manager.elastic_down_event_count += 1
         self._snapshots.forget_hosts()
-        self._record.add(Kind.DETECTED, "The proxy is gone, and all arrays on TPUs with it.", step=done)
+        self._record.add(Kind.DETECTED, say("training-lost-proxy"), step=done)
         if session is None:
             raise ElasticRuntimeError(
                 "The proxy is gone, and all arrays on TPUs with it.",
@@ -224,12 +225,12 @@ class Recovery:
                         f"The proxy is gone, and there is no new one: {problem}",
                         hint="%pathways connect, then call train_loop again with the same snapshots=.",
                     ) from problem
-                self._record.add(Kind.RETRY, f"No new proxy yet: {first_line(problem)}", step=done)
+                self._record.add(Kind.RETRY, say("no-proxy-yet", reason=first_line(problem)), step=done)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         self._reconnected()
-        gone = f" Unusable from now on: {', '.join(unusable)}." if unusable else ""
         active = tuple(sorted(self._manager.active_slice_indices))
-        self._record.add(
-            Kind.RETRY, f"A new proxy is connected, with {listed(active)}.{gone}", step=done, slices=active
-        )
+        said = say("new-proxy", slices=listed(active))
+        if unusable:
+            said = say("new-proxy-without", slices=listed(active), names=", ".join(unusable))
+        self._record.add(Kind.RETRY, said, step=done, slices=active)

@@ -21,6 +21,7 @@ from pathways_jupyter.elastic.health import SETTLE_SECONDS, Health, by_slice
 from pathways_jupyter.elastic.kinds import Kind, listed, lost_words, paused_words
 from pathways_jupyter.elastic.record import Record
 from pathways_jupyter.errors import SessionError
+from pathways_jupyter.sentences import say
 
 if TYPE_CHECKING:
     import jax
@@ -63,7 +64,7 @@ class OwnRun:
         """Add that a snapshot is on the slices `active`."""
         slices = tuple(sorted(active))
         self.record.add(
-            Kind.RESTORED, f"The state before step {step} is on {listed(slices)}.", step=step, slices=slices
+            Kind.RESTORED, say("state-restored", step=step, slices=listed(slices)), step=step, slices=slices
         )
 
     def goes_on(self, active: Collection[int], before: Collection[int], *, attempt: int = 0) -> None:
@@ -78,9 +79,11 @@ class OwnRun:
             self.record.uses(len(slices))
             return
         self._has_news = False
-        how = f"Attempt {attempt} begins" if attempt else "Training continues"
-        kind = Kind.GROWN if grown else Kind.RESUMED
-        self.record.add(kind, f"{how} on {listed(slices)}.", step=self._next, slices=slices)
+        where = listed(slices)
+        said = (
+            say("attempt-begins", number=attempt, slices=where) if attempt else say("training-continues", slices=where)
+        )
+        self.record.add(Kind.GROWN if grown else Kind.RESUMED, said, step=self._next, slices=slices)
 
     def end(self, *, done: bool) -> None:
         """End the run; `done` says whether it has come to its own end."""

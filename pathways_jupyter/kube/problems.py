@@ -102,35 +102,38 @@ def refused(
             # The message names the verb that is missing: for a WebSocket, one of two.
             done = replace(done, **denied.groupdict())
         return ApiError(
-            f"You are not allowed to {done}: {detail}", status=status, reason=reason, hint=_permission(done, detail)
+            say("forbidden", act=str(done), reason=detail),
+            status=status,
+            reason=reason,
+            hint=_permission(done, detail),
         )
     if reason == "AlreadyExists":
-        return ApiError(detail, status=status, reason=reason, hint="Choose another name, or delete that one first.")
+        return ApiError(detail, status=status, reason=reason, hint=say("exists-hint"))
     hints = {
-        404: "Check the name and the namespace.",
-        409: "The object was changed at the same time; read it again and retry.",
-        422: "The API server rejected the object as invalid; the message names the field.",
-        429: "The API server is overloaded; try again in a moment.",
+        404: say("not-found-hint"),
+        409: say("conflict-hint"),
+        422: say("invalid-hint"),
+        429: say("overloaded-hint"),
     }
-    return ApiError(detail, status=status, reason=reason, hint=hints.get(status, "Try again in a moment."))
+    return ApiError(detail, status=status, reason=reason, hint=hints.get(status, say("failed-hint")))
 
 
 def unreachable(error: BaseException, server: str) -> Unreachable:
     """Return the error for a connection that could not be made."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return Unreachable(
-            f"The certificate of {server} does not match the kubeconfig: {error.verify_message or error}.",
-            hint="Fetch the credentials of the cluster again: it may have been recreated.",
+            say("certificate-wrong", server=server, reason=error.verify_message or str(error)),
+            hint=say("certificate-hint"),
         )
     if isinstance(error, ssl.SSLError):
         return Unreachable(
-            f"TLS with {server} failed: {(error.reason or str(error)).replace('_', ' ').lower()}.",
-            hint="Check the server's address, and whether a proxy on the way intercepts TLS.",
+            say("tls-failed", server=server, reason=(error.reason or str(error)).replace("_", " ").lower()),
+            hint=say("tls-hint"),
         )
     if isinstance(error, TimeoutError):
-        what = "it does not answer"
+        what: str = say("no-answer")
     elif isinstance(error, ConnectionRefusedError):
-        what = "connection refused"
+        what = say("refused")
     else:
         # Many connection errors have no text.
         what = str(getattr(error, "strerror", None) or error) or _SILENT.get(type(error), type(error).__name__)
@@ -139,19 +142,19 @@ def unreachable(error: BaseException, server: str) -> Unreachable:
 
 def lost(problem: str) -> ConnectionLost:
     """Return the error for a WebSocket that did not end properly."""
-    return ConnectionLost(f"The connection through the API server was lost: {problem}.", hint="Try again.")
+    return ConnectionLost(say("connection-lost", reason=problem), hint=say("connection-lost-hint"))
 
 
 def _permission(done: Act, detail: str) -> str:
     if "webhook" in detail or "exceeded quota" in detail:
-        return "Denied by a policy of the cluster; ask your cluster administrator."
+        return say("policy-hint")
     # Name both verbs of a WebSocket: a user who lacks one probably lacks the other.
     verbs = ["get", "create"] if done.resource in _UPGRADED else [done.verb]
     kind, title = ("role", "Role") if done.namespace else ("clusterrole", "ClusterRole")
     resource, _, subresource = done.resource.partition("/")
     full = (f"{resource}.{done.group}" if done.group else resource) + (f"/{subresource}" if subresource else "")
     where = f" --namespace={done.namespace}" if done.namespace else ""
-    return (
-        f"Ask for a {title} with {'verbs' if len(verbs) > 1 else 'verb'} {' and '.join(verbs)} on {full}: "
-        f"kubectl create {kind} pathways-user --verb={','.join(verbs)} --resource={full}{where}."
-    )
+    command = f"kubectl create {kind} pathways-user --verb={','.join(verbs)} --resource={full}{where}"
+    if len(verbs) > 1:
+        return say("permissions-hint", kind=title, verb=verbs[0], other=verbs[1], resource=full, command=command)
+    return say("permission-hint", kind=title, verb=verbs[0], resource=full, command=command)

@@ -13,13 +13,13 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, PODS, Object
 from pathways_jupyter.kube.pods import logs as pod_logs
+from pathways_jupyter.sentences import Sentence, say
 from pathways_jupyter.service import discovery, leases, names
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Holder, Reclaimable, Service
 from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podstate import State
-from pathways_jupyter.wording import count
 
 _LOG_SECONDS = 5.0
 
@@ -109,24 +109,29 @@ def capacity_error(
     held = [each for each in service.holders if each.placed != 0]
     usable = sum(1 for each in service.slices if each.state is State.READY)
     there = len(service.slices)
-    verb = "is" if there == 1 else "are"
-    found = f"{usable if usable < wanted else service.free} of {count(there, 'slice')} of {service.name} {verb}"
-    state = f"{found} {'ready' if usable < wanted else 'free'}, and {wanted} {'is' if wanted == 1 else 'are'} wanted"
-    holders = "; ".join(_summary(each, time.time() if now is None else now) for each in held)
-    return CapacityError(
-        f"{state}{f': {holders}' if holders else ''}.",
-        hint=f"Waited {waited:.0f} s for them. --wait waits without end; or ask for fewer."
-        if waited
-        else "Add --wait to get them as soon as they are free, or ask for fewer.",
-    )
+    if usable < wanted and there == 1:
+        found = say("only-ready", number=usable, service=service.name)
+    elif usable < wanted:
+        found = say("some-ready", number=usable, all=there, service=service.name)
+    elif there == 1:
+        found = say("only-free", number=service.free, service=service.name)
+    else:
+        found = say("some-free", number=service.free, all=there, service=service.name)
+    asked = say("one-wanted") if wanted == 1 else say("some-wanted", number=wanted)
+    message = say("short-of-slices", found=found, wanted=asked)
+    if held:
+        holders = tuple(_summary(each, time.time() if now is None else now) for each in held)
+        message = say("short-of-slices-held", found=found, wanted=asked, holders=holders)
+    hint = say("short-waited-hint", seconds=f"{waited:.0f}") if waited else say("short-hint")
+    return CapacityError(message, hint=hint)
 
 
-def _summary(holder: Holder, now: float) -> str:
+def _summary(holder: Holder, now: float) -> Sentence:
     minutes = max(0, int(now - holder.since)) // 60
-    since = f"{minutes} min" if minutes else "less than a minute"
+    since = f"{minutes} min" if minutes else say("under-a-minute")
     if minutes >= 60:
         since = f"{minutes // 60} h {minutes % 60} min"
-    return f"{holder} holds {holder.placed or sum(holder.instances.values())} for {since}"
+    return say("holds", holder=str(holder), number=holder.placed or sum(holder.instances.values()), time=since)
 
 
 async def _services(client: Client, namespace: str, wanted: str) -> tuple[ServiceInfo, ...]:

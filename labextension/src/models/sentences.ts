@@ -16,7 +16,10 @@ export function sentenceOf(trans: ITrans, { message, text }: ISaid): string {
   }
   return template.replace(/\{(\w+)\}/g, (whole, name: string) => {
     const value = text.values[name];
-    return typeof value === 'object' ? sentenceOf(trans, value) : String(value ?? whole);
+    if (Array.isArray(value)) {
+      return (value as readonly ISaid[]).map(each => sentenceOf(trans, each)).join('; ');
+    }
+    return typeof value === 'object' ? sentenceOf(trans, value as ISaid) : String(value ?? whole);
   });
 }
 

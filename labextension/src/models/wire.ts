@@ -23,7 +23,7 @@ export type Health = 'ready' | 'starting' | 'down';
 /** The code and the parameters of a sentence; the server's part is pathways_jupyter/sentences.py. */
 export interface IText {
   readonly code: string;
-  readonly values: { readonly [name: string]: string | number | ISaid | undefined };
+  readonly values: { readonly [name: string]: string | number | ISaid | readonly ISaid[] | undefined };
 }
 
 /** A sentence of the server: in English, and for translation. */

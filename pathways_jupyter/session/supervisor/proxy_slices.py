@@ -119,7 +119,7 @@ class ProxySlices:
             if waited >= max(config.wait, CAPACITY_CHECK_SECONDS):
                 self.instances = dict.fromkeys(self.instances, enough) if config.at_least else self.instances
                 raise status.capacity_error(picture, self.instances, waited=waited if config.wait else 0.0)
-            if config.wait and (message := str(status.capacity_error(picture, self.instances))) != reported:
+            if config.wait and (message := status.capacity_error(picture, self.instances).sentence) != reported:
                 reported = message
                 self._session_log.waits(message)
             await asyncio.sleep(min(_CHOICE_SECONDS, CAPACITY_REFRESH_SECONDS))
@@ -164,7 +164,7 @@ class ProxySlices:
                         # Without --wait, report no waiting time: it would be the duration of the query above.
                         waited = waited if self._config.wait else 0.0
                         raise status.capacity_error(picture, self.instances, waited=waited)
-                    if (message := str(status.capacity_error(picture, self.instances))) != reported:
+                    if (message := status.capacity_error(picture, self.instances).sentence) != reported:
                         reported = message
                         self._session_log.waits(message)
                     seconds = min(CAPACITY_REFRESH_SECONDS, max(0.0, self._config.wait - waited))
