@@ -41,6 +41,13 @@ describe('layout', () => {
     expect(chipsPath(host({ chips: 8 }), 0, 0, shape, 'full').match(/z/g)).toHaveLength(8);
   });
 
+  it('draws a host as one large chip where its chips would be too small', () => {
+    const small = shapeOf(1000, 'compact');
+    const path = chipsPath(host({ chips: 4 }), 0, 0, small, 'hatched');
+    expect(path.match(/z/g)).toHaveLength(1);
+    expect(path).toContain(`h${2 * small.chip + small.gap}v`);
+  });
+
   it.each([1, 100, 1000])('draws four looks that differ by shape, also where %i slices make them small', count => {
     const { shape } = drawn(many(count, 1), 300);
     const looks = (['full', 'ring', 'hatched', 'hollow'] as const).map(look =>

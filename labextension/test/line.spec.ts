@@ -79,10 +79,14 @@ describe('suggestion', () => {
     capacity: [{ instance_type: 'tpuv6e:2x2', chips: 4, total: 2, ready: 2, free, reclaimable: 0 }]
   });
 
-  it('takes all free slices of the only service, without naming it', () => {
+  it('takes free slices of the only service, without naming it', () => {
     const choice = suggestion(SCOPE, [service('a', 2)])!;
     expect(connectLine(choice)).toBe('%pathways connect --context gke --tpu tpuv6e:2x2=2');
     expect(connectLine(suggestion({ ...SCOPE, context: '', local: true }, [service('a', 1)])!)).toContain('--local');
+  });
+
+  it('leaves most slices of a large service to others', () => {
+    expect(suggestion(SCOPE, [service('a', 757)])!.count).toBe(2);
   });
 
   it('names one of several services that has free slices', () => {

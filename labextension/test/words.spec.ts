@@ -11,7 +11,8 @@ describe('words', () => {
     [700, '11 min'],
     [3700, '1 h 1 min'],
     [90_000, '1 d 1 h'],
-    [-5, '0 s']
+    [4.9, '< 5 s'],
+    [-5, '< 5 s']
   ])('formats %i seconds as %s', (seconds, words) => {
     expect(age(english, 0, seconds)).toBe(words.replace(/ /g, '\u00a0'));
   });

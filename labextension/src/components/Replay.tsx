@@ -51,6 +51,9 @@ export function Replay({ moments, at, now, onMove, trans }: IReplayProps): React
           onMove(wanted >= end ? null : Math.max(wanted, first));
         }}
       />
+      <span className="pw-muted" aria-hidden="true">
+        {at === null ? trans.__('now') : clock(at)}
+      </span>
       <button
         type="button"
         className="pw-step"

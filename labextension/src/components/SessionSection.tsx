@@ -35,16 +35,19 @@ export function SessionSection(props: { model: Model; actions: IActions; trans: 
   const choice =
     model.live && model.cluster?.named ? suggestion(model.cluster.named, model.cluster.rows('services')) : null;
   const wait = model.live && noneFree(model.cluster?.rows('services') ?? []);
+  const held = wait && !!model.cluster?.rows('proxies').length;
   return (
     <>
       <Notice
         title={trans.__('%1 is not connected.', baseName(model.front.path))}
         hint={
-          wait
+          held
             ? trans.__(
                 'No slice is free. “Services & proxies” lists who holds some. You are notified when it is connected.'
               )
-            : trans.__('Connect it to a Pathways service to compute on TPUs.')
+            : wait
+              ? trans.__('No slice is ready. You are notified when it is connected.')
+              : trans.__('Connect it to a Pathways service to compute on TPUs.')
         }
         action={{
           label: wait ? trans.__('Connect when free…') : trans.__('Connect…'),
@@ -86,6 +89,13 @@ function Session({ session, staleSince, actions, trans }: ISessionProps): React.
           hint={trans.__(
             'Arrays on it are lost; the other slices continue to work. It recovers when its worker is replaced.'
           )}
+        />
+      )}
+      {session.alive && session.state === 'lost' && (
+        <Notice
+          tone="fail"
+          title={trans.__('The proxy is gone, and all arrays on its slices with it.')}
+          hint={trans.__('“Reconnect” gets a new proxy.')}
         />
       )}
       <dl className="pw-facts">

@@ -85,11 +85,6 @@ function Host({ slice, host, index, trans, openLog }: IHostProps): React.JSX.Ele
       <div className="pw-head">
         <b>{trans.__('Host %1', index)}</b>
         <Toned tone={HEALTH_TONES[host.health]}>{healthWord(trans, host.health)}</Toned>
-      </div>
-      <div className="pw-details">
-        <span className="pw-muted">
-          {[host.reason, host.pod || trans.__('no pod'), host.node].filter(Boolean).join(' · ')}
-        </span>
         {host.pod && (
           <LinkButton
             label={trans.__('Log')}
@@ -98,6 +93,9 @@ function Host({ slice, host, index, trans, openLog }: IHostProps): React.JSX.Ele
           />
         )}
       </div>
+      <span className="pw-muted">
+        {[host.reason, host.pod || trans.__('no pod'), host.node].filter(Boolean).join(' · ')}
+      </span>
     </li>
   );
 }

@@ -3,7 +3,7 @@ import * as React from 'react';
 
 import { looksLike } from '../models/cluster';
 import { Holdings, IHolding, Owner, sameHolding } from '../models/holdings';
-import { ChipLook, chipsPath, hostPlaces, hostSize, IPlace, IShape, layout, moved, sliceSize } from '../models/layout';
+import { ChipLook, chipsPath, crossPath, hostPlaces, IPlace, IShape, layout, moved, sliceSize } from '../models/layout';
 import { ITrans } from '../models/trans';
 import { reclaimableWord, sliceSentence, slicesSentence } from '../models/words';
 import { Health, ISlice } from '../models/wire';
@@ -159,24 +159,22 @@ function Hosts({ slice, look, shape }: { slice: ISlice; look: ChipLook; shape: I
   if (!shape.label && slice.hosts.every(host => host.health === slice.health)) {
     // One path for the whole slice: with a thousand slices, the number of elements dominates the cost.
     const path = places.map(({ host, x, y }) => chipsPath(host, x, y, shape, look)).join('');
-    return <path className={`pw-chips pw-${slice.health} pw-${look}`} d={path} />;
+    const crosses = places.map(({ host, x, y }) => crossPath(host, x, y, shape)).join('');
+    return (
+      <>
+        <path className={`pw-chips pw-${slice.health} pw-${look}`} d={path} />
+        {slice.health === 'down' && <path className="pw-cross" d={crosses} />}
+      </>
+    );
   }
   return (
     <>
-      {places.map(({ host, x, y }, index) => {
-        const size = hostSize(host, shape);
-        return (
-          <React.Fragment key={index}>
-            <path className={`pw-chips pw-${host.health} pw-${look}`} d={chipsPath(host, x, y, shape, look)} />
-            {host.health === 'down' && (
-              <path
-                className="pw-cross"
-                d={`M${x} ${y}l${size.width} ${size.height}M${x + size.width} ${y}l${-size.width} ${size.height}`}
-              />
-            )}
-          </React.Fragment>
-        );
-      })}
+      {places.map(({ host, x, y }, index) => (
+        <React.Fragment key={index}>
+          <path className={`pw-chips pw-${host.health} pw-${look}`} d={chipsPath(host, x, y, shape, look)} />
+          {host.health === 'down' && <path className="pw-cross" d={crossPath(host, x, y, shape)} />}
+        </React.Fragment>
+      ))}
     </>
   );
 }

@@ -52,7 +52,7 @@ export function SliceTools(props: ISliceToolsProps): React.JSX.Element {
             onChange={event => set({ filter: event.target.value })}
           />
           <span className="pw-muted" role="status">
-            {trans.__('%1 of %2', shown, total)}
+            {look.filter && trans.__('%1 of %2', shown, total)}
           </span>
         </div>
       )}

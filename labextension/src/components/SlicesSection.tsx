@@ -45,9 +45,12 @@ export function SlicesSection(props: ISlicesSectionProps): React.JSX.Element {
     : model.holdings;
   const many = slices.length >= MANY_SLICES;
   const shown = many ? filtered(look.filter, slices, holdings, trans) : slices;
+  // Above a long map: below it, no one would see it.
+  const legend = !look.list && <SliceLegend slices={shown} holdings={holdings} trans={trans} />;
   const pictures = (
     <>
       <p className="pw-muted">{slicesSentence(trans, slices, holdings)}</p>
+      {many && legend}
       {!shown.length && <NoSliceFits filter={look.filter} reset={() => view.set({ filter: '' })} trans={trans} />}
       {byService(shown).map(([service, of]) => (
         <Service
@@ -65,7 +68,7 @@ export function SlicesSection(props: ISlicesSectionProps): React.JSX.Element {
           trans={trans}
         />
       ))}
-      {!look.list && <SliceLegend slices={shown} holdings={holdings} trans={trans} />}
+      {!many && legend}
     </>
   );
   return (

@@ -35,6 +35,8 @@ export interface IShape {
 const LARGE: IShape = { chip: 11, gap: 2, space: 6, padding: 7, label: 16, margin: 8 };
 const MEDIUM: IShape = { chip: 6, gap: 1, space: 3, padding: 4, label: 0, margin: 4 };
 const SMALL: IShape = { chip: 3, gap: 1, space: 2, padding: 2, label: 0, margin: 2 };
+/** In pixels; a host with smaller chips is drawn as one large chip, because their holes and lines would run together. */
+const SMALLEST_CHIP = 5;
 
 /** `chips` draws each slice with its number and large chips; `compact` only a few slices. */
 export type Zoom = 'compact' | 'chips';
@@ -132,25 +134,37 @@ export type ChipLook = 'full' | 'ring' | 'hatched' | 'half' | 'hollow';
 
 /** Return a host's chips as one SVG path, to be filled with the even-odd rule. */
 export function chipsPath(host: IHost, x: number, y: number, shape: IShape, look: ChipLook): string {
+  if (shape.chip < SMALLEST_CHIP) {
+    const { width, height } = hostSize(host, shape);
+    return chipPath(x, y, width, height, look);
+  }
   const { columns } = chipGrid(host);
-  const inset = Math.max(1, Math.floor(shape.chip / 3));
-  const hole = shape.chip - 2 * inset;
   let path = '';
   for (let chip = 0; chip < Math.max(1, host.chips); chip++) {
     const left = x + (chip % columns) * (shape.chip + shape.gap);
     const top = y + Math.floor(chip / columns) * (shape.chip + shape.gap);
-    if (look === 'half') {
-      path += `M${left} ${top}v${shape.chip}h${shape.chip}z`;
-      continue;
-    }
-    path += `M${left} ${top}h${shape.chip}v${shape.chip}h${-shape.chip}z`;
-    if (look === 'ring') {
-      path += `M${left + inset} ${top + inset}h${hole}v${hole}h${-hole}z`;
-    } else if (look === 'hatched') {
-      path += `M${left} ${top + shape.chip}l${shape.chip} ${-shape.chip}`;
-    }
+    path += chipPath(left, top, shape.chip, shape.chip, look);
   }
   return path;
+}
+
+function chipPath(x: number, y: number, width: number, height: number, look: ChipLook): string {
+  if (look === 'half') {
+    return `M${x} ${y}v${height}h${width}z`;
+  }
+  const outline = `M${x} ${y}h${width}v${height}h${-width}z`;
+  if (look === 'ring') {
+    const inset = Math.max(1, Math.floor(Math.min(width, height) / 3));
+    const [wide, high] = [width - 2 * inset, height - 2 * inset];
+    return `${outline}M${x + inset} ${y + inset}h${wide}v${high}h${-wide}z`;
+  }
+  return look === 'hatched' ? `${outline}M${x} ${y + height}l${width} ${-height}` : outline;
+}
+
+/** Return a cross over a host, which marks it as down. */
+export function crossPath(host: IHost, x: number, y: number, shape: IShape): string {
+  const { width, height } = hostSize(host, shape);
+  return `M${x} ${y}l${width} ${height}M${x + width} ${y}l${-width} ${height}`;
 }
 
 function largest(slice: ISlice, shape: IShape): { width: number; height: number } {

@@ -99,7 +99,10 @@ export function missing(choice: IChoice): 'type' | 'count' | '' {
   return choice.instanceType && !(Number.isInteger(choice.count) && choice.count > 0) ? 'count' : '';
 }
 
-/** Suggest a choice: all free slices of one type, from the first service that has any. */
+/** The most slices that are suggested: those of a large service are there for many people. */
+const MOST_SUGGESTED = 2;
+
+/** Suggest a choice: free slices of one type, from the first service that has any. */
 export function suggestion(scope: IScope, services: readonly IService[]): IChoice | null {
   const service = services.find(each => each.capacity.some(capacity => capacity.free > 0));
   const capacity = service?.capacity.find(each => each.free > 0);
@@ -113,7 +116,7 @@ export function suggestion(scope: IScope, services: readonly IService[]): IChoic
     namespace: scope.namespace,
     service: services.length > 1 ? service.name : '',
     instanceType: capacity.instance_type,
-    count: capacity.free,
+    count: Math.min(capacity.free, MOST_SUGGESTED),
     profile: '',
     wait: false
   };

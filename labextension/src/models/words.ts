@@ -1,4 +1,5 @@
 /** Texts for states, ages and counts. */
+import { TICK_SECONDS } from './clock';
 import { Holdings, IHolding, ownerWord, sliceName } from './holdings';
 import { ITrans } from './trans';
 import { Health, IReclaimable, ISession, ISlice, SessionState } from './wire';
@@ -157,6 +158,10 @@ function ageWords(trans: ITrans, then: number, now: number): string {
   const minutes = Math.floor(seconds / 60);
   const hours = Math.floor(minutes / 60);
   const days = Math.floor(hours / 24);
+  if (seconds < TICK_SECONDS) {
+    // The page's clock is up to one tick behind.
+    return trans.__('< %1 s', TICK_SECONDS);
+  }
   if (!minutes) {
     return trans.__('%1 s', seconds);
   }

@@ -32,7 +32,7 @@ import { PathwaysPanel } from '../widgets/panel';
 import { SectionWidget } from '../widgets/section';
 
 /** What a researcher reads most is open; the others have their share as soon as they are unfolded. */
-const FIRST: IArrangement = { folded: ['services', 'jobs', 'runs'], sizes: [0.25, 0.25, 0.14, 0.12, 0.12, 0.12] };
+const FIRST: IArrangement = { folded: ['services', 'jobs', 'runs'], sizes: [0.24, 0.28, 0.12, 0.12, 0.12, 0.12] };
 
 export const sidebar: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:sidebar',
