@@ -60,7 +60,7 @@ def build(
     The requirements are first checked against the sidecar's own, and locked to exact versions. Without docker or podman
     on this machine, the build context is written and the commands for another machine are printed.
     """
-    from pathways_jupyter.colocated.image import build as builder
+    from pathways_jupyter.colocated import image_build as builder
 
     if not jax_version:
         # From the metadata, because importing JAX takes seconds.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 
 from pathways_jupyter import blocking
-from pathways_jupyter.colocated.image.build import RELEASES
+from pathways_jupyter.colocated.image_build import RELEASES
 from pathways_jupyter.colocated.memory import Facts
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.service import names

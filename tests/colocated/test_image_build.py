@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from pathways_jupyter.cli import main
 from pathways_jupyter.cli.sidecar import build as command
-from pathways_jupyter.colocated.image import build, requirements
+from pathways_jupyter.colocated import image_build as build
+from pathways_jupyter.colocated import image_requirements as requirements
 from pathways_jupyter.colocated.packages import build_command
 from pathways_jupyter.errors import ConfigError, PathwaysError
 from pathways_jupyter.service.images import Versions, of_image

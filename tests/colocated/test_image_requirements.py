@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings, strategies
 from packaging.specifiers import SpecifierSet
 
-from pathways_jupyter.colocated.image import requirements
+from pathways_jupyter.colocated import image_requirements as requirements
 from pathways_jupyter.errors import ConfigError
 
 SERVER = requirements.server_requirements("0.10.0")

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pathways_jupyter.colocated.image import requirements
+from pathways_jupyter.colocated import image_requirements as requirements
 from pathways_jupyter.errors import ConfigError, PathwaysError
 from pathways_jupyter.service.images import Versions, of_image
 from pathways_jupyter.service.names import SIDECAR_REPOSITORY

@@ -1,1 +1,0 @@
-"""Build images of the sidecar with additional packages."""
