@@ -185,7 +185,7 @@ def agree(specs: Mapping[int, Sequence[dict[str, Any]]], chosen: Sequence[Host],
     """One spec for each named output from what every host says of it.
 
     Args:
-      specs: What `remote/returned_arrays.py` described, by host index.
+      specs: What `remote/returned.py` described, by host index.
       chosen: The hosts of the call.
       what: What the arrays are called together; default: each by its name.
 

@@ -15,16 +15,14 @@ from typing import Any
 # Modules of the remote package, each after those that it imports.
 _MODULES = (
     "codec",
-    "files",
+    "kept",
     "transcript",
     "streams",
     "rich",
     "failures",
     "stoppable",
     "namespaces",
-    "returned_arrays",
-    "kept_objects",
-    "outputs",
+    "returned",
     "feeds",
     "facts",
     "calls",

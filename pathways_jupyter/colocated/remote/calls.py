@@ -10,7 +10,7 @@ from typing import Any
 import jax
 from jax.experimental.colocated_python import serialization
 
-from . import failures, feeds, kept_objects, namespaces, outputs, returned_arrays, rich, stoppable, streams
+from . import failures, feeds, kept, namespaces, returned, rich, stoppable, streams
 from .transcript import Transcript
 
 _MAX_VALUE = 1 << 20
@@ -40,8 +40,8 @@ def cell(
                 names[name] = jax.tree_util.tree_unflatten(tree, leaves)
         names.update(given)
         value = namespaces.run(session, head["source"], filename)
-        found = outputs.split(head["outputs"], names, pickles)
-        return value, returned_arrays.keep(head["call"], found, mesh, inputs) if found else []
+        found = returned.split(head["outputs"], names, pickles)
+        return value, returned.keep(head["call"], found, mesh, inputs) if found else []
 
     answer, parts = _run(head, work, filename, show=True)
     if answer["error"] is not None:
@@ -63,14 +63,14 @@ def function(
         if head["object"]:
             if len(blobs) > 1:
                 made, made_args, made_kwargs = serialization._deserialize(blobs[1])
-                kept_objects.add(head["object"], made(*made_args, **made_kwargs))
-            called = getattr(kept_objects.get(head["object"]), called)
+                kept.add(head["object"], made(*made_args, **made_kwargs))
+            called = getattr(kept.get(head["object"]), called)
         for place, array in zip(places, inputs, strict=True):
             leaves[place] = array
         args, kwargs = jax.tree_util.tree_unflatten(tree, leaves)
         found, structure = jax.tree_util.tree_flatten(called(*args, **kwargs))
-        kept = {str(place): leaf for place, leaf in enumerate(found) if isinstance(leaf, jax.Array)}
-        specs = returned_arrays.keep(head["call"], kept, mesh, inputs) if kept else []
+        arrays = {str(place): leaf for place, leaf in enumerate(found) if isinstance(leaf, jax.Array)}
+        specs = returned.keep(head["call"], arrays, mesh, inputs) if arrays else []
         plain = [None if isinstance(leaf, jax.Array) else leaf for leaf in found]
         return serialization._serialize((structure, plain)), specs
 
@@ -87,7 +87,7 @@ def open_feed(
     def work() -> tuple[Any, list[dict[str, Any]]]:
         make = serialization._deserialize(blobs[0])
         feed = feeds.Feed(lambda: make(host, count), head["ahead"])
-        kept_objects.add(head["object"], feed)
+        kept.add(head["object"], feed)
         try:
             tree, specs = feeds.describe(feed.first())
         except StopIteration:

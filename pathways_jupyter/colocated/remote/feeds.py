@@ -10,12 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import failures, kept_objects, returned_arrays
+from . import failures, kept, returned
 
 _END = object()
 
 
-class Feed(kept_objects.Closing):
+class Feed(kept.Closing):
     """Runs an iterator ahead of its reader.
 
     Args:
@@ -103,7 +103,7 @@ def step(feed: Feed, targets: list[tuple[tuple[int, ...], Any, Any]]) -> tuple[d
     try:
         leaves = [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(feed.next())]
         return state, [
-            returned_arrays.assemble(_fitting(leaf.astype(dtype, copy=False), shape, sharding), shape, sharding)
+            returned.assemble(_fitting(leaf.astype(dtype, copy=False), shape, sharding), shape, sharding)
             for leaf, (shape, dtype, sharding) in zip(leaves, targets, strict=True)
         ]
     except StopIteration:
@@ -114,7 +114,7 @@ def step(feed: Feed, targets: list[tuple[tuple[int, ...], Any, Any]]) -> tuple[d
 
 
 def _fitting(local: Any, shape: tuple[int, ...], sharding: Any) -> Any:
-    wanted = returned_arrays.rows(shape, sharding)
+    wanted = returned.rows(shape, sharding)
     if local.shape != (wanted, *shape[1:]):
         if local.shape[1:] == shape[1:] and local.shape[0] < wanted:
             # The last batch of a pass is often smaller; compiled programs take none but whole ones.
@@ -124,6 +124,4 @@ def _fitting(local: Any, shape: tuple[int, ...], sharding: Any) -> Any:
 
 
 def _zeros(shape: tuple[int, ...], dtype: Any, sharding: Any) -> jax.Array:
-    return returned_arrays.assemble(
-        np.zeros((returned_arrays.rows(shape, sharding), *shape[1:]), dtype), shape, sharding
-    )
+    return returned.assemble(np.zeros((returned.rows(shape, sharding), *shape[1:]), dtype), shape, sharding)

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import calls, codec, facts, feeds, files, kept_objects, namespaces, returned_arrays, stoppable
+from . import calls, codec, facts, feeds, kept, namespaces, returned, stoppable
 
 BOOT = uuid.uuid4().hex
 """Changes when the sidecar's process does; names that cells defined are gone then."""
@@ -46,26 +46,26 @@ def fetch(row_bytes: int, request: jax.Array) -> jax.Array:
 def take(shardings: list[Any], request: jax.Array) -> list[jax.Array]:
     """Hands out the arrays that a call kept."""
     head, _ = _read(request)
-    return returned_arrays.take(head["call"], head["names"], shardings)
+    return returned.take(head["call"], head["names"], shardings)
 
 
 def feed(row_bytes: int, targets: list[Any], request: jax.Array) -> list[jax.Array]:
     """The next batch of an iterator: a row that says what happened, and the batch's arrays."""
     head, _ = _read(request)
-    state, batch = feeds.step(kept_objects.get(head["object"]), targets)
+    state, batch = feeds.step(kept.get(head["object"]), targets)
     return [_rows(codec.encode({"boot": BOOT, **state}), head, row_bytes, request.sharding.mesh), *batch]
 
 
 def _input(head: dict[str, Any], place: int, array: jax.Array) -> jax.Array:
     if str(place) in head["wrapped"]:
-        return returned_arrays.unwrap(array, head["wrapped"][str(place)])
-    return returned_arrays.free(array) if place in head["free"] else array
+        return returned.unwrap(array, head["wrapped"][str(place)])
+    return returned.free(array) if place in head["free"] else array
 
 
 def _answer(message: tuple[dict[str, Any], list[bytes]], inputs: tuple[jax.Array, ...], mesh: Any) -> bytes:
     head, blobs = message
     operation, session = head["op"], head["session"]
-    kept_objects.release(head.get("released", ()))
+    kept.release(head.get("released", ()))
     answer: dict[str, Any] = {"boot": BOOT}
     parts: list[bytes] = []
     if operation == "cell":
@@ -91,7 +91,7 @@ def _answer(message: tuple[dict[str, Any], list[bytes]], inputs: tuple[jax.Array
         stoppable.end_process()
         done = {}
     elif operation == "read":
-        part, size = files.read(head["name"], head["offset"], head["bytes"])
+        part, size = kept.read_file(head["name"], head["offset"], head["bytes"])
         done, parts = {"size": size}, [part]
     else:
         raise ValueError(f"This host does not know the request {operation!r}.")

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from typing import IO, Any
 
-from . import files
+from . import kept
 
 LIVE_BYTES = 256 * 1024
 """How much of one call is repeated in the container's log, line by line."""
@@ -123,7 +123,7 @@ class Transcript:
 
     def _overflow(self, text: str) -> None:
         if self._spool is None:
-            self.file, self._spool = files.new(self.call, ".txt")
+            self.file, self._spool = kept.new_file(self.call, ".txt")
             for item in self._items:
                 self._spool.write("".join(item.get("parts", ())).encode("utf-8", "replace"))
         self._spool.write(text.encode("utf-8", "replace"))
@@ -134,7 +134,7 @@ class Transcript:
             self._tail_size -= len(self._tail.popleft())
 
     def _save(self, blob: bytes, kind: str) -> str:
-        name, file = files.new(self.call, _SUFFIXES.get(kind, ".bin"))
+        name, file = kept.new_file(self.call, _SUFFIXES.get(kind, ".bin"))
         file.write(blob)
         file.flush()
         return name
