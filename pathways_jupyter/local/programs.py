@@ -10,6 +10,7 @@ client that derives a wrong image fails here, and not only on a real cluster.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from importlib import metadata
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.service import names
 from pathways_jupyter.service.images import Image
+
+_LAB_PORT = 8888
 
 
 def resource_manager(argv: Sequence[str]) -> int:
@@ -56,10 +59,31 @@ def operator(argv: Sequence[str]) -> int:
 
 
 def lab(argv: Sequence[str]) -> int:
-    """Run JupyterLab in a pod."""
-    from pathways_jupyter.local import jupyterlab
+    """Become ``jupyter lab``, of this environment, with the options in `argv`, which begins with these two words.
 
-    return jupyterlab.main(argv)
+    The pods of a real cluster have a loopback interface each; here they share this machine's, where every user of it
+    could connect. So the server listens on the unix socket that stands for its port.
+
+    Raises:
+      SystemExit: The container asks for another program.
+    """
+    from pathways_jupyter.local.pathways import addresses
+
+    if list(argv[:2]) != ["jupyter", "lab"]:
+        raise SystemExit(f"This image runs jupyter lab, not {' '.join(argv[:2]) or 'nothing'}.")
+    port, options = _LAB_PORT, []
+    for option in argv[2:]:
+        name, _, value = option.partition("=")
+        if name in {"--port", "--ServerApp.port"}:
+            port = int(value)
+        elif name not in {"--ip", "--ServerApp.ip"}:
+            options.append(option)
+    if os.geteuid() == 0:
+        # In a container, where the option would usually be wrong, the image decides which user it is.
+        options.append("--allow-root")
+    socket = addresses.own_socket(port)
+    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.sock={socket}", *options]
+    os.execv(sys.executable, command)
 
 
 def preload() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pathways_jupyter.local.apiserver.idling import STREAM_IDLE_SECONDS
+from pathways_jupyter.local.connection_bounds import STREAM_IDLE_SECONDS
 
 REPAIR_SECONDS = 10.0
 """How long a deleted node stays away."""

@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from pathways_jupyter.local.newcomers import Newcomer, Newcomers
+from pathways_jupyter.local.connection_bounds import Newcomer, Newcomers
 
 PROOF_SECONDS = 32.0
 """Longest time for the TLS handshake and the head of the first request together; a real API server allows as much for a

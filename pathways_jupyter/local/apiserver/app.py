@@ -20,7 +20,6 @@ from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.api_listener import MOST_NEWCOMERS, PROOF_SECONDS, Listener
 from pathways_jupyter.local.apiserver.columns import seconds_of
 from pathways_jupyter.local.apiserver.door import Door, Head, refuse_upgrade
-from pathways_jupyter.local.apiserver.idling import STREAM_IDLE_SECONDS
 from pathways_jupyter.local.apiserver.impersonation import acting_user
 from pathways_jupyter.local.apiserver.object_handlers import Objects
 from pathways_jupyter.local.apiserver.pki import certificates
@@ -30,7 +29,7 @@ from pathways_jupyter.local.apiserver.route import CONNECTS, Route, find_route
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.users import Question, Rule, User, Users, question_of, refuse, with_bound_rules
-from pathways_jupyter.local.newcomers import Newcomer, Newcomers
+from pathways_jupyter.local.connection_bounds import STREAM_IDLE_SECONDS, Newcomer, Newcomers
 
 ADMIN = "pathways-local-admin"
 SERVICE_ACCOUNTS = "system:serviceaccounts"

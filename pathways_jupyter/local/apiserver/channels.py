@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from pathways_jupyter.local.apiserver.api_errors import forbidden
-from pathways_jupyter.local.apiserver.idling import IdleTimer
+from pathways_jupyter.local.connection_bounds import IdleTimer
 
 CHUNK = 256 * 1024
 """Bytes read at once: small reads cost a fifth of the throughput."""

@@ -18,8 +18,7 @@ from multidict import CIMultiDict, MultiDict
 from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.bodies import encode
 from pathways_jupyter.local.apiserver.channels import CHUNK
-from pathways_jupyter.local.apiserver.idling import IdleTimer
-from pathways_jupyter.local.newcomers import Newcomer
+from pathways_jupyter.local.connection_bounds import IdleTimer, Newcomer
 
 _LONGEST_HEAD = 64 * 1024
 _METHODS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ", b"OPTIONS ")

@@ -15,7 +15,6 @@ from multidict import CIMultiDict, MultiDict
 from pathways_jupyter.local.apiserver import api_errors, bodies
 from pathways_jupyter.local.apiserver.columns import seconds_of
 from pathways_jupyter.local.apiserver.door import Head, UpgradedConnection, accept_upgrade
-from pathways_jupyter.local.apiserver.idling import STREAM_IDLE_SECONDS, IdleTimer
 from pathways_jupyter.local.apiserver.remotecommand import attach_over_websocket, exec_over_websocket, read_command
 from pathways_jupyter.local.apiserver.resources import PODS, Object
 from pathways_jupyter.local.apiserver.route import Route, flag, number
@@ -26,6 +25,7 @@ from pathways_jupyter.local.apiserver.spdyforward import PROTOCOL as FORWARD_PRO
 from pathways_jupyter.local.apiserver.spdyforward import TUNNEL_PROTOCOL, forward_over_spdy, forward_over_websocket
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.tunnel import open_tunnel
+from pathways_jupyter.local.connection_bounds import STREAM_IDLE_SECONDS, IdleTimer
 
 _REFUSAL_SECONDS = 0.05
 """Longest wait for the error of a followed log, since a log that is still empty yields nothing at all."""

@@ -13,10 +13,10 @@ from typing import cast
 
 from pathways_jupyter.local.apiserver.api_errors import bad_request, forbidden
 from pathways_jupyter.local.apiserver.door import Head
-from pathways_jupyter.local.apiserver.idling import IdleTimer
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.websocket_frames import FrameError, FrameReader, Opcode, accept_key, frame_head
+from pathways_jupyter.local.connection_bounds import IdleTimer
 
 PROTOCOL = "v4.channel.k8s.io"
 _HELD_BYTES = 1024 * 1024

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.local.newcomers import Newcomer
+from pathways_jupyter.local.connection_bounds import Newcomer
 from pathways_jupyter.local.pathways import addresses, links, program_start
 from pathways_jupyter.local.pathways.inventory import Host, Request, Slice, Slices
 from pathways_jupyter.local.pathways.links import Link, LinkError, Message
