@@ -255,6 +255,21 @@ def cluster(machine):
 
 
 @pytest.fixture
+def bench_type():
+    """The class of `bench`, which a folder may replace by its own; for tests with an event loop of their own."""
+    from quiet_cluster import QuietCluster
+
+    return QuietCluster
+
+
+@pytest.fixture
+async def bench(bench_type, tmp_path):
+    """An API server with a kubelet and no controllers, so that objects stay as tests create them."""
+    async with bench_type(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
 def open_notebook(machine):
     """Open notebooks, each with a kernel of its own; the test's end closes them."""
     with contextlib.ExitStack() as stack:

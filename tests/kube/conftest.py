@@ -6,21 +6,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from quiet_cluster import QuietCluster
-
-
-@pytest.fixture
-def bench_type():
-    """For tests with an event loop of their own."""
-    return QuietCluster
-
-
-@pytest.fixture
-async def bench(tmp_path):
-    made = QuietCluster(tmp_path)
-    await made.start()
-    yield made
-    await made.stop()
 
 
 @pytest.fixture

@@ -55,11 +55,8 @@ class Bench(QuietCluster):
 
 
 @pytest.fixture
-async def bench(tmp_path):
-    made = Bench(tmp_path)
-    await made.start()
-    yield made
-    await made.stop()
+def bench_type():
+    return Bench
 
 
 @pytest.fixture

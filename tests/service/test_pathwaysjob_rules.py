@@ -18,10 +18,8 @@ CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "Cust
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory):
-    made = QuietCluster(tmp_path_factory.mktemp("rules"))
-    await made.start()
-    yield made
-    await made.stop()
+    async with QuietCluster(tmp_path_factory.mktemp("rules")) as made:
+        yield made
 
 
 @pytest_asyncio.fixture(loop_scope="module")

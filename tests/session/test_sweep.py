@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS
 from pathways_jupyter.service import names
 from pathways_jupyter.session import sweep
-from tests.support.quiet_cluster import QuietCluster
 
 DEADLINE = 60.0
 SESSION = "0123456789"
-
-
-@pytest.fixture
-async def cluster(tmp_path):
-    made = QuietCluster(tmp_path)
-    await made.start()
-    yield made
-    await made.stop()
 
 
 async def make_job(client: Client) -> str:
@@ -50,9 +39,9 @@ class Slow(Client):
         return await super().delete(path, body=body, query=query)
 
 
-async def test_a_request_that_arrives_late_does_not_delete_the_next_proxy(cluster):
+async def test_a_request_that_arrives_late_does_not_delete_the_next_proxy(bench):
     """A reconnect cancels the removal of the previous proxy, but not a request that is under way."""
-    async with asyncio.timeout(DEADLINE), Slow(auth.load(cluster.kubeconfig())) as client:
+    async with asyncio.timeout(DEADLINE), Slow(auth.load(bench.kubeconfig())) as client:
         await make_job(client)
         await sweep.remove(client, "default", SESSION, patience=0)
         (left,) = (await objects.list_(client, JOBS, namespace="default")).items

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import kubeconfigs
 
@@ -31,6 +32,13 @@ class QuietCluster:
         self.kubelet = Kubelet(directory, network=self.network, cold=self.cold, warm=self.warm, secret="s3cret")
         self.server = ApiServer(self.store, self.kubelet, directory=directory, **options)
         self._clients: list[Client] = []
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
 
     async def start(self) -> None:
         self.cold.start()

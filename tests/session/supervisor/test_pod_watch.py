@@ -12,21 +12,11 @@ from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch
-from tests.support.quiet_cluster import QuietCluster
 
 DEADLINE = 60.0
 LABELS = {"proxy": "p1"}
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
-
-
-@pytest.fixture
-async def bench(tmp_path):
-    """An API server on which pods are what the tests make of them."""
-    made = QuietCluster(tmp_path)
-    await made.start()
-    yield made
-    await made.stop()
 
 
 class Pods:
