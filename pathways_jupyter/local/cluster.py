@@ -144,7 +144,7 @@ def up(
     return _up(name, needed=wanted, fresh=wanted, settings=settings, wait=wait)
 
 
-def ensure(needed: Mapping[str, int] | None = None, *, name: str = "local", sidecar: bool = True) -> Cluster:
+def ensure(needed: Mapping[str, int] | None = None) -> Cluster:
     """The running cluster if it has the slices that are needed, else a new one whose hosts can run a notebook's cells.
 
     A new cluster is at least as large as the default one, so that the next notebook finds a slice in it too; a running
@@ -157,8 +157,8 @@ def ensure(needed: Mapping[str, int] | None = None, *, name: str = "local", side
     """
     wanted = _parsed(needed or {})
     fresh = {kind: max(count, DEFAULT_INSTANCES.get(kind, 0)) for kind, count in wanted.items()}
-    settings = {"idle_seconds": DEFAULT_IDLE_SECONDS, "sidecar": sidecar}
-    return _up(name, needed=wanted, fresh=fresh or DEFAULT_INSTANCES, settings=settings, wait=True)
+    settings = {"idle_seconds": DEFAULT_IDLE_SECONDS, "sidecar": True}
+    return _up("local", needed=wanted, fresh=fresh or DEFAULT_INSTANCES, settings=settings, wait=True)
 
 
 def _up(

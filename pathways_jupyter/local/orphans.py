@@ -78,16 +78,16 @@ def threads() -> int:
         return 1
 
 
-def signal_group(group: int, number: int) -> None:
-    """Send a signal to a process group, which may be gone already."""
+def kill_group(group: int) -> None:
+    """Kill a process group, which may be gone already."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
+        os.killpg(group, signal.SIGKILL)
 
 
-def kill_children(*, spare: frozenset[int] = frozenset()) -> None:
-    """Kill and reap every child of this process except `spare`, and the orphans that they leave."""
+def kill_children() -> None:
+    """Kill and reap every child of this process, and the orphans that they leave."""
     # Repeat: a killed child's own children become ours, and have to be killed as well.
-    while doomed := [pid for pid in children() if pid not in spare]:
+    while doomed := children():
         for pid in doomed:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)

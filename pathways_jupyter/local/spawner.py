@@ -246,7 +246,7 @@ class Spawner:
         lost, self._processes = self._processes, {}
         for process in lost.values():
             if process.pid:
-                orphans.signal_group(process.pid, signal.SIGKILL)
+                orphans.kill_group(process.pid)
         if not self._closing:
             _log.error("The fork server ended with code %s; its %s processes were killed.", code, len(lost))
             if not self._broken:

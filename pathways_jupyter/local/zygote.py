@@ -177,7 +177,7 @@ class _Server:
             self._report(id=child.request.id, code=code if code >= 0 else 128 - code)
 
     def _end_container(self, main: _Child) -> None:
-        orphans.signal_group(main.pid, signal.SIGKILL)
+        orphans.kill_group(main.pid)
         container = main.request.container
         for child in self.children.values():
             if child.request.container == container:

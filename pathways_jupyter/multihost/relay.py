@@ -69,7 +69,7 @@ class Relay:
         """
         missing = await session.lacking(packed, directory)
         is_small = spool.size(missing) < WORTH_BYTES
-        source = None if is_small else await self._choose(session)
+        source = None if is_small else await self._choose()
         try:
             if source is not None:
                 if await self._fetch(session, source, spool.size(missing), sent):
@@ -101,8 +101,8 @@ class Relay:
                     # With its connection, what listens there ends too.
                     continue
 
-    async def _choose(self, session: HostSession) -> _Source | None:
-        """Wait until a host can send to the one of `session`; None when that is to be done from here."""
+    async def _choose(self) -> _Source | None:
+        """Wait until a host can send; None when the next host is to be served from here."""
         while True:
             free = [each for each in self._sources if each.busy < _FROM_A_HOST]
             if free and not self._hopeless:

@@ -9,14 +9,10 @@ from pathways_jupyter.service.session_figures import SessionFigures
 from pathways_jupyter.session.registry import SessionRecord
 
 
-def figures(record: SessionRecord, now: float | None = None) -> SessionFigures:
-    """Return the figures of a session whose supervisor has just given `record`.
-
-    Args:
-      now: Seconds since the epoch; the clock's when left out.
-    """
+def figures(record: SessionRecord) -> SessionFigures:
+    """Return the figures of a session whose supervisor has just given `record`."""
     waiting = record.state is SessionState.WAITING
-    since = (time.time() if now is None else now) - record.state_since if waiting else 0.0
+    since = time.time() - record.state_since if waiting else 0.0
     return SessionFigures(
         session=record.id,
         user=record.user,

@@ -77,9 +77,7 @@ def function(
     return _run(head, work, head["filename"], show=False)
 
 
-def open_feed(
-    head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], mesh: Any
-) -> tuple[dict[str, Any], list[bytes]]:
+def open_feed(head: dict[str, Any], blobs: list[bytes], mesh: Any) -> tuple[dict[str, Any], list[bytes]]:
     """Start a data-loading iterator; describe its batches."""
     namespaces.remember(head["source"], head["filename"])
     host, count = _place(head["counts"], mesh)

@@ -65,7 +65,7 @@ def split(wanted: list[str], names: dict[str, Any], pickles: dict[str, bytes]) -
 
 
 def keep(
-    call: str, values: dict[str, Any], mesh: jax.sharding.Mesh, given: tuple[jax.Array, ...] = ()
+    call: str, values: dict[str, Any], mesh: jax.sharding.Mesh, given: tuple[jax.Array, ...]
 ) -> list[dict[str, Any]]:
     """Keeps `values` until they are fetched; returns what each is, as JSON values.
 

@@ -73,7 +73,7 @@ def _answer(message: tuple[dict[str, Any], list[bytes]], inputs: tuple[jax.Array
     elif operation == "function":
         done, parts = calls.function(head, blobs, inputs, mesh)
     elif operation == "open":
-        done, parts = calls.open_feed(head, blobs, inputs, mesh)
+        done, parts = calls.open_feed(head, blobs, mesh)
     elif operation == "facts":
         done = facts.about()
     elif operation == "missing":

@@ -75,7 +75,7 @@ class SpdyStream:
     async def reset(self) -> None:
         """End the stream in both directions at once."""
         self._closed = True
-        await self._connection.send_control(_RST_STREAM, 0, struct.pack(">II", self.number, _CANCEL))
+        await self._connection.send_control(_RST_STREAM, struct.pack(">II", self.number, _CANCEL))
 
 
 class SpdyConnection:
@@ -113,10 +113,10 @@ class SpdyConnection:
         async with self._sending:
             await self._send(struct.pack(">II", number, flags << 24 | len(data)) + data)
 
-    async def send_control(self, kind: int, flags: int, payload: bytes) -> None:
+    async def send_control(self, kind: int, payload: bytes) -> None:
         """Send a control frame."""
         async with self._sending:
-            await self._send(_control_frame(kind, flags, payload))
+            await self._send(_control_frame(kind, payload))
 
     def _frames(self) -> Iterator[tuple[int, int, bytes]]:
         """Yield complete frames: the first word, the flags and the payload of each."""
@@ -147,7 +147,7 @@ class SpdyConnection:
                 if stream is not None and stream.sink is not None:
                     await stream.sink(b"")
             elif kind == _PING:
-                await self.send_control(_PING, 0, payload[:4])
+                await self.send_control(_PING, payload[:4])
             elif kind in (_HEADERS, _SYN_REPLY):
                 self._headers(payload[4:])
         except (struct.error, zlib.error, UnicodeDecodeError) as error:
@@ -161,11 +161,11 @@ class SpdyConnection:
         self.streams[number] = stream
         if not self._on_stream(stream):
             del self.streams[number]
-            await self.send_control(_RST_STREAM, 0, struct.pack(">II", number, _REFUSED))
+            await self.send_control(_RST_STREAM, struct.pack(">II", number, _REFUSED))
             return
         async with self._sending:
             block = self._deflate.compress(struct.pack(">I", 0)) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
-            await self._send(_control_frame(_SYN_REPLY, 0, struct.pack(">I", number) + block))
+            await self._send(_control_frame(_SYN_REPLY, struct.pack(">I", number) + block))
         if flags & _FIN and stream.sink is not None:
             await stream.sink(b"")
 
@@ -193,5 +193,6 @@ class SpdyConnection:
         return {name.lower(): value for name, value in pairs}
 
 
-def _control_frame(kind: int, flags: int, payload: bytes) -> bytes:
-    return struct.pack(">HHI", 0x8003, kind, flags << 24 | len(payload)) + payload
+def _control_frame(kind: int, payload: bytes) -> bytes:
+    """A control frame without flags."""
+    return struct.pack(">HHI", 0x8003, kind, len(payload)) + payload

@@ -233,7 +233,7 @@ class JobController:
         self._clear(active)
         early = "SuccessCriteriaMet" if kind == "Complete" else "FailureTarget"
         for each in (early, kind):
-            set_condition(status, each, True, time=now(), reason=reason, message=message)
+            set_condition(status, each, True, reason=reason, message=message)
         if kind == "Complete":
             status["completionTime"] = now()
         status.update(active=0, ready=0)
@@ -257,12 +257,12 @@ class JobController:
         self._clear(active)
         status.pop("startTime", None)
         if not condition(status, "Suspended"):
-            set_condition(status, "Suspended", True, time=now(), reason="JobSuspended", message="Job suspended")
+            set_condition(status, "Suspended", True, reason="JobSuspended", message="Job suspended")
             self._recorder.record(job, "job-controller", "Suspended", "Job suspended")
 
     def _resume(self, job: Object, status: Object) -> None:
         if condition(status, "Suspended"):
-            set_condition(status, "Suspended", False, time=now(), reason="JobResumed", message="Job resumed")
+            set_condition(status, "Suspended", False, reason="JobResumed", message="Job resumed")
             self._recorder.record(job, "job-controller", "Resumed", "Job resumed")
         status.setdefault("startTime", now())
 

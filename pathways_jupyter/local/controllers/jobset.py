@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, SERVICES, Object
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.controllers.jobset_policy import Verdict, judge, startable, succeeded
 from pathways_jupyter.local.controllers.reconciler import (
     Key,
@@ -89,11 +88,11 @@ class JobSetController:
             self._suspend(jobset, status, current, True)
         else:
             self._suspend(jobset, status, current, False)
-            self._create_missing(jobset, status, current)
+            self._create_missing(jobset, status)
 
     # Creating.
 
-    def _create_missing(self, jobset: Object, status: Object, jobs: Sequence[Object]) -> None:
+    def _create_missing(self, jobset: Object, status: Object) -> None:
         self._create_service(jobset)
         existing = {job["metadata"]["name"] for job in owned(self._store, jobset, JOBS)}
         counts = {each["name"]: each for each in self._count(jobset, status)}
@@ -117,11 +116,11 @@ class JobSetController:
         if started and not condition(status, "StartupPolicyCompleted"):
             message = "all replicated jobs have started"
             self._record(jobset, "StartupPolicyCompleted", message)
-            set_condition(status, "StartupPolicyCompleted", True, time=now(), message=message)
-            set_condition(status, "StartupPolicyInProgress", False, time=now(), message=message)
+            set_condition(status, "StartupPolicyCompleted", True, message=message)
+            set_condition(status, "StartupPolicyInProgress", False, message=message)
         elif not started and not condition(status, "StartupPolicyCompleted"):
             message = "in order startup policy is in progress"
-            set_condition(status, "StartupPolicyInProgress", True, time=now(), message=message)
+            set_condition(status, "StartupPolicyInProgress", True, message=message)
 
     def _create_service(self, jobset: Object) -> None:
         network = jobset["spec"].get("network") or {}
@@ -143,7 +142,7 @@ class JobSetController:
     # Ending and pausing.
 
     def _finish(self, jobset: Object, status: Object, kind: str, reason: str, message: str) -> None:
-        set_condition(status, kind, True, time=now(), reason=reason, message=message)
+        set_condition(status, kind, True, reason=reason, message=message)
         status["terminalState"] = kind
         self._record(jobset, reason, message, warning=kind == "Failed")
         self._delete([job for job in owned(self._store, jobset, JOBS) if not _is_over(job)])
@@ -158,7 +157,7 @@ class JobSetController:
         if bool(condition(status, "Suspended")) is not suspend:
             message = "jobset is suspended" if suspend else "jobset is resumed"
             reason = "SuspendedJobs" if suspend else "ResumeJobs"
-            set_condition(status, "Suspended", suspend, time=now(), reason=reason, message=message)
+            set_condition(status, "Suspended", suspend, reason=reason, message=message)
             self._record(jobset, reason, message)
 
     def _delete(self, jobs: Sequence[Object]) -> None:

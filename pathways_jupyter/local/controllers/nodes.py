@@ -126,7 +126,7 @@ class NodeController:
 
         def change(copy: Object) -> None:
             status = copy.setdefault("status", {})
-            set_condition(status, "DisruptionTarget", True, time=now(), reason=reason, message=message)
+            set_condition(status, "DisruptionTarget", True, reason=reason, message=message)
             if grace == 0 and status.get("phase") not in ("Succeeded", "Failed"):
                 status["phase"] = "Failed"
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathways_jupyter.errors import ApiError
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch_delivery import Change, Watch
 
 _log = logging.getLogger(__name__)
@@ -150,7 +151,7 @@ def condition(status: Object, kind: str) -> Object | None:
     return None
 
 
-def set_condition(status: Object, kind: str, holds: bool, *, time: str, reason: str = "", message: str = "") -> None:
+def set_condition(status: Object, kind: str, holds: bool, *, reason: str = "", message: str) -> None:
     """Write a condition into a status; its transition time moves only when it changes."""
     conditions = status.setdefault("conditions", [])
     made = {
@@ -158,12 +159,12 @@ def set_condition(status: Object, kind: str, holds: bool, *, time: str, reason: 
         "status": str(holds),
         "reason": reason or kind,
         "message": message,
-        "lastTransitionTime": time,
+        "lastTransitionTime": now(),
     }
     for index, each in enumerate(conditions):
         if each["type"] == kind:
             if each["status"] == made["status"]:
-                made["lastTransitionTime"] = each.get("lastTransitionTime", time)
+                made["lastTransitionTime"] = each.get("lastTransitionTime", made["lastTransitionTime"])
             conditions[index] = {**each, **made}
             return
     conditions.append(made)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathways_jupyter.errors import ApiError
 from pathways_jupyter.local.apiserver.resources import NODES, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType, Watch
 from pathways_jupyter.local.controllers.fitting import Occupancy, exclusive
 from pathways_jupyter.local.controllers.reconciler import Key, controller_of, key_of, set_condition
@@ -124,7 +123,7 @@ class Scheduler:
         status = pod.setdefault("status", {})
         known = [each.get("message") for each in status.get("conditions") or () if each["type"] == "PodScheduled"]
         if message not in known:
-            set_condition(status, "PodScheduled", False, time=now(), reason="Unschedulable", message=message)
+            set_condition(status, "PodScheduled", False, reason="Unschedulable", message=message)
             self._store.update(PODS, pod, subresource="status")
             self._recorder.record(pod, "default-scheduler", "FailedScheduling", message, warning=True)
 

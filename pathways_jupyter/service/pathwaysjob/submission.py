@@ -117,7 +117,7 @@ async def _send(client: Client, manifest: Mapping[str, Any], *, namespace: str, 
             raise await _not_installed(client, as_jobset) from error
         if error.status == 409:
             return await _replace(client, resource, name, body, query)
-        raise _invalid(name, error) from error
+        raise _invalid(error) from error
     return "created"
 
 
@@ -151,12 +151,12 @@ async def _replace(client: Client, resource: Resource, name: str, body: Object, 
             "PATCH", path, query=query, body=change, content_type="application/merge-patch+json"
         )
     except ApiError as error:
-        raise _invalid(name, error) from error
+        raise _invalid(error) from error
     same = after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     return "unchanged" if same else "updated"
 
 
-def _invalid(name: str, error: ApiError) -> ApiError | InvalidJob:
+def _invalid(error: ApiError) -> ApiError | InvalidJob:
     if error.status not in {400, 422}:
         return error
     text = str(error)

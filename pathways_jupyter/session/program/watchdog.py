@@ -11,24 +11,23 @@ import sys
 import time
 
 DONE = b"done\n"
-GRACE_SECONDS = 3.0
+_GRACE_SECONDS = 3.0
 """How long a process group has for its own clean-up after SIGTERM, before SIGKILL."""
 _LOOK_SECONDS = 0.02
 
 
-def end_group(group: int, *, grace: float = GRACE_SECONDS) -> bool:
-    """End all processes of a process group; False if there was none."""
+def end_group(group: int) -> None:
+    """End all processes of a process group."""
     if not _send(group, signal.SIGTERM):
-        return False
+        return
     # A stopped process handles no signal until it continues.
     _send(group, signal.SIGCONT)
-    deadline = time.monotonic() + grace
+    deadline = time.monotonic() + _GRACE_SECONDS
     while time.monotonic() < deadline:
         if not _send(group, 0):
-            return True
+            return
         time.sleep(_LOOK_SECONDS)
     _send(group, signal.SIGKILL)
-    return True
 
 
 def _send(group: int, number: int) -> bool:

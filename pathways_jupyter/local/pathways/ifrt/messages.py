@@ -12,7 +12,6 @@ from typing import Any
 from pathways_jupyter.local.pathways.ifrt.proto_schema import Schema
 
 SERVICE = "xla.ifrt.proxy.GrpcIfrtService"
-SESSION_METADATA_KEY = "ifrt-proxy-grpc-ifrt-session-metadata-bin"
 STORE_METADATA_KEY = "ifrt-proxy-grpc-host-buffer-store-metadata-bin"
 
 FIRST_SERVER_HANDLE = 1 << 63
@@ -26,7 +25,6 @@ IfrtRequest: Any = _schema.message(_PROXY + "IfrtRequest")
 IfrtResponse: Any = _schema.message(_PROXY + "IfrtResponse")
 GetVersionRequest: Any = _schema.message(_PROXY + "GrpcGetVersionRequest")
 GetVersionResponse: Any = _schema.message(_PROXY + "GrpcGetVersionResponse")
-SessionMetadata: Any = _schema.message(_PROXY + "GrpcIfrtSessionMetadata")
 StoreMetadata: Any = _schema.message(_PROXY + "GrpcHostBufferStoreMetadata")
 LookupRequest: Any = _schema.message(_PROXY + "GrpcHostBufferLookupRequest")
 DeleteRequest: Any = _schema.message(_PROXY + "GrpcHostBufferDeleteRequest")

@@ -16,13 +16,17 @@ from pathways_jupyter.local.pathways.ifrt.statuses import Code
 
 _DEADLINE = 60.0
 
+# What a client sends when it opens a session.
+SESSION_METADATA_KEY = "ifrt-proxy-grpc-ifrt-session-metadata-bin"
+SessionMetadata = Schema().message("xla.ifrt.proxy.GrpcIfrtSessionMetadata")
+
 
 class RawSession:
     """One session; every request gets its answer by `answer`, in any order."""
 
     def __init__(self, target: str, version: tuple[int, int] = (25, 3)) -> None:
         self.channel = grpc.insecure_channel(target.removeprefix("grpc://"))
-        metadata = messages.SessionMetadata()
+        metadata = SessionMetadata()
         metadata.version.protocol_version, metadata.version.ifrt_serdes_version_number = version
         self._requests: queue.SimpleQueue = queue.SimpleQueue()
         self._answers: dict[int, object] = {}
@@ -35,7 +39,7 @@ class RawSession:
             response_deserializer=messages.IfrtResponse.FromString,
         )(
             iter(self._requests.get, None),
-            metadata=[(messages.SESSION_METADATA_KEY, metadata.SerializeToString())],
+            metadata=[(SESSION_METADATA_KEY, metadata.SerializeToString())],
         )
         threading.Thread(target=self._read, daemon=True).start()
         self.id = self.call("init").session_id
