@@ -30,10 +30,10 @@ def sessions(context: click.Context, as_json: bool) -> None:
     """List the sessions of all notebooks and scripts on this machine."""
     if context.invoked_subcommand is not None:
         return
-    from pathways_jupyter.render import session_table as picture
+    from pathways_jupyter.render import sessions as picture
     from pathways_jupyter.session import registry
 
-    show(picture.view(registry.sessions()), as_json=as_json)
+    show(picture.table(registry.sessions()), as_json=as_json)
 
 
 @sessions.command(

@@ -20,8 +20,7 @@ from pathways_jupyter.magics import jobs, services
 from pathways_jupyter.magics.notebook_session import Connection
 from pathways_jupyter.magics.waiting import Waiting
 from pathways_jupyter.render import array_notes, connection_settings
-from pathways_jupyter.render import session_card as card
-from pathways_jupyter.render import session_table as sessions_picture
+from pathways_jupyter.render import sessions as sessions_picture
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service.names import current_user
 from pathways_jupyter.session import registry
@@ -99,7 +98,7 @@ def status(connection: Connection, values: Values) -> View:
     """This notebook's session."""
     current = connection.session
     if current is None:
-        return card.none()
+        return sessions_picture.no_session()
     connection.settle()
     return connection.card()
 
@@ -169,7 +168,7 @@ def events(connection: Connection, values: Values) -> Any:
 def sessions(connection: Connection, values: Values) -> View:
     """All sessions on this machine."""
     current = connection.session
-    return sessions_picture.view(registry.sessions(), mine=current.id if current else "")
+    return sessions_picture.table(registry.sessions(), mine=current.id if current else "")
 
 
 def env(connection: Connection, values: Values) -> View:

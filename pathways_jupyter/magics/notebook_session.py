@@ -144,9 +144,9 @@ def card_of(session: Any, devices: Mapping[int, Sequence[str]] | None = None, *,
       devices: Kinds of its devices by slice; by default taken from JAX, which only the main thread may do.
       listed: Show only news among this many first events; by default the latest news of all events.
     """
-    from pathways_jupyter.render import session_card as picture
+    from pathways_jupyter.render import sessions as picture
 
-    return picture.view(
+    return picture.card(
         session.record, _kinds(session) if devices is None else devices, session.events(), listed=listed
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pathways_jupyter import tpu
 from pathways_jupyter.render import html, text
-from pathways_jupyter.render.session_table import service_name
+from pathways_jupyter.render.sessions import service_name
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service.usage import NOT_RECORDED, Held, Usage
 

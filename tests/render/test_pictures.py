@@ -13,8 +13,7 @@ from pathways_jupyter.render import (
     events,
     html,
     progress,
-    session_card,
-    session_table,
+    sessions,
     slices,
     text,
 )
@@ -73,10 +72,8 @@ def service(count=3, hosts=4, **changes):
 DEVICES = {0: ["TPU v6 lite"] * 4, 1: ["TPU v6 lite"] * 4}
 DOWN = Event(EventKind.SLICE_DOWN, "Slice 1 is down.", NOW - 5, {"slice": 1})
 PICTURES = {
-    "session": lambda: session_card.view(
-        record(notebook=EVIL, context=EVIL), DEVICES, [Event(EventKind.WARNING, EVIL)]
-    ),
-    "sessions": lambda: session_table.view([record(notebook=EVIL, service=f"{EVIL}:1")]),
+    "session": lambda: sessions.card(record(notebook=EVIL, context=EVIL), DEVICES, [Event(EventKind.WARNING, EVIL)]),
+    "sessions": lambda: sessions.table([record(notebook=EVIL, service=f"{EVIL}:1")]),
     "slices": lambda: slices.view([service(name=EVIL, address=EVIL)]),
     "events": lambda: events.view([Event(EventKind.WARNING, EVIL)]),
     "notice": lambda: events.notice([events.News(html.Tone.WAIT, EVIL, EVIL)]),
@@ -104,7 +101,7 @@ DEGRADED = {
 
 
 def test_a_session_shows_its_devices_and_what_happened_last():
-    drawn = session_card.view(record(), DEVICES, [DOWN], now=NOW)
+    drawn = sessions.card(record(), DEVICES, [DOWN], now=NOW)
     began, drawn_at = text.moment(NOW - 187), text.later(NOW, NOW - 187)
     assert f"connected, since {began} (as of {drawn_at})" in drawn.text
     assert f"since {began} (as of {drawn_at})" in drawn.html
@@ -113,29 +110,29 @@ def test_a_session_shows_its_devices_and_what_happened_last():
 
 
 def test_a_session_with_a_slice_down_does_not_look_connected():
-    drawn = session_card.view(record(**DEGRADED), DEVICES, [DOWN], now=NOW)
+    drawn = sessions.card(record(**DEGRADED), DEVICES, [DOWN], now=NOW)
     assert drawn.text.startswith(f"! Session 4f2a: degraded, 1 of 2 slices, since {text.moment(NOW - 5)}")
     assert "4 of 8 (slice 0: 4 × TPU v6 lite, slice 1: down)" in drawn.text
     assert "slice 0, tpuv6e:2x2, ready" in drawn.html
     assert "slice 1, tpuv6e:2x2, down" in drawn.html
-    assert "degraded, 1 of 2 slices" in session_table.view([record(**DEGRADED)]).text
+    assert "degraded, 1 of 2 slices" in sessions.table([record(**DEGRADED)]).text
 
 
 def test_a_slice_has_the_services_number_and_jaxs_index_beside_it_where_they_differ():
     held = {"instances": {"tpuv6e:2x2": 1}, "slices": (SessionSlice(1, 0, up=True),)}
-    drawn = session_card.view(record(**held), {0: DEVICES[0]})
+    drawn = sessions.card(record(**held), {0: DEVICES[0]})
     assert "4 (slice 1 (your 0): 4 × TPU v6 lite)" in drawn.text
     assert "slice 1, tpuv6e:2x2, ready, your 0" in drawn.html
 
 
 def test_an_age_is_that_of_the_state_and_not_of_the_session():
     lost = record(state=SessionState.LOST, created=NOW - 560, state_since=NOW - 15, slices=())
-    assert f"lost, since {text.moment(NOW - 15)}" in session_card.view(lost, DEVICES, now=NOW).text
-    assert re.search(r"lost +15 s .*9 min 20 s", session_table.view([lost], now=NOW).text)
+    assert f"lost, since {text.moment(NOW - 15)}" in sessions.card(lost, DEVICES, now=NOW).text
+    assert re.search(r"lost +15 s .*9 min 20 s", sessions.table([lost], now=NOW).text)
 
 
 def test_a_lost_session_says_how_to_go_on_and_shows_no_devices():
-    drawn = session_card.view(record(state=SessionState.LOST, slices=()), DEVICES)
+    drawn = sessions.card(record(state=SessionState.LOST, slices=()), DEVICES)
     assert "%pathways reconnect" in drawn.text
     assert "devices" not in drawn.text
     assert 'class="pw-map"' not in drawn.html
@@ -199,7 +196,7 @@ def test_the_doctors_verdict_is_that_of_the_worst_finding():
 def test_a_closed_session_stays_on_record_without_a_map_of_slices():
     happened = [Event(EventKind.STATE, "Connected.", NOW - 180, {"state": SessionState.CONNECTED})]
     closed = record(state=SessionState.CLOSED, state_since=NOW - 10, slices=(), pod="proxy-ada")
-    drawn = session_card.view(closed, DEVICES, happened, now=NOW)
+    drawn = sessions.card(closed, DEVICES, happened, now=NOW)
     lasted = f"from {text.moment(NOW - 180)} to {text.later(NOW - 10, NOW - 180)}"
     assert f"closed, was connected {lasted}" in drawn.text
     assert "8 × TPU v6 lite" in drawn.text
@@ -211,8 +208,8 @@ def test_a_closed_session_stays_on_record_without_a_map_of_slices():
 def test_pictures_that_are_kept_in_a_file_say_when_they_were_true():
     moment = f"As of {text.moment(NOW)}"
     for drawn in (
-        session_table.view([record()], now=NOW),
-        session_table.view([], now=NOW),
+        sessions.table([record()], now=NOW),
+        sessions.table([], now=NOW),
         events.view([DOWN], now=NOW),
     ):
         assert moment in drawn.html

@@ -1,4 +1,6 @@
-"""A session as a card: its state, what it is connected to, its devices by slice, and what happened last."""
+"""A session as a card (its state, what it is connected to, its devices by slice, and what happened last), and sessions
+as a table.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,32 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import PurePath
 
+from pathways_jupyter import tpu
 from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.render import events as timeline
-from pathways_jupyter.render import html, session_table, slicemap, text
+from pathways_jupyter.render import html, slicemap, text
 from pathways_jupyter.render.html import Tone
-from pathways_jupyter.render.session_table import TONES
 from pathways_jupyter.render.slicemap import Box
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
 from pathways_jupyter.session.registry import SessionRecord
+
+_TONES = {
+    SessionState.STARTING: Tone.WAIT,
+    SessionState.WAITING: Tone.WAIT,
+    SessionState.CONNECTED: Tone.OK,
+    SessionState.DEGRADED: Tone.WAIT,
+    SessionState.INTERRUPTED: Tone.WAIT,
+    SessionState.LOST: Tone.FAIL,
+    SessionState.CLOSING: Tone.WAIT,
+    SessionState.CLOSED: Tone.NONE,
+    SessionState.FAILED: Tone.FAIL,
+}
+
+_HEADERS = ("session", "state", "for", "slices", "service", "notebook", "age", "pid")
+_NO_SESSIONS = "No sessions on this machine."
 
 _NEWS = {
     EventKind.SLICE_DOWN,
@@ -27,19 +45,19 @@ _NEWS = {
 _RECENT = 5
 _MARKS = {Tone.OK: Mark.OK, Tone.WAIT: Mark.WAIT, Tone.FAIL: Mark.FAIL, Tone.NONE: Mark.NONE, Tone.MINE: Mark.OK}
 
-ADVICE: Mapping[SessionState, str] = {
+_ADVICE: Mapping[SessionState, str] = {
     SessionState.DEGRADED: "Arrays on the slice that is down are lost. A new worker restores it; other slices work.",
     SessionState.INTERRUPTED: "Arrays are kept, and cells go on when there is a way again. Interrupt stops a cell.",
     SessionState.LOST: "Arrays on it are lost. %pathways reconnect gets a new proxy with the same settings.",
     SessionState.FAILED: "%pathways doctor looks for the cause.",
 }
 _JOB_ADVICE: Mapping[SessionState, str] = {
-    **ADVICE,
+    **_ADVICE,
     SessionState.LOST: "Arrays on it are lost. %pathways reconnect attaches again, once the job runs.",
 }
 
 
-def view(
+def card(
     record: SessionRecord,
     devices: Mapping[int, Sequence[str]],
     events: Sequence[Event] = (),
@@ -60,7 +78,7 @@ def view(
       now: Seconds since the epoch; the clock's when left out.
     """
     now = time.time() if now is None else now
-    tone = TONES[record.state]
+    tone = _TONES[record.state]
     mark = Mark.WARN if record.state in {SessionState.DEGRADED, SessionState.INTERRUPTED} else _MARKS[tone]
     shown = [event for event in events[:listed] if event.kind in _NEWS][-_RECENT:]
     job = record.pathways_job
@@ -73,9 +91,9 @@ def view(
         ("cluster", record.context),
         ("namespace", record.namespace),
     ]
-    advice = (_JOB_ADVICE if job else ADVICE).get(record.state, "")
+    advice = (_JOB_ADVICE if job else _ADVICE).get(record.state, "")
     title = f"Session {record.id}"
-    state, when = session_table.state(record), _when(record, events, now)
+    state, when = state_words(record), _when(record, events, now)
     plain = [f"{mark} {title}: {state}, {when}", text.fields(about)]
     plain += [f"  {timeline.line(event)}" for event in shown]
     rich = html.card(
@@ -91,6 +109,45 @@ def view(
     return View(record, "\n".join(filter(None, plain)), html.page(rich))
 
 
+def no_session() -> View:
+    """The card of a notebook without a session."""
+    line = "This notebook is not connected."
+    advice = "%pathways connect --help shows how; %pathways connect --local --tpu tpuv6e:2x2=2 needs no cluster."
+    return View(None, f"{Mark.NONE} {line}\n  {advice}", html.page(html.line(escape(line), html.muted(advice))))
+
+
+def table(records: Sequence[SessionRecord], *, mine: str = "", now: float | None = None) -> View:
+    """Sessions on this machine, as a table.
+
+    Args:
+      records: What to show.
+      mine: Id of the caller's own session; it is marked.
+      now: Seconds since the epoch; the clock's when left out.
+    """
+    now = time.time() if now is None else now
+    if not records:
+        return View(list(records), _NO_SESSIONS, html.page(html.line(html.muted(_NO_SESSIONS)), html.as_of(now)))
+    plain = [_row(record, mine, now) for record in records]
+    rich = [
+        [html.code(row[0]), html.toned(_TONES[record.state], row[1]), *map(escape, row[2:])]
+        for record, row in zip(records, plain, strict=True)
+    ]
+    return View(list(records), text.table(_HEADERS, plain), html.page(html.table(_HEADERS, rich), html.as_of(now)))
+
+
+def state_words(record: SessionRecord) -> str:
+    """A session's state in words: ``connected``, or ``degraded, 1 of 2 slices``."""
+    if record.state is not SessionState.DEGRADED:
+        return str(record.state)
+    return f"{record.state}, {sum(each.up for each in record.slices)} of {text.count(len(record.slices), 'slice')}"
+
+
+def service_name(address: str) -> str:
+    """The service's name where `address` is a head's DNS name below it; else the host."""
+    host = address.partition(":")[0]
+    return host.partition(".")[2].partition(".")[0] or host
+
+
 def _when(record: SessionRecord, events: Sequence[Event], now: float) -> str:
     """When the state began and when the card was drawn; for a closed session, when it was connected."""
     if record.state is not SessionState.CLOSED:
@@ -98,13 +155,6 @@ def _when(record: SessionRecord, events: Sequence[Event], now: float) -> str:
     connected = [event.at for event in events if event.data.get("state") == SessionState.CONNECTED]
     began = connected[0] if connected else record.created
     return f"was connected from {text.moment(began)} to {text.later(record.state_since, began)}"
-
-
-def none() -> View:
-    """The card of a notebook without a session."""
-    line = "This notebook is not connected."
-    advice = "%pathways connect --help shows how; %pathways connect --local --tpu tpuv6e:2x2=2 needs no cluster."
-    return View(None, f"{Mark.NONE} {line}\n  {advice}", html.page(html.line(escape(line), html.muted(advice))))
 
 
 def _devices(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> str:
@@ -148,3 +198,21 @@ def _slices(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list
     """The session's slices with JAX devices, including those that the record does not describe."""
     known = {each.index: each for each in record.slices}
     return [known.get(index, SessionSlice(None, index, up=True)) for index in sorted(devices)]
+
+
+def _row(record: SessionRecord, mine: str, now: float) -> tuple[str, ...]:
+    # Where Jupyter gives no path it is the kernel, or the process of a script or a terminal.
+    process = f"kernel {record.kernel_id[:8]}" if record.kernel_id else f"process {record.kernel_pid}"
+    owner = PurePath(record.notebook).name or record.program or process
+    if not record.is_here:
+        owner += f" on {record.host}"
+    return (
+        record.id,
+        state_words(record),
+        text.duration(now - record.state_since),
+        tpu.format_instances(record.instances),
+        f"job {record.pathways_job}" if record.pathways_job else service_name(record.service),
+        f"{owner} (this one)" if record.id == mine else owner,
+        text.duration(now - record.created),
+        str(record.pid),
+    )
