@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pathways_jupyter import sentences
 from pathways_jupyter.errors import ApiError, PathwaysError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster_access import Cluster
@@ -34,6 +35,10 @@ from pathways_jupyter.service.podstate import State, pod_state
 from pathways_jupyter.service.tables import EMPTY, Tables, difference, tables
 
 RESOURCES = (PODS, JOBS, JOBSETS, PATHWAYS_JOBS)
+OUTLINED = frozenset({JOBS, JOBSETS})
+"""What an outline is drawn from."""
+OUTLINED_SLICES = 100
+"""From so many slices on, an outline is drawn; with fewer, it would flicker for the moment until the pods are there."""
 
 COLLECT_SECONDS = 0.05
 """Changes come in bursts: the first of a burst is drawn at once, all others within this time together."""
@@ -74,6 +79,8 @@ class ClusterWatch:
         # What the watches know, by kind and name, and the kinds of which everything is known.
         self._objects: dict[Resource, dict[str, Object]] = {}
         self._synced: set[Resource] = set()
+        # Set for good, once there has been an outline.
+        self._outlined = asyncio.Event()
         # By the uid of the proxy's pod: the pod that follows it, after a reconnect, has slices of its own.
         self._placements: dict[str, Placement] = {}
         self._following: dict[str, asyncio.Task[None]] = {}
@@ -119,7 +126,10 @@ class ClusterWatch:
         await self._ready.wait()
         problem = self._state["problem"]
         if problem and self._state["watch"] == "failed":
-            raise PathwaysError(problem["message"], hint=problem["hint"])
+            raise PathwaysError(
+                sentences.from_json(problem["message"], problem.get("text")),
+                hint=sentences.from_json(problem["hint"], problem.get("hint_text")),
+            )
         return list(self._tables["services"].values())
 
     async def close(self) -> None:
@@ -160,6 +170,10 @@ class ClusterWatch:
 
     async def _follow(self, client: Client, resource: Resource) -> None:
         known = self._objects[resource] = {}
+        if resource is PODS:
+            # The server answers the lists of one client in turn: with the pods' pages in between, the outline would
+            # take twice as long.
+            await self._outlined.wait()
         changes = watch(client, resource, namespace=self.cluster.namespace)
         try:
             async with contextlib.aclosing(changes):
@@ -170,6 +184,8 @@ class ClusterWatch:
                         self._publish_state("lost", change.error)
                     elif change.type is ChangeType.SYNCED:
                         self._synced.add(resource)
+                        if self._synced >= OUTLINED:
+                            self._outlined.set()
                     elif change.type is ChangeType.DELETED:
                         known.pop(_key(change.object), None)
                     else:
@@ -191,10 +207,12 @@ class ClusterWatch:
 
     def _redraw(self, client: Client) -> None:
         if len(self._synced) < len(RESOURCES):
-            if self._tables is EMPTY and self._synced >= {JOBS, JOBSETS}:
+            if self._tables is EMPTY and self._synced >= OUTLINED:
                 # The first time, when the pods are still on their way: draw an outline.
                 jobs = list(self._objects[JOBS].values())
                 infos = discovery.of_jobsets(list(self._objects[JOBSETS].values()))
+                if sum(info.slices for info in infos) < OUTLINED_SLICES:
+                    return
                 drawn = [(info, outline(info, jobs)) for info in infos]
                 self._as_of, self._tables = time.time(), tables(drawn, heads={}, me=self._me, jobs=())
                 self._listeners.publish(self._whole())
