@@ -1,16 +1,21 @@
 """Where the time of a training run went, in the categories of ml-goodput-measurement.
 
-At every moment the run is in exactly one category, so that the sum of all is the time that has passed.
+At every moment the run is in exactly one category, so that the sum of all is the time that has passed. A recorder of
+ml-goodput-measurement may follow, so that its calculator and dashboards show the run.
 """
 
 from __future__ import annotations
 
 import contextlib
+import datetime
+import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Protocol
+from typing import Any
+
+logger = logging.getLogger(__name__)
 
 
 class Spent(StrEnum):
@@ -34,20 +39,29 @@ class Spent(StrEnum):
     REINITIALIZATION = "ELASTIC_REINITIALIZATION"
 
 
-class Sink(Protocol):
-    """Follows an account; see :class:`~pathways_jupyter.elastic.goodput_sink.GoodputSink`."""
-
-    def entered(self, to: Spent) -> None:
-        """The time that follows counts as `to`."""
-
-    def step(self, number: int) -> None:
-        """Step `number` is complete."""
-
-    def wasted(self) -> None:
-        """What was begun after the last complete step is lost."""
-
-    def ended(self) -> None:
-        """The account is closed."""
+_WAITS = {Spent.SLICE_DOWN: "elastic_slice_down", Spent.SCALE_UP: "elastic_scale_up"}
+_SPANS = {
+    Spent.TPU_INITIALIZATION: "tpu_init",
+    Spent.TRAINING_PREP: "training_preparation",
+    Spent.DATA_LOADING: "data_loading",
+    Spent.SLICE_DOWN: "elastic_wait",
+    Spent.SCALE_UP: "elastic_wait",
+    Spent.REINITIALIZATION: "elastic_reinit",
+    # Their checkpoint times come from Orbax's log; a restore of ours is part of what follows a loss.
+    Spent.CHECKPOINT_RESTORE: "elastic_reinit",
+    Spent.CHECKPOINT_SAVE: "custom_badput_event",
+    Spent.PROGRAM_STARTUP: "custom_badput_event",
+}
+"""What of the recorder's a category is: ``record_SPAN_start_time`` and ``record_SPAN_end_time``."""
+_BETWEEN_STEPS = frozenset(
+    {
+        Spent.SLICE_DOWN,
+        Spent.SCALE_UP,
+        Spent.REINITIALIZATION,
+        Spent.CHECKPOINT_RESTORE,
+        Spent.TPU_INITIALIZATION,
+    }
+)
 
 
 class Goodput:
@@ -57,7 +71,7 @@ class Goodput:
       sink: Follows it.
     """
 
-    def __init__(self, sink: Sink | None = None) -> None:
+    def __init__(self, sink: GoodputSink | None = None) -> None:
         self._sink = sink
         self._lock = threading.Lock()
         self._since = time.monotonic()
@@ -136,3 +150,98 @@ class Goodput:
         total = sum(spent.values()) or 1.0
         parts = [f"{name} {each:.1f} s ({each / total:.0%})" for name, each in spent.items() if each >= 0.05]
         return f"goodput {self.share:.1%} of {total:.1f} s: " + ", ".join(parts)
+
+
+class GoodputSink:
+    """Writes to a ``GoodputRecorder``, or better an ``ElasticGoodputRecorder``; called on the training's thread.
+
+    That package takes a step to last until the next one starts. So what belongs to no step is cut out: where a run
+    stops stepping and goes on, the start of the next step is recorded before and after, which its calculator reads as a
+    restart at that step. A step's start is recorded when it is complete, with its own time, because only then its
+    number is known.
+
+    Args:
+      recorder: Of ml-goodput-measurement. One that knows nothing of elasticity gets custom events instead.
+    """
+
+    def __init__(self, recorder: Any) -> None:
+        self._recorder = recorder
+        self._elastic = hasattr(recorder, "record_elastic_wait_start_time")
+        self._failed: set[str] = set()
+        self._began: datetime.datetime | None = None
+        self._last = -1
+        self._now_in = Spent.TRAINING_PREP
+        self._record("job_start_time", start_time=_now())
+        self._start(Spent.TRAINING_PREP)
+
+    def entered(self, to: Spent) -> None:
+        """The time that follows counts as `to`."""
+        before, self._now_in = self._now_in, to
+        if self._span(before) != self._span(to):
+            self._end(before)
+            self._start(to)
+        if to in _BETWEEN_STEPS and self._began is not None and self._last >= 0:
+            self._step(self._last + 1, self._began)
+            self._began = None
+        elif to is Spent.STEP and self._began is None:
+            self._began = _now()
+
+    def step(self, number: int) -> None:
+        """Step `number` is complete."""
+        now = _now()
+        self._step(number, self._began or now)
+        self._last, self._began = number, now
+
+    def wasted(self) -> None:
+        """What was begun after the last complete step is lost."""
+        if self._began is not None and self._last >= 0:
+            self._step(self._last + 1, self._began)
+            # Otherwise the calculator would not know how long it took until the loss was noticed.
+            self._step(self._last + 2, _now())
+        self._began = None
+
+    def slices(self, active: int, total: int, available: int) -> None:
+        """The number of slices in use has changed."""
+        if self._elastic:
+            self._record("elastic_slice_counts", active_slices=active, total_slices=total, available_slices=available)
+
+    def ended(self) -> None:
+        """The run is over."""
+        self._end(self._now_in)
+        self._record("job_end_time", end_time=_now())
+
+    def _span(self, what: Spent) -> tuple[str, str]:
+        """Return the recorder's name of a span, and its event type; empty for a step."""
+        span = _SPANS.get(what, "")
+        if span.startswith("elastic") and not self._elastic:
+            return "custom_badput_event", str(what)
+        return span, _WAITS.get(what, "") if span == "elastic_wait" else str(what) if span.startswith("custom") else ""
+
+    def _start(self, what: Spent) -> None:
+        self._edge(what, "start")
+
+    def _end(self, what: Spent) -> None:
+        self._edge(what, "end")
+
+    def _edge(self, what: Spent, edge: str) -> None:
+        span, kind = self._span(what)
+        if not span:
+            return
+        name = {"elastic_wait": "event_type", "custom_badput_event": "custom_badput_event_type"}.get(span)
+        self._record(f"{span}_{edge}_time", **({name: kind} if name else {}), **{f"{edge}_time": _now()})
+
+    def _step(self, number: int, at: datetime.datetime) -> None:
+        self._record("step_start_time", step=number, start_time=at)
+
+    def _record(self, what: str, **values: Any) -> None:
+        try:
+            getattr(self._recorder, f"record_{what}")(**values)
+        except Exception as error:
+            # E.g. the log's service is away; the training goes on, and its log stays readable.
+            if what not in self._failed:
+                self._failed.add(what)
+                logger.warning("the goodput recorder does not record %s: %s", what, error)
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

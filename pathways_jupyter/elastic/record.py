@@ -19,8 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.elastic.goodput import Goodput, Spent
-from pathways_jupyter.elastic.goodput_sink import GoodputSink
+from pathways_jupyter.elastic.goodput import Goodput, GoodputSink, Spent
 from pathways_jupyter.elastic.kinds import PHASES, Phase
 from pathways_jupyter.elastic.kinds import Kind as Kind
 from pathways_jupyter.elastic.publish import Publisher

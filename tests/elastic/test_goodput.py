@@ -6,9 +6,8 @@ import datetime
 
 import pytest
 
-from pathways_jupyter.elastic import goodput, goodput_sink
-from pathways_jupyter.elastic.goodput import Goodput, Spent
-from pathways_jupyter.elastic.goodput_sink import GoodputSink
+from pathways_jupyter.elastic import goodput
+from pathways_jupyter.elastic.goodput import Goodput, GoodputSink, Spent
 
 BEGIN = 1_700_000_000.0
 
@@ -30,7 +29,7 @@ class Clock:
     def __init__(self, monkeypatch):
         self.now = 0.0
         monkeypatch.setattr(goodput.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(goodput_sink, "_now", self.utc)
+        monkeypatch.setattr(goodput, "_now", self.utc)
 
     def utc(self):
         return datetime.datetime.fromtimestamp(BEGIN + self.now, datetime.UTC)
