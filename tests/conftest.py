@@ -120,7 +120,17 @@ class Cell:
     @property
     def text(self) -> str:
         """All plain text, in the order in which it stands in the notebook."""
-        return "\n".join(each.get("text", "") or each.get("data", {}).get("text/plain", "") for each in self.outputs)
+        parts: list[str] = []
+        stream = None
+        for each in self.outputs:
+            text = each.get("text", "") or each.get("data", {}).get("text/plain", "")
+            # A busy kernel may send what one print() writes in two pieces; front ends put them together again.
+            if parts and "text" in each and each.get("name") == stream:
+                parts[-1] += text
+            else:
+                parts.append(text)
+            stream = each.get("name") if "text" in each else None
+        return "\n".join(parts)
 
     @property
     def html(self) -> str:
