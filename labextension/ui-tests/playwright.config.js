@@ -9,7 +9,8 @@ process.env.PATHWAYS_UI_PORT ||= execFileSync(process.execPath, [require.resolve
   encoding: 'utf-8'
 }).trim();
 const PORT = Number(process.env.PATHWAYS_UI_PORT);
-const kind = ['bench', 'pictures'].find(each => process.argv.includes(each)) ?? '';
+const kind =
+  ['bench', 'pictures'].find(each => [each, `--project=${each}`].some(word => process.argv.includes(word))) ?? '';
 const flags = [
   '--no-sandbox',
   '--disable-gpu',
