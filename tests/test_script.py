@@ -27,6 +27,15 @@ print(session.state, jnp.ones(2).sum(), len(session.devices()))
 session.disconnect()
 """
 
+REFUSED = """
+import atexit
+from pathways_jupyter.session.kernel import attempt
+
+# What a connection begins with; the script ends at once, as one whose connection is refused does.
+thread = attempt.import_jax()
+atexit.register(lambda: print("still imports:", thread.is_alive()))
+"""
+
 ENDING = """
 import os, signal, sys, threading
 import pathways_jupyter
@@ -87,6 +96,20 @@ def test_reconnecting_starts_the_embedded_cluster_again_where_it_has_ended(machi
         check=False,
     )
     assert done.stdout == "connected 2.0 4\n", done.stderr
+
+
+def test_a_script_that_ends_while_jax_is_imported_waits_for_that(machine):
+    """A thread that the end of the process cuts off inside C++ code aborts it."""
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSED],
+        env=machine.environ,
+        cwd=machine.directory,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "still imports: False\n"), done.stderr
 
 
 def test_ctrl_c_while_connecting_shows_the_scripts_own_lines(alone, tmp_path):

@@ -226,7 +226,8 @@ class ConnectionAttempt(Generic[S]):
 def import_jax() -> threading.Thread:
     """Import JAX on its own thread, while the proxy starts: both take about as long.
 
-    An Interrupt reaches the main thread only, so it cannot leave a module half imported for good.
+    An Interrupt reaches the main thread only, so it cannot leave a module half imported for good. A process that ends
+    meanwhile waits for it.
     """
 
     def run() -> None:
@@ -234,7 +235,9 @@ def import_jax() -> threading.Thread:
         with contextlib.suppress(Exception):
             from jax.extend.backend import ifrt_proxy  # noqa: F401
 
-    thread = threading.Thread(target=run, name="pathways-import-jax", daemon=True)
+    # Not a daemon: one that is in C++ code, as it is in most of this import, makes the end of the process an abort. So
+    # a script whose connection is refused ends when JAX is imported.
+    thread = threading.Thread(target=run, name="pathways-import-jax")
     thread.start()
     return thread
 
