@@ -112,7 +112,8 @@ def connect(
         stays when this session ends.
       wait: Wait for taken slices: True for ever, or a number of seconds. Default: fail at once.
       linger: Seconds the proxy outlives this process. Default: 0.
-      max_lifetime: Seconds after which the cluster ends the proxy, even if it is in use. Default: 86400 (24 h).
+      max_lifetime: Seconds after which the cluster ends the proxy, even if it is in use; at least 60. Default: 86400
+        (24 h).
       lease_seconds: Seconds the proxy stays when this machine is unreachable; at least 10. Default: 60.
       relay: Put a relay beside the proxy, so that the session and its arrays outlive interruptions of the network.
       keep: With `relay`: seconds for which arrays are kept without a connection. Default: 900 (15 min).

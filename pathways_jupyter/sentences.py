@@ -63,6 +63,7 @@ SENTENCES: Mapping[str, str] = {
     "pod-unwatched": "The proxy's pod can no longer be watched: {reason}",
     "tunnel-failed": "The tunnel failed: {reason}",
     "lease-deleted": "The proxy's Lease was deleted, by a sweep or by hand.",
+    "lifetime-over": "The proxy's longest lifetime of {seconds} s (--max-lifetime) is over, and the cluster ended it.",
     "slices-taken": "Its slices were taken by {taker}, because this session was silent for longer than its lease.",
     "log-unreadable": "The proxy's log cannot be read, so a slice that goes down will not be reported: {reason}",
     "removal-waits": "The proxy cannot be removed yet, retrying: {reason}",

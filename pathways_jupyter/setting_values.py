@@ -14,6 +14,10 @@ from pathways_jupyter.errors import ConfigError
 ENVIRONMENT_PREFIX = "PATHWAYS_JUPYTER_"
 MIN_LEASE_SECONDS = 10.0
 """A Lease is renewed four times in its duration; with a shorter one, a single slow answer would end the proxy."""
+MIN_LIFETIME_SECONDS = 60.0
+"""Starting a proxy may take most of a minute; with a shorter lifetime it would end before it can be used."""
+MAX_SECONDS = 2**31 - 1
+"""The largest number of seconds that Kubernetes takes for a Lease: 68 years."""
 
 _SERVICE_ADDRESS = re.compile(r"(?P<host>[a-z0-9]([-a-z0-9.]*[a-z0-9])?):(?P<port>[0-9]{1,5})")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -23,7 +27,12 @@ _TEXTS = {
     *("proxy_image", "relay_image", "job"),
 }
 
-_POSITIVE = {"keep", "max_lifetime", "timeout"}
+_LEAST_SECONDS: Mapping[str, float] = {"lease_seconds": MIN_LEASE_SECONDS, "max_lifetime": MIN_LIFETIME_SECONDS}
+_POSITIVE = {"keep", "timeout"}
+_WHOLE = {"keep", "lease_seconds", "max_lifetime"}
+"""Settings that Kubernetes stores as whole seconds: a fraction is rounded up."""
+_ENDLESS = {"wait", "linger", "max_lifetime", "timeout"}
+"""Settings that may be ``inf``, for no limit."""
 _FLAGS: Mapping[str, bool] = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
@@ -95,17 +104,18 @@ def _check_seconds(setting: str, value: Any, label: str) -> float:
     if setting == "wait" and str(value).lower() in {"true", "false"}:
         return math.inf if str(value).lower() == "true" else 0.0
     try:
-        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else -1.0
-    except ValueError:
-        number = -1.0
-    if not number >= 0 or (setting in _POSITIVE and number == 0):
+        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if math.isnan(number):
         raise _mistyped(setting, label, "a number of seconds", value)
-    if setting == "lease_seconds" and number < MIN_LEASE_SECONDS:
-        raise ConfigError(
-            f"{label} is {number:g} seconds; the minimum is {MIN_LEASE_SECONDS:g}.",
-            hint="A shorter lease would end the proxy whenever the Kubernetes API is slow for a moment.",
-        )
-    return number
+    least = _LEAST_SECONDS.get(setting, 0.0)
+    enough = number > 0 if setting in _POSITIVE else number >= least
+    if not enough or (number > MAX_SECONDS and not (number == math.inf and setting in _ENDLESS)):
+        bound = "more than 0" if setting in _POSITIVE else f"at least {least:g}"
+        endless = ", or inf for no limit" if setting in _ENDLESS else ""
+        raise _mistyped(setting, label, f"{bound} and at most {MAX_SECONDS} seconds{endless}", value)
+    return float(math.ceil(number)) if setting in _WHOLE and math.isfinite(number) else number
 
 
 def _check_flag(value: Any, label: str) -> bool:

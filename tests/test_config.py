@@ -45,9 +45,16 @@ def test_instances_replace_a_profiles_tpu(profiles_file):
         ({"gcs_bucket": "bucket"}, "bucket"),
         ({"wait": "soon"}, "seconds"),
         ({"wait": "nan"}, "seconds"),
-        ({"lease_seconds": 1}, "the minimum is 10"),
+        ({"lease_seconds": 1}, "lease_seconds must be at least 10 and at most 2147483647 seconds, not 1"),
+        ({"lease_seconds": math.inf}, "lease_seconds must be at least 10 and at most 2147483647 seconds, not inf"),
+        ({"lease_seconds": "99999999999999"}, "at most 2147483647 seconds, not '99999999999999'"),
         ({"lease_seconds": "x"}, "lease_seconds must be a number of seconds, not 'x'"),
-        ({"max_lifetime": 0}, "seconds"),
+        ({"max_lifetime": 0.5}, "max_lifetime must be at least 60 and at most 2147483647 seconds, or inf for no limit"),
+        ({"max_lifetime": "1e30"}, "or inf for no limit, not '1e30'"),
+        ({"max_lifetime": 10**400}, "max_lifetime must be a number of seconds"),
+        ({"linger": -1}, "linger must be at least 0 and at most 2147483647 seconds, or inf for no limit, not -1"),
+        ({"keep": "inf"}, "keep must be more than 0 and at most 2147483647 seconds, not 'inf'"),
+        ({"timeout": "0"}, "timeout must be more than 0 and at most 2147483647 seconds, or inf for no limit, not '0'"),
         ({"timeout": True}, "timeout must be a number of seconds, not True"),
         ({"local": "perhaps"}, "true or false"),
         ({"tpu": 5}, "tpu must be instance types"),
@@ -141,6 +148,23 @@ def test_a_wait_may_be_true(profiles_file):
     assert config.resolve({}, environ={}).wait == math.inf
     assert config.resolve({"wait": False}, environ={}).wait == 0
     assert config.resolve({}, environ={"PATHWAYS_JUPYTER_WAIT": "true"}).wait == math.inf
+
+
+def test_seconds_that_kubernetes_stores_are_whole():
+    given = {"max_lifetime": 3600.4, "lease_seconds": "10.5", "keep": 0.5, "wait": 0.5}
+    found = config.resolve(given, environ={"PATHWAYS_JUPYTER_TIMEOUT": "0.5"})
+    assert (found.max_lifetime, found.lease_seconds, found.keep) == (3601, 11, 1)
+    assert (found.wait, found.timeout) == (0.5, 0.5)
+    assert config.resolve({"max_lifetime": "inf"}, environ={}).max_lifetime == math.inf
+
+
+@pytest.mark.parametrize("name", ["wait", "linger", "max_lifetime", "lease_seconds", "keep", "timeout"])
+def test_seconds_have_the_same_bounds_wherever_they_are_given(profiles_file, name):
+    profiles_file.write_text(f"[profiles.team]\n{name} = 1e30\n")
+    variable = f"PATHWAYS_JUPYTER_{name.upper()}"
+    for arguments, environ in (({name: 1e30}, {}), ({}, {variable: "1e30"}), ({"profile": "team"}, {})):
+        with pytest.raises(ConfigError, match="at most 2147483647 seconds"):
+            config.resolve(arguments, environ=environ)
 
 
 def test_a_runtime_directory_that_cannot_be_made_is_one_sentence(tmp_path, monkeypatch):

@@ -37,7 +37,7 @@ CONNECT = Command(
         Option(
             "--max-lifetime",
             "max_lifetime",
-            "the cluster ends the proxy after this time, even if it is in use",
+            "the cluster ends the proxy after this time, even if it is in use; at least 60",
             kind=Kind.NUMBER,
             metavar="SECONDS",
             default="86400, which is 24 h",

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import zip_longest
 
 from pathways_jupyter.elastic.kinds import Kind
 from pathways_jupyter.events import Event, EventKind, SessionState
@@ -87,9 +88,17 @@ def view(events: Sequence[Event], *, note: str = "", now: float | None = None) -
     as_of = html.as_of(time.time() if now is None else now, note)
     if not events:
         return View([], _NONE, html.page(html.line(html.muted(_NONE)), as_of))
-    rows = [(html.toned(tone(each), _MARKS[tone(each)]), text.clock(each.at), escape(each.message)) for each in events]
-    plain = "\n".join([*map(line, events), *([note] if note else [])])
+    shown = [each for each, after in zip_longest(events, events[1:]) if after is None or not _repeats(each, after)]
+    rows = [(html.toned(tone(each), _MARKS[tone(each)]), text.clock(each.at), escape(each.message)) for each in shown]
+    plain = "\n".join([*map(line, shown), *([note] if note else [])])
     return View(list(events), plain, html.page(html.table((), rows), as_of))
+
+
+def _repeats(event: Event, after: Event) -> bool:
+    """Whether `after` repeats `event`: the loss of a proxy is followed by the session's state, with the same reason."""
+    return (
+        event.kind is EventKind.PROXY_LOST and after.kind is EventKind.STATE and after.message.startswith(event.message)
+    )
 
 
 def notice(news: Sequence[News]) -> View:

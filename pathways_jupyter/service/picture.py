@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import Object, created, true_condition
-from pathways_jupyter.service import discovery, names
+from pathways_jupyter.service import discovery, names, proxy_job
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Holder, Host, Reclaimable, Service, Slice
 from pathways_jupyter.service.placement import Placement
@@ -190,7 +189,7 @@ def _holder(
         job=name,
         pod=pod_name,
         reclaimable=reclaimable.get(str(metadata.get("uid") or "")),
-        until=_deadline(job),
+        until=proxy_job.deadline(job),
     )
 
 
@@ -213,10 +212,3 @@ def _host_index(pod: Object) -> int:
     given = _labels(pod).get(names.POD_INDEX_LABEL) or (metadata.get("annotations") or {}).get(names.POD_INDEX_LABEL)
     text = str(given or "")
     return int(text) if text.isdecimal() else 0
-
-
-def _deadline(job: Object) -> float:
-    """Return when Kubernetes ends a Job, in seconds since the epoch; 0 if it has no deadline or has not begun."""
-    seconds = (job.get("spec") or {}).get("activeDeadlineSeconds")
-    began = (job.get("status") or {}).get("startTime")
-    return parse_time(str(began)) + float(seconds) if seconds and began else 0.0

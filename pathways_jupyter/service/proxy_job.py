@@ -16,6 +16,8 @@ from typing import Any
 
 from pathways_jupyter import pod_settings
 from pathways_jupyter.errors import ConfigError, ServiceError
+from pathways_jupyter.kube.credentials import parse_time
+from pathways_jupyter.kube.objects import Object
 from pathways_jupyter.service import names
 from pathways_jupyter.service.images import Image
 from pathways_jupyter.service.names import job_name, label_value
@@ -152,6 +154,13 @@ def job(spec: ProxySpec) -> Manifest:
     if math.isfinite(spec.max_lifetime):
         manifest["spec"]["activeDeadlineSeconds"] = max(1, math.ceil(spec.max_lifetime))
     return manifest
+
+
+def deadline(job: Object) -> float:
+    """Return when Kubernetes ends a Job, in seconds since the epoch; 0 if it has no deadline or has not begun."""
+    seconds = (job.get("spec") or {}).get("activeDeadlineSeconds")
+    began = (job.get("status") or {}).get("startTime")
+    return parse_time(str(began)) + float(seconds) if seconds and began else 0.0
 
 
 def labels(spec: ProxySpec) -> dict[str, str]:

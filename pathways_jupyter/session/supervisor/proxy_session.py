@@ -246,6 +246,8 @@ class Proxy:
             async with asyncio.timeout(self._config.timeout):
                 return await self._watch.ready
         except PodEnded as error:
+            if over := await self._lifetime_over():
+                raise over from error
             last_line = await self._last_log_line(error.pod)
             raise ServiceError(f"{error} {last_line}".rstrip(), hint=error.hint) from error
         except TimeoutError as error:
@@ -269,11 +271,34 @@ class Proxy:
         if self._watch.error is not None:
             # The pod may have been ready when it was listed, and only watching it be forbidden.
             return self._watch.error
+        if over := await self._lifetime_over():
+            return over
         last_line = await self._last_log_line(self._session_log.record.pod)
         return ServiceError(
             f"The proxy ended before it could be used. {self._watch.lost.result()} {last_line}".rstrip(),
             hint="Older services end a proxy when all slices are taken: %pathways slices shows who holds them.",
         )
+
+    async def _lifetime_over(self) -> ServiceError | None:
+        """Return the error for a proxy whose lifetime was over before it could be used; None if it was not that."""
+        record = self._session_log.record
+        with contextlib.suppress(ClusterError, TimeoutError):
+            async with asyncio.timeout(_DETAIL_SECONDS):
+                job = await objects.find(self._client, JOBS, record.job, namespace=record.namespace)
+                if job is not None and self._is_over(job):
+                    return ServiceError(
+                        f"The proxy ended before it could be used. {_lifetime_over(job)}",
+                        hint="Raise --max-lifetime: it begins when the proxy is created.",
+                    )
+        return None
+
+    def _is_over(self, job: Object) -> bool:
+        """Whether the cluster ends `job` because of its deadline.
+
+        By the time, because the Job's pod is deleted before its status says why. The server reports both times in
+        whole seconds.
+        """
+        return 0 < proxy_job.deadline(job) <= self._client.now() + 1.0
 
     async def _why_gone(self, reason: str) -> str:
         """Return `reason` with its cause: why the Job failed, or that this process did not run for a while."""
@@ -284,6 +309,8 @@ class Proxy:
                 removed = job is None or bool(job["metadata"].get("deletionTimestamp"))
                 if removed and (taker := await self._taker()):
                     return say("slices-taken", taker=taker)
+                if job is not None and self._is_over(job):
+                    return _lifetime_over(job)
                 for each in ((job or {}).get("status") or {}).get("conditions") or ():
                     failed = each.get("type") in {"Failed", "FailureTarget"} and each.get("status") == "True"
                     # BackoffLimitExceeded only repeats that the Job's single pod failed.
@@ -388,3 +415,7 @@ class Proxy:
 
     def _stage(self, stage: Stage, message: str, **data: Any) -> None:
         self._session_log.stage(stage, message, elapsed=round(time.monotonic() - self._began, 4), **data)
+
+
+def _lifetime_over(job: Object) -> str:
+    return say("lifetime-over", seconds=job["spec"]["activeDeadlineSeconds"])
