@@ -215,7 +215,43 @@ def agree(specs: Mapping[int, Sequence[dict[str, Any]]], chosen: Sequence[Host],
                 hint="Give it one shape, dtype and sharding on every host; names stay on the hosts meanwhile.",
             )
         agreed[name] = _joined(each[0], chosen) if each[0]["local"] else _spec(each[0])
+        wide = [index for index, spec in zip(specs, each, strict=True) if spec.get("wide")]
+        if wide and str(agreed[name].dtype) != each[0]["dtype"]:
+            raise ColocatedError(
+                f"{what or f'Output {name}'} holds values of {each[0]['dtype']} on {name_hosts(wide)} that "
+                f"{agreed[name].dtype} cannot hold, and JAX has no more bits here.",
+                hint='Make them smaller there, or call jax.config.update("jax_enable_x64", True) in the notebook; '
+                "names stay on the hosts meanwhile.",
+            )
     return agreed
+
+
+def numbers(specs: Mapping[int, Sequence[dict[str, Any]]]) -> dict[str, dict[int, Any]]:
+    """The outputs that are not arrays because they are numbers which JAX's types cannot hold here.
+
+    Args:
+      specs: What `remote/returned.py` described, by host index.
+
+    Returns:
+      The numbers by name, and by host index.
+    """
+    import jax
+    import numpy as np
+
+    by_name: dict[str, dict[int, dict[str, Any]]] = {}
+    for index, each in specs.items():
+        for spec in each:
+            by_name.setdefault(spec["name"], {})[index] = spec
+    return {
+        name: {index: spec["number"] for index, spec in each.items()}
+        for name, each in by_name.items()
+        if len(each) == len(specs)
+        and all("number" in spec for spec in each.values())
+        and any(
+            spec["wide"] and jax.dtypes.canonicalize_dtype(np.dtype(spec["dtype"])) != spec["dtype"]
+            for spec in each.values()
+        )
+    }
 
 
 def _joined(spec: Mapping[str, Any], chosen: Sequence[Host]) -> Any:

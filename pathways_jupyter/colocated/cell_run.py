@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,10 +121,11 @@ def run_cell(
     for each in result.hosts:
         MEMORY.note_names(each.host, each.boot)
     if outputs and result.error() is None:
-        taken = take(chosen, call, answers)
+        numbers = array_moves.numbers({answer.host.index: answer.head["outputs"] for answer in answers})
+        taken = take(chosen, call, answers, without=numbers)
         if not on_cpu:
             taken = {name: array_moves.to_chips(name, array, chosen) for name, array in taken.items()}
-        result = replace(result, outputs=trees.join(taken, answers))
+        result = replace(result, outputs=trees.join(taken, answers) | trees.agree(numbers))
     return result
 
 
@@ -185,7 +186,10 @@ def ask(
       ColocatedError: The hosts were lost.
     """
     way = prepared.way
+    import jax
+
     head["session"] = MEMORY.session
+    head["x64"] = bool(jax.config.jax_enable_x64)
     head["wrapped"] = prepared.wrapped
     head["free"] = prepared.free
     head["released"] = MEMORY.take_released()
@@ -239,13 +243,18 @@ def result_of(call: str, answers: Sequence[Answer]) -> results.CallResult:
     return results.CallResult(call, found, restarted=restarted)
 
 
-def take(chosen: Sequence[Host], call: str, answers: Sequence[Answer], *, what: str = "") -> dict[str, jax.Array]:
-    """Fetch the arrays that a call kept on its hosts, by name.
+def take(
+    chosen: Sequence[Host], call: str, answers: Sequence[Answer], *, what: str = "", without: Collection[str] = ()
+) -> dict[str, jax.Array]:
+    """Fetch the arrays that a call kept on its hosts, by name, but for those in `without`.
 
     Raises:
       ColocatedError: Hosts do not agree on them; `what` is their name in the message.
     """
-    specs = {answer.host.index: answer.head["outputs"] for answer in answers}
+    specs = {
+        answer.host.index: [spec for spec in answer.head["outputs"] if spec["name"] not in without]
+        for answer in answers
+    }
     return array_moves.take(call, array_moves.agree(specs, chosen, what), chosen)
 
 

@@ -104,8 +104,8 @@ class Channel:
         key = tuple((spec.shape, spec.dtype, spec.sharding) for spec in wanted)
         program = self._take.get(key)
         if program is None:
-            shardings = [(spec.shape, spec.sharding) for spec in wanted]
-            program = self._take[key] = self.compiled(Shipped("take", shardings), lambda request: list(wanted))
+            targets = [(spec.shape, spec.dtype, spec.sharding) for spec in wanted]
+            program = self._take[key] = self.compiled(Shipped("take", targets), lambda request: list(wanted))
         try:
             found = program(self.request({"call": call, "names": list(specs)}, ()))
         except Exception as error:

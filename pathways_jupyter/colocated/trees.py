@@ -98,6 +98,14 @@ def join(arrays: Mapping[str, jax.Array], answers: Sequence[Answer]) -> dict[str
     return found
 
 
+def agree(values: Mapping[str, Mapping[int, Any]]) -> dict[str, Any]:
+    """Values by name, from each host's by its index: one where all hosts have the same, else :class:`PerHost`."""
+    return {
+        name: next(iter(each.values())) if len(set(each.values())) == 1 else PerHost(each)
+        for name, each in values.items()
+    }
+
+
 def equal(one: Any, other: Any) -> bool:
     """Whether two values are the same, as far as that can be known."""
     import jax

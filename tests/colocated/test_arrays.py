@@ -263,3 +263,47 @@ def test_a_cell_runs_where_its_input_is(connection) -> None:
 def test_an_input_that_is_also_elsewhere_is_refused(x) -> None:
     with pytest.raises(CheckError, match="x lies on other hosts than host 0 too"):
         cell_run.run_cell("1", inputs={"x": x}, hosts=[0])
+
+
+def test_a_number_that_jax_cannot_hold_here_comes_back_as_it_is() -> None:
+    source = """
+import jax, numpy as np
+host = jax.process_index()
+small, big, own, some = 7, 3_000_000_000, 2**40 + host, 5 if host == 0 else np.int64(2**40)
+fraction, far = 0.1, np.float64(1e300)
+"""
+    outputs = cell_run.run_cell(source, outputs=["small", "big", "own", "some", "fraction", "far"]).outputs
+    np.testing.assert_array_equal(outputs["small"], [7] * 4)
+    assert (outputs["big"], outputs["far"]) == (3_000_000_000, 1e300)
+    assert outputs["own"] == PerHost({host: 2**40 + host for host in range(4)})
+    assert outputs["some"] == PerHost({0: 5, 1: 2**40, 2: 2**40, 3: 2**40})
+    # Fractions are rounded, as wherever JAX has 32 bits.
+    np.testing.assert_array_equal(outputs["fraction"], np.float32([0.1] * 4))
+
+
+@pytest.mark.parametrize("value", ["np.array([1, 2**40])", "{'a': np.array([2**40])}", "np.array([1e300, np.inf])"])
+def test_an_array_that_jax_cannot_hold_here_is_refused(value) -> None:
+    with pytest.raises(
+        ColocatedError, match=r"Output z.* holds values of (int|float)64 on hosts 0-3 that (int|float)32 cannot hold"
+    ):
+        cell_run.run_cell(f"import numpy as np\nz = {value}", outputs=["z"])
+    outputs = cell_run.run_cell("z = np.array([1.5, np.inf, np.nan])", outputs=["z"]).outputs
+    np.testing.assert_array_equal(outputs["z"], [1.5, np.inf, np.nan] * 4)
+
+
+def test_a_notebook_with_64_bits_computes_and_gets_all_of_them() -> None:
+    with jax.enable_x64(True):
+        given = jax.device_put(np.array([1e300, 0.1]))
+        source = """
+import jax.numpy as jnp, numpy as np
+doubled = x * 2
+made, large, number = np.full(2, 0.1), np.array([2**40]), 2**40
+"x" if jnp.arange(3).dtype == "int64" else "narrow"
+"""
+        result = cell_run.run_cell(source, inputs={"x": given}, outputs=["doubled", "made", "large", "number"])
+    assert result.error() is None
+    assert set(result.values.values()) == {"x"}
+    np.testing.assert_array_equal(result.outputs["made"], [0.1] * 8)
+    np.testing.assert_array_equal(result.outputs["large"], [2**40] * 4)
+    np.testing.assert_array_equal(result.outputs["number"], [2**40] * 4)
+    np.testing.assert_array_equal(np.asarray(result.outputs["doubled"]).reshape(-1)[:2], [2e300, 0.2])

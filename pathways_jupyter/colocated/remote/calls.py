@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import platform
 from collections.abc import Callable
@@ -114,7 +115,9 @@ def _run(
     parts: list[bytes] = []
 
     def captured() -> None:
-        with streams.written_to(transcript):
+        # As wide as the notebook's numbers; what a cell has switched on here stays on.
+        wide = jax.enable_x64(True) if head["x64"] else contextlib.nullcontext()
+        with streams.written_to(transcript), wide:
             before = rich.prepare_figures()
             value, answer["outputs"] = work()
             rich.show_figures(before, value)

@@ -103,7 +103,7 @@ def step(feed: Feed, targets: list[tuple[tuple[int, ...], Any, Any]]) -> tuple[d
     try:
         leaves = [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(feed.next())]
         return state, [
-            returned.assemble(_fitting(leaf.astype(dtype, copy=False), shape, sharding), shape, sharding)
+            returned.assemble(_fitting(leaf, shape, sharding), shape, dtype, sharding)
             for leaf, (shape, dtype, sharding) in zip(leaves, targets, strict=True)
         ]
     except StopIteration:
@@ -124,4 +124,4 @@ def _fitting(local: Any, shape: tuple[int, ...], sharding: Any) -> Any:
 
 
 def _zeros(shape: tuple[int, ...], dtype: Any, sharding: Any) -> jax.Array:
-    return returned.assemble(np.zeros((returned.rows(shape, sharding), *shape[1:]), dtype), shape, sharding)
+    return returned.assemble(np.zeros((returned.rows(shape, sharding), *shape[1:]), dtype), shape, dtype, sharding)

@@ -4,7 +4,8 @@ Arrays travel as arrays, everything else in a variable pickled. A number that is
 array, so that every host's makes one array in the notebook; a number inside of something else is part of that.
 
 A value that is a global JAX array goes back as it is. One that every host has for itself (NumPy, or a JAX array on this
-host's devices alone) becomes a part of a global array: the hosts' parts one after the other along the first axis.
+host's devices alone) becomes a part of a global array: the hosts' parts one after the other along the first axis. A
+notebook without 64-bit types gets 32 bits, rounded as JAX rounds; what 32 bits cannot hold is described as wide.
 """
 
 from __future__ import annotations
@@ -92,15 +93,15 @@ def keep(
     return specs
 
 
-def take(call: str, names: list[str], shardings: list[tuple[tuple[int, ...], Any]]) -> list[jax.Array]:
-    """Hands out what was kept under these names, as parts of global arrays of these shapes and shardings."""
+def take(call: str, names: list[str], targets: list[tuple[tuple[int, ...], Any, Any]]) -> list[jax.Array]:
+    """Hands out what was kept under these names, as parts of global arrays of these shapes, dtypes and shardings."""
     with _lock:
         kept = [_stash[call].pop(name) for name in names]
         if not _stash[call]:
             del _stash[call]
     return [
-        assemble(array.data, shape, sharding) if isinstance(array, _Part) else array
-        for array, (shape, sharding) in zip(kept, shardings, strict=True)
+        assemble(array.data, *target) if isinstance(array, _Part) else array
+        for array, target in zip(kept, targets, strict=True)
     ]
 
 
@@ -129,8 +130,10 @@ def free(array: jax.Array) -> jax.Array:
         return jax.device_put(np.asarray(copy))
 
 
-def assemble(local: Any, shape: tuple[int, ...], sharding: Any) -> jax.Array:
+def assemble(local: Any, shape: tuple[int, ...], dtype: Any, sharding: Any) -> jax.Array:
     """A global array whose shards on this host, in order along the first axis, make up `local`."""
+    if isinstance(local, np.ndarray) and local.dtype != dtype:
+        local = local.astype(dtype)
     indices = sharding.addressable_devices_indices_map(shape)
     first = min((index[0].start or 0 for index in indices.values() if index), default=0)
     shards = []
@@ -138,7 +141,9 @@ def assemble(local: Any, shape: tuple[int, ...], sharding: Any) -> jax.Array:
         rows = index[0] if index else slice(None)
         start = (rows.start or 0) - first
         stop = (shape[0] if rows.stop is None else rows.stop) - first
-        shards.append(jax.device_put(local[(slice(start, stop), *index[1:])], device))
+        # Without this JAX would narrow 64-bit data for a notebook that works with 64 bits.
+        with jax.enable_x64(True):
+            shards.append(jax.device_put(local[(slice(start, stop), *index[1:])], device))
     return jax.make_array_from_single_device_arrays(shape, sharding, shards)
 
 
@@ -198,7 +203,22 @@ def _local(name: str, value: Any) -> tuple[dict[str, Any], _Part]:
         array = array.astype(np.dtypes.StringDType())
     if array.dtype.kind in "OSmM":
         raise TypeError(f"{name} is an array of {array.dtype}, which JAX does not have.")
-    return _described(array), _Part(array)
+    described = {**_described(array), "wide": _is_wide(array)}
+    if isinstance(value, (int, float, np.integer, np.floating)):
+        described["number"] = value if isinstance(value, (int, float)) else value.item()
+    return described, _Part(array)
+
+
+def _is_wide(array: np.ndarray) -> bool:
+    """Whether 32 bits cannot hold what is in an array of 64 bits; the rounding of fractions does not count."""
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
+        bounds = np.iinfo(np.int32 if array.dtype.kind == "i" else np.uint32)
+        return bool(array.min() < bounds.min or array.max() > bounds.max)
+    if array.dtype in (np.float64, np.complex128):
+        with np.errstate(over="ignore"):
+            narrow = array.astype(np.float32 if array.dtype == np.float64 else np.complex64)
+        return bool((np.isfinite(array) & ~np.isfinite(narrow)).any())
+    return False
 
 
 def _described(array: Any, *, keys: str = "", sharding: str = "") -> dict[str, Any]:

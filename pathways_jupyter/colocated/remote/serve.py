@@ -43,10 +43,10 @@ def fetch(row_bytes: int, request: jax.Array) -> jax.Array:
     return _spread(payload, head["skip"], head["counts"], row_bytes, request.sharding.mesh)
 
 
-def take(shardings: list[Any], request: jax.Array) -> list[jax.Array]:
+def take(targets: list[Any], request: jax.Array) -> list[jax.Array]:
     """Hands out the arrays that a call kept."""
     head, _ = _read(request)
-    return returned.take(head["call"], head["names"], shardings)
+    return returned.take(head["call"], head["names"], targets)
 
 
 def feed(row_bytes: int, targets: list[Any], request: jax.Array) -> list[jax.Array]:
