@@ -70,6 +70,17 @@ def test_an_error_while_loading_names_host_and_line(mesh) -> None:
         next(batches)
 
 
+def test_a_batch_that_jax_cannot_hold_is_refused(mesh) -> None:
+    def load(host, count):
+        yield np.full(4, 7)
+        yield np.full(4, 2**40 if host == 1 else 7)
+
+    batches = iter(colocated.iterator(load, sharding=NamedSharding(mesh, P("x"))))
+    np.testing.assert_array_equal(next(batches), [7] * 16)
+    with pytest.raises(HostError, match="host 1.*values of int64 that int32 cannot hold"):
+        next(batches)
+
+
 def test_hosts_whose_batches_differ_are_reported(mesh) -> None:
     def load(host, count):
         yield np.zeros(4 * (1 + host))

@@ -131,8 +131,14 @@ def free(array: jax.Array) -> jax.Array:
 
 
 def assemble(local: Any, shape: tuple[int, ...], dtype: Any, sharding: Any) -> jax.Array:
-    """A global array whose shards on this host, in order along the first axis, make up `local`."""
+    """A global array whose shards on this host, in order along the first axis, make up `local`.
+
+    Raises:
+      OverflowError: The dtype cannot hold what is in it.
+    """
     if isinstance(local, np.ndarray) and local.dtype != dtype:
+        if is_wide(local):
+            raise OverflowError(f"An array holds values of {local.dtype} that {dtype} cannot hold.")
         local = local.astype(dtype)
     indices = sharding.addressable_devices_indices_map(shape)
     first = min((index[0].start or 0 for index in indices.values() if index), default=0)
@@ -203,13 +209,13 @@ def _local(name: str, value: Any) -> tuple[dict[str, Any], _Part]:
         array = array.astype(np.dtypes.StringDType())
     if array.dtype.kind in "OSmM":
         raise TypeError(f"{name} is an array of {array.dtype}, which JAX does not have.")
-    described = {**_described(array), "wide": _is_wide(array)}
+    described = {**_described(array), "wide": is_wide(array)}
     if isinstance(value, (int, float, np.integer, np.floating)):
         described["number"] = value if isinstance(value, (int, float)) else value.item()
     return described, _Part(array)
 
 
-def _is_wide(array: np.ndarray) -> bool:
+def is_wide(array: np.ndarray) -> bool:
     """Whether 32 bits cannot hold what is in an array of 64 bits; the rounding of fractions does not count."""
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
         bounds = np.iinfo(np.int32 if array.dtype.kind == "i" else np.uint32)
