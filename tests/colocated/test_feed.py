@@ -77,7 +77,7 @@ def test_a_batch_that_jax_cannot_hold_is_refused(mesh) -> None:
 
     batches = iter(colocated.iterator(load, sharding=NamedSharding(mesh, P("x"))))
     np.testing.assert_array_equal(next(batches), [7] * 16)
-    with pytest.raises(HostError, match="host 1.*values of int64 that int32 cannot hold"):
+    with pytest.raises(HostError, match=r"host 1.*values of int64 that int32 cannot hold"):
         next(batches)
 
 
