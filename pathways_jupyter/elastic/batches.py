@@ -3,16 +3,24 @@
 No row is lost, and none is used twice. After a loss the run repeats some steps, and must get the same batches again: if
 the iterator has a state (``get_state``/``set_state``, as grain's have), that is restored; otherwise the batches since
 the oldest snapshot are kept here. If the size follows the slices, what is cut off from one batch begins the next.
+
+An exception that passes through a generator, also an Interrupt, finishes it, and from then on it looks like data that
+have come to their end. Such an end is an error here: a run must not count as done because it was interrupted.
 """
 
 from __future__ import annotations
 
 import copy
+import reprlib
+import types
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from pathways_jupyter.elastic.errors import ElasticRuntimeError
+
+_END = object()
+"""Stands for the batch after the last one."""
 
 
 @runtime_checkable
@@ -61,6 +69,8 @@ class Batches:
         self._rows_of_all = 0
         self._drawn = 0
         self._kept: dict[int, Any] = {}
+        self._failed_at: int | None = None
+        self._failure = ""
 
     def position(self) -> Position:
         """Return where the next batch begins."""
@@ -73,24 +83,37 @@ class Batches:
         ahead of it: an iterator that is new, as in another process, is taken to begin with the first batch.
 
         Raises:
-          ElasticRuntimeError: The batches from there on are not kept any more, or the data end before it.
+          ElasticRuntimeError: The batches from there on are not kept any more, the data end before it, or an exception
+            has ended the iterator.
         """
         self._open, self._used, self._count = None, 0, position.count
         if self._stateful is not None:
+            if not isinstance(self._iterator, Stateful) and (self._failed_at is not None or self._has_ended):
+                # The data keep the position, so another iterator of them goes on there.
+                self._iterator = iter(self.source)
             self._stateful.set_state(copy.deepcopy(position.state))
+            self._kept, self._failed_at = {}, None
         else:
+            if self._is_finished and not self._has_ended:
+                # Now, and not when the batches that are kept have been trained on once more.
+                raise self._ended_too_early()
             missing = [number for number in range(position.count, self._drawn) if number not in self._kept]
             if missing:
                 raise ElasticRuntimeError(
                     f"The data are past batch {missing[0]}, which the training needs again.",
                     hint="Give train_loop data that begin with the first batch, or that have get_state and set_state.",
                 )
-            while self._drawn < position.count:
-                if next(self._iterator, self) is self:
-                    raise ElasticRuntimeError(f"The data end after {self._drawn} batches; {position.count} were used.")
+            while (number := self._drawn) < position.count:
+                if self._fetch(number) is _END:
+                    raise _too_short(number, position.count)
+                # In this order: an Interrupt in between must not make the next batch count as this one.
                 self._drawn += 1
+                del self._kept[number]
         if position.used:
-            self._open_next()
+            try:
+                self._open_next()
+            except StopIteration:
+                raise _too_short(position.count, position.count + 1) from None
             self._used = position.used
 
     def forget(self, before: Position) -> None:
@@ -134,24 +157,80 @@ class Batches:
     def _draw(self) -> Any:
         """Return batch number `count`, from those that are kept or from the iterator."""
         number = self._count
-        if number in self._kept:
-            batch = self._kept[number]
-        else:
-            batch = next(self._iterator)
-            if self._stateful is None:
-                self._kept[number] = batch
-            self._drawn = number + 1
+        batch = self._fetch(number)
+        if batch is _END:
+            raise StopIteration
+        self._drawn = max(self._drawn, number + 1)
+        if self._stateful is not None:
+            del self._kept[number]
         self._rows_of_all = self._rows_of_all or _rows(batch)
         return batch
+
+    def _fetch(self, number: int) -> Any:
+        """Return batch `number`, which is kept or the next one of the iterator; _END if that has ended.
+
+        Raises:
+          ElasticRuntimeError: It was ended by an exception, or had ended before its first batch.
+        """
+        if number not in self._kept:
+            try:
+                # One call into C, which draws the batch and keeps it: an Interrupt comes before it or after it, and the
+                # batch is then still in the iterator, or kept here.
+                self._kept.update(zip((number,), map(next, (self._iterator,), (_END,)), strict=True))
+            except BaseException as error:
+                if number not in self._kept:
+                    # Not the error itself, which would hold on to the state through its traceback.
+                    self._failed_at, self._failure = number, type(error).__name__
+                raise
+        if self._kept[number] is _END and (number == self._failed_at or not number):
+            del self._kept[number]
+            raise self._ended_too_early()
+        return self._kept[number]
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether the iterator was seen to have no more batches."""
+        return any(batch is _END for batch in self._kept.values())
+
+    @property
+    def _is_finished(self) -> bool:
+        """Whether the iterator is a generator that has returned, or was left by an exception."""
+        return isinstance(self._iterator, types.GeneratorType) and self._iterator.gi_frame is None
+
+    def _ended_too_early(self) -> ElasticRuntimeError:
+        if self._failed_at is None:
+            return ElasticRuntimeError(
+                "The data have no batch: their iterator has ended already.",
+                hint="An iterator can be used once only: give train_loop a new one.",
+            )
+        return ElasticRuntimeError(
+            f"The data iterator was ended by {self._failure} while it made batch {self._failed_at}.",
+            hint="A generator cannot go on after that. Call train_loop again with the same snapshots=, and with a new "
+            "iterator that begins with the first batch, or an object with __next__, get_state and set_state.",
+        )
 
     def _state(self) -> Any:
         return None if self._stateful is None else copy.deepcopy(self._stateful.get_state())
 
 
+def _too_short(there: int, used: int) -> ElasticRuntimeError:
+    return ElasticRuntimeError(
+        f"The data end after {there} batches; {used} were used.",
+        hint="Give train_loop the same data as before, from the first batch on.",
+    )
+
+
 def _rows(batch: Any) -> int:
     import jax
 
-    return int(jax.tree.leaves(batch)[0].shape[0])
+    leaves = jax.tree.leaves(batch)
+    shape = getattr(leaves[0], "shape", ()) if leaves else ()
+    if not shape:
+        raise ElasticRuntimeError(
+            f"The data gave {reprlib.repr(batch)}, which is no batch.",
+            hint="A batch is a pytree of arrays with the batch as their first axis.",
+        )
+    return int(shape[0])
 
 
 def _cut(batch: Any, begin: int, end: int) -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
+import functools
 import itertools
+import signal
 
 import numpy as np
 import pytest
@@ -82,6 +85,129 @@ def test_batches_that_are_needed_again_and_not_kept_are_an_error():
 def test_a_share_that_is_no_whole_number_of_rows():
     with pytest.raises(ValueError, match=r"0\.25 of a batch of 6 rows"):
         Batches(Iterable()).next(0.25)
+
+
+def interrupted_at(number: int):
+    for each in range(50):
+        if each == number:
+            raise KeyboardInterrupt
+        yield rows(each)
+
+
+@pytest.mark.parametrize("wrapped", [iter, functools.partial(map, np.copy)])
+def test_a_generator_that_an_interrupt_has_ended_is_not_taken_for_the_end_of_the_data(wrapped):
+    """Neither when the run goes on at once, nor from a snapshot; also if another iterator is around it."""
+    batches = Batches(wrapped(interrupted_at(3)))
+    batches.next()
+    position = batches.position()
+    follows = [batches.next().tolist() for _ in range(2)]
+    with pytest.raises(KeyboardInterrupt):
+        batches.next()
+    for _ in range(2):
+        with pytest.raises(
+            elastic.ElasticRuntimeError, match="ended by KeyboardInterrupt while it made batch 3"
+        ) as said:
+            batches.next()
+        assert "a new iterator" in said.value.hint
+
+    def go_on():
+        batches.restore(position)
+        # Of an iterator around a generator it is only known when it is asked for another batch.
+        assert [batches.next().tolist() for _ in range(2)] == follows
+        batches.next()
+
+    with pytest.raises(elastic.ElasticRuntimeError, match="ended by KeyboardInterrupt"):
+        go_on()
+
+
+def test_data_without_a_batch_are_an_error():
+    """A generator that was interrupted in an earlier run without snapshots looks like one that is empty."""
+    used = interrupted_at(1)
+    with pytest.raises(KeyboardInterrupt):
+        list(used)
+    for data in (used, []):
+        with pytest.raises(elastic.ElasticRuntimeError, match="The data have no batch"):
+            Batches(data).next()
+
+
+def test_data_that_end_after_an_iterator_has_recovered_have_ended():
+    """It raised once, and gave its other batches when it was asked again."""
+
+    class Recovers(Positioned):
+        get_state = None
+        failed = False
+
+        def __next__(self):
+            if self.number == 2 and not self.failed:
+                self.failed = True
+                raise OSError
+            if self.number == 4:
+                raise StopIteration
+            return super().__next__()
+
+    batches = Batches(Recovers())
+    used = [batches.next().tolist() for _ in range(2)]
+    with pytest.raises(OSError):
+        batches.next()
+    used += [batches.next().tolist() for _ in range(2)]
+    assert used == [rows(number).tolist() for number in range(4)]
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            batches.next()
+
+
+def test_data_that_keep_their_position_go_on_in_another_iterator():
+    class Keeps:
+        number = 0
+        fails = True
+
+        def __iter__(self):
+            while self.number < 5:
+                if self.number == 3 and self.fails:
+                    self.fails = False
+                    raise KeyboardInterrupt
+                self.number += 1
+                yield rows(self.number - 1)
+
+        get_state = Positioned.get_state
+        set_state = Positioned.set_state
+
+    batches = Batches(Keeps())
+    first = batches.position()
+    for _ in range(2):
+        batches.next()
+    position = batches.position()
+    batches.next()
+    with pytest.raises(KeyboardInterrupt):
+        batches.next()
+    batches.restore(position)
+    assert [batches.next().tolist() for _ in range(3)] == [rows(number).tolist() for number in (2, 3, 4)]
+    with pytest.raises(StopIteration):
+        batches.next()
+    batches.restore(first)
+    assert batches.next().tolist() == rows(0).tolist()
+
+
+def test_an_interrupt_while_an_iterator_computes_in_c_loses_no_batch():
+    """Python raises it when the call returns, with the batch."""
+    ignored = signal.SIGUSR1
+    assert signal.getsignal(ignored) is signal.SIG_DFL
+    signals = map(_thread.interrupt_main, [ignored, ignored, signal.SIGINT, ignored])
+    batches = Batches(zip(map(rows, range(4)), signals, strict=True))
+    used = [batches.next()[0].tolist() for _ in range(2)]
+    before = batches.position()
+    with pytest.raises(KeyboardInterrupt):
+        batches.next()
+    batches.restore(before)
+    used += [batches.next()[0].tolist() for _ in range(2)]
+    assert used == [rows(number).tolist() for number in range(4)]
+    with pytest.raises(StopIteration):
+        batches.next()
+
+
+def test_what_is_no_batch_is_named():
+    with pytest.raises(elastic.ElasticRuntimeError, match="gave 'x', which is no batch"):
+        Batches({"x": rows(0)}).next()
 
 
 def _dataset():

@@ -10,6 +10,7 @@ from small_training import Data, Positioned, check, first_state, step
 
 from pathways_jupyter import elastic
 from pathways_jupyter.elastic import recovery
+from pathways_jupyter.elastic.record import Record
 
 
 @pytest.mark.parametrize("fresh", [True, False])
@@ -35,6 +36,46 @@ def test_a_run_ends_when_its_data_end(steady):
     result = elastic.train_loop(step, first_state(), itertools.islice(Data(), 7), steps=100)
     check(result, 7)
     assert result.record.phase == "done"
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_run_whose_generator_was_interrupted_is_not_done(steady, kept):
+    """With the snapshots of the first run, and without: then the generator is one that is over from the beginning."""
+    data, snapshots = Data(), elastic.Snapshots() if kept else None
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    data.at[14] = interrupt
+    generator = (batch for batch in data)
+    with pytest.raises(KeyboardInterrupt):
+        elastic.train_loop(step, first_state(), generator, steps=30, snapshots=snapshots)
+    record = Record()
+    said = "ended by KeyboardInterrupt while it made batch 14" if kept else "have no batch: their iterator has ended"
+    with pytest.raises(elastic.ElasticRuntimeError, match=said):
+        elastic.train_loop(step, first_state(), generator, steps=30, snapshots=snapshots, record=record)
+    assert (record.phase, record.wanted) == ("stopped", 30)
+    if snapshots is not None:
+        # What the error says to do.
+        latest = snapshots.latest()
+        assert latest is not None
+        again = (batch for batch in Data())
+        result = elastic.train_loop(step, first_state(), again, steps=30, snapshots=snapshots)
+        check(result, 30, since=latest.step)
+
+
+def test_a_run_whose_generator_was_ended_by_a_loss_says_so(steady):
+    """The run itself could go on after that."""
+    import jax
+
+    def lost():
+        raise jax.errors.JaxRuntimeError("DATA_LOSS: a batch that was computed on a slice")
+
+    data, record = Data(), Record()
+    data.at[3] = lost
+    with pytest.raises(elastic.ElasticRuntimeError, match="ended by JaxRuntimeError while it made batch 3"):
+        elastic.train_loop(step, first_state(), (batch for batch in data), steps=9, record=record)
+    assert (record.phase, record.wanted) == ("stopped", 9)
 
 
 def test_an_error_that_comes_again_and_again_is_raised(steady, monkeypatch):
