@@ -128,8 +128,8 @@ def resolve(arguments: Mapping[str, Any], *, environ: Mapping[str, str] | None =
       environ: The environment to read instead of the process's own.
 
     Raises:
-      ConfigError: A value is malformed, a name is not a setting, two names of one setting have different values, or
-        the profile does not exist.
+      ConfigError: A value is malformed, a name is not a setting, two names of one setting have different values, one
+        lacks what it belongs to, or the profile does not exist.
     """
     given = _checked({name: value for name, value in arguments.items() if value is not None}, "{}".format)
     from_environment = _from_environment(os.environ if environ is None else environ)
@@ -140,6 +140,11 @@ def resolve(arguments: Mapping[str, Any], *, environ: Mapping[str, str] | None =
     if "tpu" in values:
         values["instances"] = values.pop("tpu")
     config = ConnectConfig(**values)
+    without = sorted({"keep", "relay_image"} & set(given)) if not config.relay else []
+    if without:
+        # In a profile or in the environment they are for those connections that have a relay.
+        flag = f"--{without[0].replace('_', '-')}"
+        raise ConfigError(f"{without[0]} was given, but no relay.", hint=f"Add --relay, or leave out {flag}.")
     if config.cluster and not (config.project and config.region):
         raise ConfigError(
             f"Cluster {config.cluster!r} needs its project and region.",

@@ -7,7 +7,6 @@ running and fills in its kubeconfig and context. From there on it is a cluster l
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +15,7 @@ from pathways_jupyter.commands.declaration import CLUSTER
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, SessionError
 from pathways_jupyter.events import SessionState
+from pathways_jupyter.setting_values import LARGEST_NUMBER
 
 if TYPE_CHECKING:
     from pathways_jupyter.kube.client import Client
@@ -195,14 +195,18 @@ def hosts_wanted(values: Mapping[str, Any]) -> Wanted:
 
 
 def whole_number(option: str, value: str | int) -> int:
-    """Parse a whole number.
+    """Parse a whole number that Kubernetes can store.
 
     Raises:
       ConfigError: `value` is not one.
     """
-    if not str(value).strip().isdecimal():
+    text = str(value).strip()
+    if not text.isdecimal():
         raise ConfigError(f"{option} must be a whole number, not {value}.", hint=f"For example: {option} 20.")
-    return int(value)
+    # By its length first: Python refuses to convert thousands of digits.
+    if len(text) > len(str(LARGEST_NUMBER)) or int(text) > LARGEST_NUMBER:
+        raise ConfigError(f"{option} must be at most {LARGEST_NUMBER}, not {value}.", hint=f"For example: {option} 20.")
+    return int(text)
 
 
 def seconds(option: str, value: str | float | None, *, default: float) -> float:
@@ -235,8 +239,11 @@ def time(option: str, value: str | float | None, default: float) -> float:
         number = default if value is None else float(text[:-1]) * unit if unit else float(text)
     except ValueError:
         number = -1.0
-    if not 0 <= number < math.inf:
-        raise ConfigError(f"{option} must be a time, not {value}.", hint=f"For example: {option} 30s, or {option} 2m.")
+    if not 0 <= number <= LARGEST_NUMBER:
+        most = f" of at most {LARGEST_NUMBER} s" if number > 0 else ""
+        raise ConfigError(
+            f"{option} must be a time{most}, not {value}.", hint=f"For example: {option} 30s, or {option} 2m."
+        )
     return number
 
 

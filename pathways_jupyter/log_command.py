@@ -47,7 +47,8 @@ def read(
     if program in {"proxy", "supervisor"}:
         record = session()
         if program == "supervisor":
-            return Log("", iter(Path(record.log).read_text(encoding="utf-8", errors="replace").splitlines()[-tail:]))
+            whole = Path(record.log).read_text(encoding="utf-8", errors="replace").splitlines()
+            return Log("", iter(whole[max(0, len(whole) - tail) :]))
         if record.pathways_job:
             return Log(record.pod, _of_job(record, follow=bool(values.get("follow")), tail=tail))
         where, service, job = record, record.service, record.job

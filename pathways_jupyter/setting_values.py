@@ -16,8 +16,8 @@ MIN_LEASE_SECONDS = 10.0
 """A Lease is renewed four times in its duration; with a shorter one, a single slow answer would end the proxy."""
 MIN_LIFETIME_SECONDS = 60.0
 """Starting a proxy may take most of a minute; with a shorter lifetime it would end before it can be used."""
-MAX_SECONDS = 2**31 - 1
-"""The largest number of seconds that Kubernetes takes for a Lease: 68 years."""
+LARGEST_NUMBER = 2**31 - 1
+"""The largest that Kubernetes takes in most of its fields; 68 years in seconds."""
 
 _SERVICE_ADDRESS = re.compile(r"(?P<host>[a-z0-9]([-a-z0-9.]*[a-z0-9])?):(?P<port>[0-9]{1,5})")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -111,10 +111,10 @@ def _check_seconds(setting: str, value: Any, label: str) -> float:
         raise _mistyped(setting, label, "a number of seconds", value)
     least = _LEAST_SECONDS.get(setting, 0.0)
     enough = number > 0 if setting in _POSITIVE else number >= least
-    if not enough or (number > MAX_SECONDS and not (number == math.inf and setting in _ENDLESS)):
+    if not enough or (number > LARGEST_NUMBER and not (number == math.inf and setting in _ENDLESS)):
         bound = "more than 0" if setting in _POSITIVE else f"at least {least:g}"
         endless = ", or inf for no limit" if setting in _ENDLESS else ""
-        raise _mistyped(setting, label, f"{bound} and at most {MAX_SECONDS} seconds{endless}", value)
+        raise _mistyped(setting, label, f"{bound} and at most {LARGEST_NUMBER} seconds{endless}", value)
     return float(math.ceil(number)) if setting in _WHOLE and math.isfinite(number) else number
 
 

@@ -279,6 +279,7 @@ def test_the_supervisors_log_is_there_for_people_and_for_programs(machine, conne
     shown = machine.cli("logs", "supervisor", "--tail", "2").stdout.splitlines()
     assert len(shown) == 2
     assert shown[-1].endswith("INFO state: Connected. (state=connected, generation=1)")
+    assert machine.cli("logs", "supervisor", "--tail", "0").stdout == ""
     lines = machine.cli("logs", "supervisor", "--tail", "2", "--json").stdout.splitlines()
     assert [json.loads(each)["line"] for each in lines] == shown
 

@@ -64,6 +64,9 @@ def test_instances_replace_a_profiles_tpu(profiles_file):
         ({"service": "one", "pathways_service": "two"}, "service and pathways_service are two names of one setting"),
         ({"tpu": "tpuv6e:2x2=1", "expected_tpu_instances": {"tpuv6e:2x2": 2}}, "two names of one setting"),
         ({"cluster": "c"}, "project"),
+        ({"keep": 60}, "keep was given, but no relay"),
+        ({"keep": 60, "relay": False}, "keep was given, but no relay"),
+        ({"relay_image": "python:3.13"}, "relay_image was given, but no relay"),
         ({"profile": "missing"}, "no profile"),
         ({"colour": "red"}, "Unknown setting"),
     ],
@@ -150,8 +153,16 @@ def test_a_wait_may_be_true(profiles_file):
     assert config.resolve({}, environ={"PATHWAYS_JUPYTER_WAIT": "true"}).wait == math.inf
 
 
+def test_settings_of_a_relay_may_stand_where_the_relay_is_not_asked_for(profiles_file):
+    profiles_file.write_text("[profiles.default]\nkeep = 60\n[profiles.team]\nrelay = true\n")
+    assert not config.resolve({}, environ={"PATHWAYS_JUPYTER_RELAY_IMAGE": "python:3.13"}).relay
+    assert config.resolve({"profile": "team", "keep": 60}, environ={}).keep == 60
+    assert config.resolve({"keep": 60}, environ={"PATHWAYS_JUPYTER_RELAY": "1"}).keep == 60
+    assert config.resolve({"relay": True}, environ={}).keep == 60
+
+
 def test_seconds_that_kubernetes_stores_are_whole():
-    given = {"max_lifetime": 3600.4, "lease_seconds": "10.5", "keep": 0.5, "wait": 0.5}
+    given = {"max_lifetime": 3600.4, "lease_seconds": "10.5", "relay": True, "keep": 0.5, "wait": 0.5}
     found = config.resolve(given, environ={"PATHWAYS_JUPYTER_TIMEOUT": "0.5"})
     assert (found.max_lifetime, found.lease_seconds, found.keep) == (3601, 11, 1)
     assert (found.wait, found.timeout) == (0.5, 0.5)

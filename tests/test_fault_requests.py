@@ -21,7 +21,7 @@ def test_times(text, seconds):
     assert entry.time("--for", text, 9) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "s", "x", "-1", "1d", "inf", "nan", "1 2"])
+@pytest.mark.parametrize("text", ["", "s", "x", "-1", "1d", "inf", "nan", "1 2", "1e30s"])
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(ConfigError, match="--for must be a time"):
         entry.time("--for", text, 9)
@@ -40,6 +40,13 @@ def test_what_is_no_time_is_refused(text):
 def test_a_fault_that_makes_no_sense_is_refused_before_anything_is_asked(values, said):
     with pytest.raises(ConfigError, match=said):
         fault_requests.inject(NO_SLICES, values)
+
+
+@pytest.mark.parametrize("text", ["2147483648", "9" * 5000])
+def test_a_number_that_kubernetes_cannot_store_is_refused(text):
+    assert entry.whole_number("--tail", "2147483647") == 2**31 - 1
+    with pytest.raises(ConfigError, match="--tail must be at most 2147483647, not "):
+        entry.whole_number("--tail", text)
 
 
 def test_faults_at_random():

@@ -67,7 +67,7 @@ CONNECT = Command(
         Option(
             "--relay-image",
             "relay_image",
-            "image of the relay, any with Python 3.9 or later, such as that of the colocated sidecar",
+            "with --relay: its image, any with Python 3.9 or later, such as that of the colocated sidecar",
             default="python:3.13-slim",
         ),
         Option(

@@ -81,7 +81,8 @@ def tail(path: Path, lines: int) -> list[str]:
             found = file.read().decode(errors="replace").split("\n")
     except OSError:
         return []
-    return [line.rstrip("\r").rpartition("\r")[2] for line in (found[:-1] if found[-1] == "" else found)][-lines:]
+    whole = found[:-1] if found[-1] == "" else found
+    return [line.rstrip("\r").rpartition("\r")[2] for line in whole[max(0, len(whole) - lines) :]]
 
 
 async def lines(path: Path, last: int, growing: Callable[[], bool]) -> AsyncGenerator[str, None]:

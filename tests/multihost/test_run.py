@@ -9,7 +9,7 @@ import textwrap
 import pytest
 from runs import DEADLINE
 
-from pathways_jupyter.multihost import records, run_actions
+from pathways_jupyter.multihost import output, records, run_actions
 from pathways_jupyter.multihost.errors import MultihostError
 from pathways_jupyter.multihost.run_events import Phase
 
@@ -25,6 +25,7 @@ async def test_the_command_runs_everywhere_in_the_sent_directory_and_its_output_
         assert done.lines[f"0-{number}"] == ["content", f"slice 0 worker {number} of 3"]
         log = lab.directory / "logs" / "fan-out" / f"output_slice_0000_worker_000{number}.txt"
         assert log.read_text() == f"content\nslice 0 worker {number} of 3\n"
+        assert (output.tail(log, 0), output.tail(log, 1)) == ([], [f"slice 0 worker {number} of 3"])
         assert (lab.farm.hosts[number].home / "fan-out" / "sub" / "data.txt").read_text() == "content"
 
 

@@ -265,6 +265,19 @@ def test_the_exit_code_is_known_where_children_are_not_waited_for(cluster):
     assert (done.returncode, done.stderr) == (5, "")
 
 
+def test_a_closed_standard_error_changes_nothing_but_that_nothing_is_said(cluster):
+    program = "import sys; print(sys.stderr.fileno()); raise SystemExit(5)"
+    line = [sys.executable, "-m", "pathways_jupyter", "run", "--kubeconfig", str(cluster.kubeconfig)]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", *line, "--tpu", "tpuv6e:2x2=1", "--", sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (5, "2\n")
+
+
 def test_what_a_program_leaves_running_in_its_group_is_ended(run):
     program = run("import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'input()', __file__])", "-q")
     assert program.end() == 0, program.errors
