@@ -167,7 +167,7 @@ def test_a_proxy_that_lived_too_long_is_reported_as_that(config, cluster, gone):
         patch = '{"spec": {"activeDeadlineSeconds": 1}}'
         kubectl(cluster, "patch", "job", made.record.job, "--type=merge", "-p", patch)
         lost = next(event for event in made.follow() if event.kind is EventKind.PROXY_LOST)
-        assert "DeadlineExceeded" in lost.message
+        assert "--max-lifetime" in lost.message
     gone(made.id)
 
 
