@@ -186,17 +186,21 @@ def profiles() -> dict[str, dict[str, Any]]:
     """Return all profiles by name.
 
     Raises:
-      ConfigError: The file is not valid TOML, or its ``profiles`` is not a table of tables.
+      ConfigError: The file is not valid TOML, has something else than ``profiles``, or that is not a table of tables.
     """
     path = profiles_path()
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8")).get("profiles", {})
+        whole = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{path} cannot be read: {error}.", hint="Fix the file, or move it away to use the defaults."
         ) from error
+    # A table that is misspelled would be a profile that is never used.
+    if further := sorted(set(whole) - {"profiles"}):
+        raise ConfigError(f"{path}: {further[0]} is not known here.", hint="Write each profile as [profiles.NAME].")
+    tables = whole.get("profiles", {})
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise ConfigError(f"{path}: profiles must be tables.", hint="Write each profile as [profiles.NAME].")
     return tables

@@ -118,8 +118,15 @@ def show(name: str, values: Values) -> JobPicture:
 
 
 def follow(name: str, values: Values) -> Iterator[JobInfo]:
-    """Yield the states of a job until it is over."""
-    return entry.stream(where(values), lambda client, namespace: jobs.until_over(client, name, namespace=namespace))
+    """Yield the states of a job until it is over; of a headless one, which does not end by itself, until it runs."""
+    return entry.stream(where(values), lambda client, namespace: jobs.until_settled(client, name, namespace=namespace))
+
+
+def idling(job: JobInfo) -> str:
+    """Return what to say of a headless job that runs; empty for others."""
+    if not jobs.idles(job):
+        return ""
+    return f"It is headless, so it does not end by itself: job delete {job.name} ends it."
 
 
 def logs(name: str, values: Values) -> Iterator[str]:

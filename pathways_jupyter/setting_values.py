@@ -59,7 +59,7 @@ def check(setting: str, value: Any, label: str) -> Any:
     if setting == "tpu":
         return _check_tpu(value, label)
     if setting in {"local", "tunnel", "plaintext", "relay"}:
-        return _check_flag(value, label)
+        return _check_flag(setting, value, label)
     if setting == "proxy_options":
         return _check_list(value, label)
     if setting in pod_settings.TEXTS:
@@ -80,8 +80,13 @@ def check(setting: str, value: Any, label: str) -> Any:
     if setting == "namespace" and text and not _NAME.fullmatch(text):
         raise ConfigError(f"{text!r} is not a Kubernetes namespace.", hint="Use lower-case letters, digits and dashes.")
     if setting == "gcs_bucket" and text and not text.startswith("gs://"):
-        raise ConfigError(f"{text!r} is not a bucket address.", hint=f"Write it as gs://{text.strip('/')}.")
+        raise ConfigError(f"{text!r} is not a bucket address.", hint=f"Write it as gs://{_bucket(text)}.")
     return text
+
+
+def _bucket(text: str) -> str:
+    """Return a bucket's name and path without the scheme of an address."""
+    return text.rpartition("://")[2].strip("/") or "BUCKET"
 
 
 def _check_tpu(value: Any, label: str) -> dict[str, int]:
@@ -118,10 +123,10 @@ def _check_seconds(setting: str, value: Any, label: str) -> float:
     return float(math.ceil(number)) if setting in _WHOLE and math.isfinite(number) else number
 
 
-def _check_flag(value: Any, label: str) -> bool:
+def _check_flag(setting: str, value: Any, label: str) -> bool:
     known = value if isinstance(value, bool) else _FLAGS.get(str(value).strip().lower())
     if known is None:
-        raise _mistyped("local", label, "true or false", value)
+        raise _mistyped(setting, label, "true or false", value)
     return known
 
 

@@ -85,6 +85,28 @@ def test_a_broken_profiles_file_is_named(profiles_file):
         config.resolve({}, environ={})
 
 
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        ({"gcs_bucket": "s3://x/y"}, "Write it as gs://x/y."),
+        ({"gcs_bucket": "x/"}, "Write it as gs://x."),
+        ({"relay": "maybe"}, "For example: --relay."),
+    ],
+)
+def test_the_advice_is_for_what_was_given(arguments, advice):
+    with pytest.raises(ConfigError) as caught:
+        config.resolve(arguments, environ={})
+    assert caught.value.hint == advice
+
+
+@pytest.mark.parametrize("text", ["[profile.team]\nwait = 5\n", "wait = 5\n"])
+def test_what_is_no_profile_is_named(profiles_file, text):
+    profiles_file.write_text(text)
+    with pytest.raises(ConfigError, match=r"pathways\.toml: (profile|wait) is not known here") as caught:
+        config.profiles()
+    assert "[profiles.NAME]" in caught.value.hint
+
+
 def test_the_runtime_directory_is_private(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
     assert config.runtime_dir().stat().st_mode & 0o777 == 0o700

@@ -96,9 +96,18 @@ def test_a_job_expanded_here_works_without_the_api(machine, cluster):
     assert "is deleted" in machine.cli("job", "delete", "expanded", "--yes", "--local").stdout
 
 
+def test_a_name_that_the_cluster_would_refuse_is_refused_before_a_manifest_is_written(machine):
+    refused = machine.cli("job", "new", "Train_X", "--tpu", "tpuv6e:2x2=1", "-o", "refused.yaml")
+    assert refused.returncode == 1
+    assert "'Train_X' cannot be the name of a job." in refused.stderr
+    assert not (machine.directory / "refused.yaml").exists()
+
+
 def test_a_job_is_suspended_and_resumed(machine, cluster):
     (machine.directory / "idle.yaml").write_text(yaml.safe_dump(headless("idle")))
-    machine.cli("job", "apply", "idle.yaml", "--local")
+    applied = machine.cli("job", "apply", "idle.yaml", "--wait", "--local")
+    assert applied.returncode == 0
+    assert "does not end by itself: job delete idle ends it." in applied.stderr
     assert "is suspended" in machine.cli("job", "suspend", "idle", "--local").stdout
     assert "is resumed" in machine.cli("job", "resume", "idle", "--local").stdout
     machine.cli("job", "delete", "idle", "--yes", "--local")

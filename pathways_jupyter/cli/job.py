@@ -65,7 +65,7 @@ _takes(JOB_NEW, as_json=False)(_new)
 def apply(json: bool, **values: Any) -> None:
     """Create the job of FILE ("-" for standard input), after the cluster has checked it.
 
-    Exit code with --wait: 0 if the job completed, 1 if it failed.
+    Exit code with --wait: 0 if the job completed, or is headless and runs; 1 if it failed.
     """
     from pathways_jupyter import job_requests
     from pathways_jupyter.render import jobs as picture
@@ -78,6 +78,8 @@ def apply(json: bool, **values: Any) -> None:
         for info in job_requests.follow(name, options):
             state = info.state
             click.echo(picture.line(info), err=True)
+            if said := job_requests.idling(info):
+                click.echo(said, err=True)
     if json:
         show_json({"name": name, "done": done, **({"state": state} if state else {})})
     sys.exit(int(state == "Failed"))

@@ -38,7 +38,7 @@ JOB_APPLY = Command(
     options=(
         _AS_JOBSET,
         Option("--dry-run", "dry_run", "only have the cluster check it", kind=Kind.FLAG),
-        Option("--wait", "wait", "follow the job until it is over", kind=Kind.FLAG),
+        Option("--wait", "wait", "follow the job until it is over; a headless one, until it runs", kind=Kind.FLAG),
         *CLUSTER,
     ),
     examples={

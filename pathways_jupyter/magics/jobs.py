@@ -141,6 +141,8 @@ def _apply(screen: Screen, text: str, values: Values, *, source: str) -> Any:
     try:
         for info in job_requests.follow(name, values):
             screen.line(picture.line(info))
+            if said := job_requests.idling(info):
+                screen.line(said)
     except KeyboardInterrupt:
         screen.line(f"(no longer following; job {name} runs on)")
         return None

@@ -168,6 +168,24 @@ async def until_over(client: Client, name: str, *, namespace: str) -> AsyncGener
                 return
 
 
+def idles(job: JobInfo) -> bool:
+    """Whether a job waits for clients until it is deleted: it is headless, and runs."""
+    return job.headless and job.state == conditions.RUNNING
+
+
+async def until_settled(client: Client, name: str, *, namespace: str) -> AsyncGenerator[JobInfo, None]:
+    """Yield the states of a job as :func:`until_over` does, until it is over or waits for clients.
+
+    Raises:
+      ServiceError: There is none, or it was deleted.
+    """
+    async with contextlib.aclosing(until_over(client, name, namespace=namespace)) as states:
+        async for info in states:
+            yield info
+            if idles(info):
+                return
+
+
 async def log(
     client: Client,
     name: str,

@@ -72,17 +72,26 @@ def address(name: str) -> str:
     return f"{head_host(name)}:{names.RESOURCE_MANAGER_PORT}"
 
 
+def check_name(name: str, what: str) -> None:
+    """Check that the names of pods can begin with `name`, of a service or a job.
+
+    Raises:
+      ConfigError: It is too long, or has other characters.
+    """
+    if len(name) > MAX_NAME or not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"{name!r} cannot be the name of a {what}.",
+            hint=f"Use at most {MAX_NAME} lower-case letters, digits and dashes, beginning with a letter.",
+        )
+
+
 def manifest(spec: ServiceSpec) -> Manifest:
     """Return the JobSet of `spec`.
 
     Raises:
       ConfigError: The name does not fit into pod names, or there is no slice.
     """
-    if len(spec.name) > MAX_NAME or not _NAME.fullmatch(spec.name):
-        raise ConfigError(
-            f"{spec.name!r} cannot be the name of a service.",
-            hint=f"Use at most {MAX_NAME} lower-case letters, digits and dashes, beginning with a letter.",
-        )
+    check_name(spec.name, "service")
     tpu.parse_count(spec.slices, str(spec.instance_type))
     return {
         "apiVersion": f"{names.JOBSET_GROUP}/{names.JOBSET_VERSION}",

@@ -12,6 +12,7 @@ from pathways_jupyter.errors import ApiError, ConfigError, ServiceError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Object, Resource
+from pathways_jupyter.service import service_jobset
 from pathways_jupyter.service.pathwaysjob import expansion, fields
 
 _PATH = re.compile(r"(?<![\w.])((?:spec|metadata)(?:\.\w+|\[\d+\])*)(?=[:\"])")
@@ -50,8 +51,9 @@ def new(
     """Return the manifest of a usual job: headless without a command.
 
     Raises:
-      ConfigError: The slices are of several types, or a command has no image.
+      ConfigError: The name is invalid, the slices are of several types, or a command has no image.
     """
+    service_jobset.check_name(name, "job")
     if len(instances) != 1:
         raise ConfigError("A job has slices of one type.", hint="For example: --tpu tpuv6e:2x2=2.")
     if command and not image:
