@@ -35,9 +35,9 @@ def inject(target: Target, values: Values) -> Fault:
     if what == "slice-down":
         return faults.slice_down(target, number, seconds=entry.time("--for", values.get("seconds"), 0.0), yes=yes)
     if what == "drain-node":
-        seconds = entry.time("--for", values.get("seconds"), faults.DRAIN_SECONDS)
+        seconds = _some_time("--for", values.get("seconds"), faults.DRAIN_SECONDS)
         return faults.drain_node(target, number, seconds=seconds, yes=yes)
-    return faults.slow(target, number, seconds=entry.time("--for", values.get("seconds"), faults.SLOW_SECONDS))
+    return faults.slow(target, number, seconds=_some_time("--for", values.get("seconds"), faults.SLOW_SECONDS))
 
 
 def plan(values: Values, seed: int) -> Plan:
@@ -53,19 +53,31 @@ def plan(values: Values, seed: int) -> Plan:
         raise ConfigError(
             "A random injection chooses the faults itself.", hint=f"Leave out {values['what']}, or --random."
         )
+    times = entry.whole_number("--times", values["times"]) if values.get("times") is not None else None
+    if times == 0:
+        raise ConfigError("--times must be at least 1.", hint="Leave it out for faults until heal.")
     return Plan(
-        every=entry.time("--every", values.get("every"), 60.0),
-        seconds=entry.time("--for", values.get("seconds"), 10.0),
+        every=_some_time("--every", values.get("every"), 60.0),
+        seconds=_some_time("--for", values.get("seconds"), 10.0),
         seed=entry.whole_number("--seed", values["seed"]) if values.get("seed") is not None else seed,
-        times=entry.whole_number("--times", values["times"]) if values.get("times") is not None else None,
+        times=times,
         yes=bool(values.get("yes")),
     )
+
+
+def _some_time(option: str, value: Any, default: float) -> float:
+    """Parse a time that is more than 0; `default` if it was not given."""
+    seconds = entry.time(option, value, default)
+    if not seconds:
+        raise ConfigError(f"{option} must be more than 0 s.", hint=f"For example: {option} 30s, or {option} 2m.")
+    return seconds
 
 
 def heal(target: Target, slice_: str | None) -> tuple[str, ...]:
     """End the faults of a slice, or of all; return the nodes that take pods again.
 
     Raises:
+      ConfigError: The slice is not one of the target's.
       PathwaysError: The cluster could not be reached, or refused.
     """
     number = entry.whole_number("the slice", slice_) if slice_ is not None else None
@@ -89,4 +101,6 @@ def target(values: Values) -> Target:
 
 def healed(nodes: tuple[str, ...]) -> str:
     """Return what :func:`heal` did, in a sentence."""
-    return f"Healed: {', '.join(nodes)} take pods again." if nodes else "Healed; no node was kept from pods."
+    if not nodes:
+        return "Healed; no node was kept from pods."
+    return f"Healed: {', '.join(nodes)} {'takes' if len(nodes) == 1 else 'take'} pods again."

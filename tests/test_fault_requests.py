@@ -54,6 +54,24 @@ def test_faults_at_random():
     assert fault_requests.plan({"seed": "8", "seconds": "5s"}, seed=4) == Plan(60, 5, 8)
     with pytest.raises(ConfigError, match="chooses the faults itself"):
         fault_requests.plan({"what": "slow"}, seed=4)
+    for values, said in (
+        ({"every": "0"}, "--every must be more than 0 s"),
+        ({"seconds": "0s"}, "--for must be more than 0 s"),
+        ({"times": "0"}, "--times must be at least 1"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            fault_requests.plan(values, seed=4)
+
+
+def test_a_slice_that_the_target_does_not_have_is_not_healed():
+    with pytest.raises(ConfigError, match="Slice 9 is not one of this session's"):
+        fault_requests.heal(NO_SLICES, "9")
+
+
+def test_what_was_healed():
+    assert fault_requests.healed(()) == "Healed; no node was kept from pods."
+    assert fault_requests.healed(("a",)) == "Healed: a takes pods again."
+    assert fault_requests.healed(("a", "b")) == "Healed: a, b take pods again."
 
 
 def test_either_a_session_or_a_job():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathways_jupyter.elastic.arguments import check_whole
 from pathways_jupyter.errors import PathwaysError
 
 _SLICE_DOWN = ("DATA_LOSS",)
@@ -29,12 +30,11 @@ class ElasticRetryLimit:
       max_attempts: Attempts in all, the first one included.
 
     Raises:
-      ValueError: `max_attempts` is not positive.
+      ArgumentError: `max_attempts` is no whole number of at least 1.
     """
 
     def __init__(self, max_attempts: int) -> None:
-        if max_attempts <= 0:
-            raise ValueError(f"max_attempts must be positive, not {max_attempts}.")
+        check_whole("max_attempts", max_attempts, at_least=1)
         self.max_attempts = max_attempts
 
     def __call__(self, attempt: int, error: Exception) -> bool:

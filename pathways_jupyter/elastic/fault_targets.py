@@ -44,6 +44,16 @@ class Workers:
     slices: int
     embedded: bool
 
+    def check(self, number: int) -> None:
+        """Refuse a slice that there is not.
+
+        Raises:
+          ConfigError: There is no such slice.
+        """
+        if number not in range(self.slices):
+            listed = ", ".join(map(str, range(self.slices))) or "none"
+            raise ConfigError(f"{self.name} has no slice {number}.", hint=f"Its slices: {listed}.")
+
 
 @dataclass(frozen=True)
 class Target:

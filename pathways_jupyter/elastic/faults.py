@@ -54,10 +54,14 @@ class Fault:
     def __str__(self) -> str:
         hit = ", ".join(self.pods)
         if self.what == "slow":
-            return f"Slice {self.number} is slow for {self.seconds:g} s ({hit} stands still most of the time)."
+            still = "stands still" if len(self.pods) == 1 else "stand still"
+            return f"Slice {self.number} is slow for {self.seconds:g} s ({hit} {still} most of the time)."
         if self.what == "drain-node":
             lasts = f"{self.seconds:g} s"
-            return f"The nodes of slice {self.number} were drained (evicted {hit}) and take no pods for {lasts}."
+            if not self.nodes:
+                return f"Slice {self.number} was drained (evicted {hit}); its nodes had been cordoned before."
+            nodes, were, take = ("node", "was", "takes") if len(self.nodes) == 1 else ("nodes", "were", "take")
+            return f"The {nodes} of slice {self.number} {were} drained (evicted {hit}) and {take} no pods for {lasts}."
         held = f" and stays down for {self.seconds:g} s" if self.seconds else ""
         return f"Slice {self.number} was taken down{held} (killed {hit})."
 
@@ -133,12 +137,17 @@ def heal(target: Session | Target, number: int | None = None) -> tuple[str, ...]
     """End the faults of a slice (default: of all) at once; return the nodes that take pods again.
 
     Raises:
+      ConfigError: It is another user's slice, or there is none with this number.
       PathwaysError: The cluster could not be reached, or refused.
     """
     aim = _aim(target)
+    if number is not None:
+        aim.check(number)
 
     async def end(client: Client, namespace: str) -> tuple[str, ...]:
         of = await aim.workers(client, namespace, yes=True)
+        if number is not None:
+            of.check(number)
         nodes = await cordons.uncordon(client, f"{of.name}/" + (f"{number}/" if number is not None else ""))
         if of.embedded:
             for each in range(of.slices) if number is None else [number]:
@@ -160,6 +169,7 @@ def _inject(target: Target, what: str, number: int, seconds: float, yes: bool, a
 
     async def inject(client: Client, namespace: str) -> Fault:
         of = await target.workers(client, namespace, yes=yes)
+        of.check(number)
         found = await running(client, of, number)
         nodes = await act(client, of, found)
         return Fault(what, number, tuple(str(pod["metadata"]["name"]) for pod in found), nodes, seconds)
@@ -195,8 +205,9 @@ async def _stutter(client: Client, pod: Object, seconds: float) -> None:
         client, name, [*_STUTTER, f"{seconds:g}"], namespace=namespace, container=names.WORKER_CONTAINER
     )
     if ran.exit_code:
+        said = ran.stderr.decode(errors="replace").strip()[-200:]
         raise SessionError(
-            f"{name} could not be slowed down: {ran.stderr.decode(errors='replace').strip()[-200:]}",
+            f"{name} could not be {'slowed down' if seconds else 'released'}: {said}",
             hint="Wait until it is up.",
         )
 

@@ -11,9 +11,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pathways_jupyter.elastic import reshard
+from pathways_jupyter.elastic.arguments import (
+    check_callable,
+    check_choice,
+    check_seconds,
+    check_slices,
+    check_type,
+    check_whole,
+)
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.compiled import CompiledSteps, Step
 from pathways_jupyter.elastic.errors import ElasticRuntimeError, ProxyLostError
@@ -22,6 +30,7 @@ from pathways_jupyter.elastic.kinds import listed
 from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Kind, Record
 from pathways_jupyter.elastic.recovery import Recovery, Restored
+from pathways_jupyter.elastic.run_slices import session_of_this_process
 from pathways_jupyter.elastic.snapshots import Snapshots
 from pathways_jupyter.sentences import say
 
@@ -91,8 +100,23 @@ def train_loop(
       ElasticRuntimeError: The state is too large for its snapshots (before anything has started), no snapshot
         survived a loss, or there is no new proxy for one that was lost.
       TimeoutError: A pause took longer than `timeout`.
+      ConfigError: An argument cannot be used, or there are fewer slices in all than `minimum_slices`. Nothing was
+        changed.
       Exception: An error of `step`, `data` or `mesh_for`.
     """
+    _check(
+        step,
+        data,
+        steps=steps,
+        mesh_for=mesh_for,
+        batch=batch,
+        snapshot_every=snapshot_every,
+        minimum_slices=minimum_slices,
+        snapshots=snapshots,
+        manager=manager,
+        record=record,
+        timeout=timeout,
+    )
     snapshots, record = snapshots or Snapshots(), record or Record()
     if snapshots.batches is None or snapshots.batches.source is not data:
         snapshots.batches = Batches(data)
@@ -100,6 +124,7 @@ def train_loop(
     try:
         with record.goodput.during(Spent.TPU_INITIALIZATION):
             manager = manager or Manager()
+        check_slices("minimum_slices", minimum_slices, manager.total_slice_count)
         record.has_devices(manager.total_slice_count, manager.session)
         run = _Run(
             batches=snapshots.batches,
@@ -118,6 +143,49 @@ def train_loop(
         return run.train(state)
     finally:
         record.end()
+
+
+def _check(
+    step: Any,
+    data: Any,
+    *,
+    steps: Any,
+    mesh_for: Any,
+    batch: Any,
+    snapshot_every: Any,
+    minimum_slices: Any,
+    snapshots: Any,
+    manager: Any,
+    record: Any,
+    timeout: Any,
+) -> None:
+    """Refuse arguments of :func:`train_loop` that cannot be used.
+
+    Raises:
+      ArgumentError: One cannot.
+    """
+    check_callable("step", step)
+    if not hasattr(data, "__getitem__"):
+        # Python iterates over what has it too.
+        check_type("data", data, Iterable, example="data=iter(batches)")
+    check_whole("steps", steps, at_least=0)
+    if mesh_for is not None:
+        check_callable("mesh_for", mesh_for)
+    check_choice("batch", batch, get_args(BatchRule))
+    check_whole("snapshot_every", snapshot_every, at_least=1)
+    check_whole("minimum_slices", minimum_slices, at_least=0)
+    if timeout is not None:
+        check_seconds("timeout", timeout)
+    if snapshots is not None:
+        check_type("snapshots", snapshots, Snapshots, example="snapshots=elastic.Snapshots()")
+    if record is not None:
+        check_type("record", record, Record, example="record=elastic.Record()")
+    if manager is not None:
+        check_type("manager", manager, Manager, example="manager=elastic.Manager()")
+        check_slices("minimum_slices", minimum_slices, manager.total_slice_count)
+    elif (session := session_of_this_process()) is not None and session.record.slices:
+        # Of the session's slices, also those that are down, because JAX may have no devices yet.
+        check_slices("minimum_slices", minimum_slices, len(session.record.slices))
 
 
 def default_mesh(slices: Sequence[Sequence[jax.Device]]) -> jax.sharding.Mesh:

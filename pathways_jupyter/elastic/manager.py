@@ -12,6 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pathways_jupyter.elastic.arguments import (
+    ArgumentError,
+    check_callable,
+    check_seconds,
+    check_slices,
+    check_whole,
+)
 from pathways_jupyter.elastic.errors import ElasticRetryLimit, ElasticRuntimeError, ScaleUpSignalError, is_slice_down
 from pathways_jupyter.elastic.goodput import Spent
 from pathways_jupyter.elastic.health import SETTLE_SECONDS
@@ -124,6 +131,8 @@ class Manager(Slices):
         reshard_check_period: int = 1,
         record: Record | None = None,
     ) -> None:
+        check_whole("snapshot_period", snapshot_period, at_least=1)
+        check_whole("reshard_check_period", reshard_check_period, at_least=1)
         super().__init__(devices, session=session, settle_seconds=settle_seconds, record=record)
         self.snapshots = Snapshots()
         self.snapshot_period = snapshot_period
@@ -150,12 +159,31 @@ class Manager(Slices):
           on_elastic_event_callback: Called after each loss or signal.
           retry_policy: Called with the number of the attempt (from 1) and its error; a false result ends the retries.
 
+        Raises:
+          ArgumentError: An argument cannot be used.
+
         The decorated function raises:
           ElasticRuntimeError: No further attempt is allowed; its cause is the last error.
           TimeoutError: The slices did not come up in time.
         """
         if max_retries is not None and retry_policy is not None:
-            raise ValueError("Give max_retries or retry_policy, not both.")
+            raise ArgumentError("Give max_retries or retry_policy, not both.", hint="Leave one of them out.")
+        if max_retries is not None:
+            check_whole("max_retries", max_retries, at_least=1)
+        if minimum_slice_count is not None:
+            check_whole("minimum_slice_count", minimum_slice_count, at_least=0)
+            check_slices("minimum_slice_count", minimum_slice_count, self.total_slice_count)
+        check_seconds("poll_interval", poll_interval, positive=True)
+        if timeout is not None:
+            check_seconds("timeout", timeout)
+        functions = {
+            "pre_callback": pre_callback,
+            "on_elastic_event_callback": on_elastic_event_callback,
+            "retry_policy": retry_policy,
+        }
+        for name, function in functions.items():
+            if function is not None:
+                check_callable(name, function)
         wanted = self.total_slice_count if minimum_slice_count is None else minimum_slice_count
         by_number: RetryPolicy = ElasticRetryLimit(max_retries) if max_retries is not None else _always
         retries = Retries(

@@ -123,7 +123,9 @@ class Record:
             if slices or kind is Kind.DETECTED:
                 self._use(len(slices), event.at)
         if kind not in _LOGGED_BEFORE:
-            logger.info("%s", message)
+            # Python shows a warning also where no log has been set up: in a cell without the panel, a run that waits
+            # would stand still without a word.
+            logger.log(logging.WARNING if kind is Kind.WAITING else logging.INFO, "%s", message)
         for listener in tuple(self.listeners):
             try:
                 listener(event)

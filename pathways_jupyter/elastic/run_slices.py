@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pathways_jupyter.elastic.arguments import ArgumentError, check_seconds
 from pathways_jupyter.elastic.errors import is_proxy_gone
 from pathways_jupyter.elastic.goodput import Spent
 from pathways_jupyter.elastic.health import SETTLE_SECONDS, Health, by_slice
@@ -109,6 +110,9 @@ class Slices:
       all_slice_indices: The indices of all slices.
       inactive_slice_indices: Those that the computation does not use.
       elastic_down_event_count: How often slices in use were lost.
+
+    Raises:
+      ArgumentError: There is no device, or the time cannot be used.
     """
 
     def __init__(
@@ -121,7 +125,10 @@ class Slices:
     ) -> None:
         import jax
 
-        self.session = session if session is not None else _session_of_this_process()
+        check_seconds("settle_seconds", settle_seconds)
+        if devices is not None and not len(devices):
+            raise ArgumentError("devices is empty.", hint="Leave it out for all of JAX's devices.")
+        self.session = session if session is not None else session_of_this_process()
         self.elastic_down_event_count = 0
         self._settle_seconds = settle_seconds
         self._record = record
@@ -130,7 +137,7 @@ class Slices:
         if self.session is not None and threading.current_thread() is threading.main_thread():
             # There may be a new proxy since JAX was used last: from outside, or after an interrupted reconnect.
             self.session.settle()
-        self._manage(devices or jax.devices())
+        self._manage(jax.devices() if devices is None else devices)
 
     def _manage(
         self, devices: Sequence[jax.Device], listeners: Sequence[Callable[[int, bool, str], None]] = ()
@@ -209,6 +216,11 @@ class Slices:
 
     @active_slice_indices.setter
     def active_slice_indices(self, indices: Collection[int]) -> None:
+        if unknown := set(indices) - self.all_slice_indices:
+            raise ArgumentError(
+                f"active_slice_indices has {sorted(unknown)}, which are not this manager's.",
+                hint=f"Its slices are {sorted(self.all_slice_indices)}.",
+            )
         with self._lock:
             self._active = frozenset(indices)
             self.inactive_slice_indices = self.all_slice_indices - self._active
@@ -288,7 +300,8 @@ class Slices:
         return self._own_run
 
 
-def _session_of_this_process() -> Session | None:
+def session_of_this_process() -> Session | None:
+    """Return the session of this process; None if it has none."""
     # Only look the module up: a process with a session has imported it.
     module = sys.modules.get("pathways_jupyter.session.kernel.session")
     return module.current() if module is not None else None

@@ -14,9 +14,10 @@ import logging
 import math
 import threading
 import time
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pathways_jupyter.elastic import host_memory, reshard
+from pathways_jupyter.elastic.arguments import check_choice, check_whole
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.checkpoints import Checkpoints
 from pathways_jupyter.elastic.errors import ElasticRuntimeError
@@ -52,9 +53,9 @@ class Snapshots:
       batches: The data of the run that these are the snapshots of; a run that resumes goes on with them.
 
     Raises:
-      ConfigError: Orbax is not installed, which `path` needs, or gcsfs, which a bucket needs.
+      ConfigError: An argument cannot be used, or Orbax is not installed, which `path` needs, or gcsfs, which a bucket
+        needs.
       ElasticRuntimeError: The bucket cannot be read.
-      ValueError: A number is too small.
     """
 
     def __init__(
@@ -67,8 +68,12 @@ class Snapshots:
         path: str | None = None,
         path_every: int = 10,
     ) -> None:
-        if keep < 1 or path_every < 1 or notebook_every < 0:
-            raise ValueError("keep and path_every must be at least 1, and notebook_every at least 0.")
+        check_whole("keep", keep, at_least=1)
+        check_choice("where", where, get_args(Place))
+        if limit_bytes is not None:
+            check_whole("limit_bytes", limit_bytes, at_least=0)
+        check_whole("notebook_every", notebook_every, at_least=0)
+        check_whole("path_every", path_every, at_least=1)
         self.keep = keep
         self.where = where
         self.limit_bytes = limit_bytes

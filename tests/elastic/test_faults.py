@@ -97,7 +97,7 @@ def test_a_drained_node_takes_no_pods_until_it_is_healed_and_all_of_it_is_in_the
     ask(all_free)
     until(session, EventKind.SLICE_HEALED, since, 1)
     noted = [event for event in session.events(since) if event.data.get("what") == "injected"]
-    assert noted[0].message.startswith("On purpose: the nodes of slice 1 were drained")
+    assert noted[0].message.startswith("On purpose: the node of slice 1 was drained")
 
 
 def test_a_fault_ends_also_when_the_process_that_injected_it_is_killed(session, ask):
@@ -192,7 +192,15 @@ def test_faults_at_random_are_chosen_by_the_seed_and_end(session, ask):
 
 
 def test_only_slices_of_the_session_can_be_hit(session):
-    for inject in (faults.slice_down, faults.drain_node, faults.slow):
+    for inject in (faults.slice_down, faults.drain_node, faults.slow, faults.heal):
         with pytest.raises(ConfigError, match="Slice 7 is not one of this session's") as refused:
             inject(session, 7)
         assert refused.value.hint == "This session holds: 0, 1, 2."
+
+
+def test_only_slices_that_a_service_has_can_be_hit(session):
+    every = fault_targets.of_service(session.record.service, session.record)
+    for inject in (faults.slice_down, faults.heal):
+        with pytest.raises(ConfigError, match="has no slice 9") as refused:
+            inject(every, 9)
+        assert refused.value.hint == "Its slices: 0, 1, 2."

@@ -38,7 +38,7 @@ def test_a_run_that_loses_a_slice_continues_on_two(session, take_down, source, w
     assert manager.elastic_down_event_count >= 1
 
 
-def test_with_too_few_slices_a_run_pauses_and_says_so(session, take_down):
+def test_with_too_few_slices_a_run_pauses_and_says_so(session, take_down, caplog):
     data, record = Data(), Record()
     data.at[15] = lambda: take_down(2, seconds=60)
     record.listeners.append(lambda event: event.kind is Kind.WAITING and faults.heal(session))
@@ -54,6 +54,8 @@ def test_with_too_few_slices_a_run_pauses_and_says_so(session, take_down):
     check(result, 30)
     paused = next(event for event in record.events if event.kind is Kind.WAITING)
     assert "2 of at least 3 slices" in paused.message
+    # As a warning, which a cell shows without the panel too.
+    assert paused.message in [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert result.goodput.seconds()["ELASTIC_SLICE_DOWN"] > 0
 
 

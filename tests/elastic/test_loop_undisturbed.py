@@ -9,8 +9,10 @@ import pytest
 from small_training import Data, Positioned, check, first_state, step
 
 from pathways_jupyter import elastic
+from pathways_jupyter.elastic import record as records
 from pathways_jupyter.elastic import recovery
 from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.errors import ConfigError
 
 
 @pytest.mark.parametrize("fresh", [True, False])
@@ -76,6 +78,56 @@ def test_a_run_whose_generator_was_ended_by_a_loss_says_so(steady):
     with pytest.raises(elastic.ElasticRuntimeError, match="ended by JaxRuntimeError while it made batch 3"):
         elastic.train_loop(step, first_state(), (batch for batch in data), steps=9, record=record)
     assert (record.phase, record.wanted) == ("stopped", 9)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"batch": "foo"}, "batch must be one of 'keep', 'scale', not 'foo'"),
+        ({"steps": -1}, "steps must be a whole number of at least 0, not -1"),
+        ({"steps": 1.5}, "steps must be a whole number"),
+        ({"snapshot_every": 0}, "snapshot_every must be a whole number of at least 1, not 0"),
+        ({"minimum_slices": -1}, "minimum_slices must be a whole number of at least 0, not -1"),
+        ({"minimum_slices": 5}, "minimum_slices is 5, but there are 3 slices in all"),
+        ({"timeout": -1}, "timeout must be a number of seconds, at least 0, not -1"),
+        ({"timeout": "soon"}, "timeout must be a number of seconds"),
+        ({"mesh_for": 3}, "mesh_for must be a function, not int"),
+        ({"snapshots": "gs://runs"}, "snapshots must be of type Snapshots, not str"),
+        ({"manager": 1}, "manager must be of type Manager, not int"),
+        ({"record": 1}, "record must be of type Record, not int"),
+        ({"data": 7}, "data must be of type Iterable, not int"),
+        ({"step": None}, "step must be a function, not NoneType"),
+    ],
+)
+def test_an_argument_that_cannot_be_used_is_refused_before_anything_is_changed(steady, wrong, said):
+    latest, data = records.latest(), Data()
+    arguments = {"step": step, "state": first_state(), "data": data, "steps": 3, "snapshots": elastic.Snapshots()}
+    with pytest.raises(ConfigError, match=said) as refused:
+        elastic.train_loop(**(arguments | wrong))
+    assert refused.value.hint
+    assert data.number == 0
+    assert records.latest() is latest, "no run has begun"
+
+
+def test_more_slices_than_a_manager_has_are_refused(steady):
+    two = elastic.Manager([device for index in (0, 2) for device in steady.slices()[index]])
+    with pytest.raises(ConfigError, match="minimum_slices is 3, but there are 2 slices in all"):
+        elastic.train_loop(step, first_state(), Data(), steps=3, minimum_slices=3, manager=two)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"keep": 0}, "keep must be a whole number of at least 1, not 0"),
+        ({"where": "host"}, "where must be one of 'auto', 'hosts', 'notebook', not 'host'"),
+        ({"limit_bytes": -1}, "limit_bytes must be"),
+        ({"notebook_every": -1}, "notebook_every must be"),
+        ({"path_every": 0}, "path_every must be"),
+    ],
+)
+def test_snapshots_that_cannot_be_taken_are_refused(wrong, said):
+    with pytest.raises(ConfigError, match=said):
+        elastic.Snapshots(**wrong)
 
 
 def test_an_error_that_comes_again_and_again_is_raised(steady, monkeypatch):

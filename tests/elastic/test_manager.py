@@ -13,6 +13,7 @@ from pathways_jupyter.elastic import faults
 from pathways_jupyter.elastic import record as records
 from pathways_jupyter.elastic.kinds import Kind
 from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.events import EventKind
 
 
@@ -103,6 +104,36 @@ def test_a_signal_calls_again_until_the_policy_ends_it(session):
     with pytest.raises(elastic.ElasticRuntimeError, match="Attempt 3 failed"):
         train()
     assert len(calls) == len(events) == 3
+
+
+def test_arguments_that_cannot_be_used_are_refused_by_the_decorators_and_the_manager(session):
+    manager = elastic.Manager()
+    for wrong, said in (
+        ({"max_retries": 0}, "max_retries must be a whole number of at least 1, not 0"),
+        ({"minimum_slice_count": 4}, "minimum_slice_count is 4, but there are 3 slices in all"),
+        ({"minimum_slice_count": -1}, "minimum_slice_count must be a whole number"),
+        ({"poll_interval": 0}, "poll_interval must be a number of seconds, more than 0"),
+        ({"timeout": "soon"}, "timeout must be a number of seconds"),
+        ({"pre_callback": 1}, "pre_callback must be a function, not int"),
+        ({"max_retries": 1, "retry_policy": elastic.ElasticRetryLimit(1)}, "not both"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            manager.elastic_retry(**wrong)
+    # As in pathwaysutils.
+    with pytest.raises(ValueError, match="max_retries must be"):
+        manager.replica_resize(0)
+    for wrong, said in (
+        ({"devices": []}, "devices is empty"),
+        ({"settle_seconds": -1}, "settle_seconds must be"),
+        ({"snapshot_period": 0}, "snapshot_period must be"),
+        ({"reshard_check_period": 0}, "reshard_check_period must be"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            elastic.Manager(**wrong)
+    before = manager.active_slice_indices
+    with pytest.raises(ConfigError, match=r"has \[7\], which are not this manager's"):
+        manager.active_slice_indices = {0, 7}
+    assert manager.active_slice_indices == before
 
 
 def test_scaling(session):
