@@ -55,7 +55,7 @@ def plan(values: Values, seed: int) -> Plan:
         )
     times = entry.whole_number("--times", values["times"]) if values.get("times") is not None else None
     if times == 0:
-        raise ConfigError("--times must be at least 1.", hint="Leave it out for faults until heal.")
+        raise ConfigError("There must be at least one fault.", hint="Leave out --times for faults until heal.")
     return Plan(
         every=_some_time("--every", values.get("every"), 60.0),
         seconds=_some_time("--for", values.get("seconds"), 10.0),

@@ -155,7 +155,11 @@ async def test_a_host_that_goes_away_for_good_ends_the_others(lab, monkeypatch):
 
 async def test_a_detached_run_goes_on_alone_and_is_found_again(lab):
     release = lab.directory / "release"
-    command = f"echo up; while [ ! -e {release} ]; do sleep 0.05; done; echo end; exit $WORKER"
+    # The host that fails waits for the other one, which would be ended otherwise.
+    command = (
+        f"echo up; while [ ! -e {release} ]; do sleep 0.05; done; echo end; touch {release}-$WORKER; "
+        f"while [ ! -e {release}-0 ]; do sleep 0.05; done; exit $WORKER"
+    )
     started = await lab.run(command, detach=True, name="alone")
     assert started.code is None
     record = records.find("alone")
