@@ -23,11 +23,12 @@ if TYPE_CHECKING:
         ScaleUpSignalError,
     )
     from pathways_jupyter.elastic.goodput import Goodput
-    from pathways_jupyter.elastic.loop import Result, train_loop
+    from pathways_jupyter.elastic.loop import train_loop
     from pathways_jupyter.elastic.manager import Manager
     from pathways_jupyter.elastic.record import Record
     from pathways_jupyter.elastic.snapshot import Snapshot
     from pathways_jupyter.elastic.snapshots import Snapshots
+    from pathways_jupyter.elastic.training_run import Result
 
 __all__ = [
     "ElasticRetryLimit",
@@ -50,7 +51,7 @@ _MODULES = {
     "Manager": "manager",
     "ProxyLostError": "errors",
     "Record": "record",
-    "Result": "loop",
+    "Result": "training_run",
     "ScaleUpSignalError": "errors",
     "Snapshot": "snapshot",
     "Snapshots": "snapshots",

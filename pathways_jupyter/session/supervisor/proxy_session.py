@@ -24,7 +24,6 @@ from pathways_jupyter.events import EventKind, Stage
 from pathways_jupyter.kube import objects, portforward
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, Object
-from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.portforward import Forward, PortRefused
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
 from pathways_jupyter.retry import Backoff
@@ -37,7 +36,7 @@ from pathways_jupyter.service.relay.wire import SECRET_BYTES
 from pathways_jupyter.session import reach, sweep
 from pathways_jupyter.session.reach import Embedded
 from pathways_jupyter.session.registry import ALTS, INSECURE
-from pathways_jupyter.session.supervisor import direct
+from pathways_jupyter.session.supervisor import direct, proxy_end
 from pathways_jupyter.session.supervisor.carrier import TooManyConnections
 from pathways_jupyter.session.supervisor.direct import Route
 from pathways_jupyter.session.supervisor.grpc_half import GrpcHalf
@@ -50,8 +49,6 @@ from pathways_jupyter.session.supervisor.session_log import SessionLog
 logger = logging.getLogger(__name__)
 
 _REFUSALS = frozenset({400, 401, 403, 404, 422})
-_DETAIL_SECONDS = 1.0
-"""Longest time spent on finding the cause of a failure that is already known."""
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
 
@@ -246,9 +243,9 @@ class Proxy:
             async with asyncio.timeout(self._config.timeout):
                 return await self._watch.ready
         except PodEnded as error:
-            if over := await self._lifetime_over():
+            if over := await proxy_end.lifetime_over(self._client, self._session_log.record):
                 raise over from error
-            last_line = await self._last_log_line(error.pod)
+            last_line = await proxy_end.last_log_line(self._client, self._session_log.record, error.pod)
             raise ServiceError(f"{error} {last_line}".rstrip(), hint=error.hint) from error
         except TimeoutError as error:
             raise ServiceError(
@@ -256,78 +253,23 @@ class Proxy:
                 hint="Check that a node has room for it, or raise --timeout.",
             ) from error
 
-    async def _last_log_line(self, pod: str) -> str:
-        """Return the last line of a pod's log as a sentence; empty if it cannot be read."""
-        namespace, said = self._session_log.record.namespace, ""
-        with contextlib.suppress(ClusterError, TimeoutError):
-            async with asyncio.timeout(_DETAIL_SECONDS):
-                async for line in logs(self._client, pod, namespace=namespace, container=names.PROXY_CONTAINER, tail=1):
-                    said = line.strip()
-        return f"The last line of its log: {said}" if said else ""
-
     async def _ended(self) -> PathwaysError:
         """Return the error for a proxy that ended, or that can no longer be watched, before it could be used."""
         assert self._watch is not None
         if self._watch.error is not None:
             # The pod may have been ready when it was listed, and only watching it be forbidden.
             return self._watch.error
-        if over := await self._lifetime_over():
+        record = self._session_log.record
+        if over := await proxy_end.lifetime_over(self._client, record):
             return over
-        last_line = await self._last_log_line(self._session_log.record.pod)
+        last_line = await proxy_end.last_log_line(self._client, record, record.pod)
         return ServiceError(
             f"The proxy ended before it could be used. {self._watch.lost.result()} {last_line}".rstrip(),
             hint="Older services end a proxy when all slices are taken: %pathways slices shows who holds them.",
         )
 
-    async def _lifetime_over(self) -> ServiceError | None:
-        """Return the error for a proxy whose lifetime was over before it could be used; None if it was not that."""
-        record = self._session_log.record
-        with contextlib.suppress(ClusterError, TimeoutError):
-            async with asyncio.timeout(_DETAIL_SECONDS):
-                job = await objects.find(self._client, JOBS, record.job, namespace=record.namespace)
-                if job is not None and self._is_over(job):
-                    return ServiceError(
-                        f"The proxy ended before it could be used. {_lifetime_over(job)}",
-                        hint="Raise --max-lifetime: it begins when the proxy is created.",
-                    )
-        return None
-
-    def _is_over(self, job: Object) -> bool:
-        """Whether the cluster ends `job` because of its deadline.
-
-        By the time, because the Job's pod is deleted before its status says why. The server reports both times in
-        whole seconds.
-        """
-        return 0 < proxy_job.deadline(job) <= self._client.now() + 1.0
-
     async def _why_gone(self, reason: str) -> str:
-        """Return `reason` with its cause: why the Job failed, or that this process did not run for a while."""
-        record, removed = self._session_log.record, False
-        with contextlib.suppress(ClusterError, TimeoutError):
-            async with asyncio.timeout(_DETAIL_SECONDS):
-                job = await objects.find(self._client, JOBS, record.job, namespace=record.namespace)
-                removed = job is None or bool(job["metadata"].get("deletionTimestamp"))
-                if removed and (taker := await self._taker()):
-                    return say("slices-taken", taker=taker)
-                if job is not None and self._is_over(job):
-                    return _lifetime_over(job)
-                for each in ((job or {}).get("status") or {}).get("conditions") or ():
-                    failed = each.get("type") in {"Failed", "FailureTarget"} and each.get("status") == "True"
-                    # BackoffLimitExceeded only repeats that the Job's single pod failed.
-                    if failed and each.get("reason") != "BackoffLimitExceeded":
-                        return f"{reason} {each.get('reason')}: {each.get('message')}".rstrip(".") + "."
-        return self._lease.explain(reason, removed=removed) if self._lease is not None else reason
-
-    async def _taker(self) -> str:
-        """Return who has taken the slices of this session while it was silent; empty if no session has."""
-        record = self._session_log.record
-        labels = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},{names.SESSION_LABEL}"
-        for job in (await objects.list_(self._client, JOBS, namespace=record.namespace, labels=labels)).items:
-            about, annotations = job["metadata"].get("labels") or {}, job["metadata"].get("annotations") or {}
-            if record.id in str(annotations.get(names.RECLAIMED_ANNOTATION, "")).split(","):
-                where = annotations.get(names.NOTEBOOK_ANNOTATION) or f"session {about.get(names.SESSION_LABEL)}"
-                return f"{about.get(names.USER_LABEL) or 'an unknown user'} ({where})"
-        return ""
+        return await proxy_end.why_gone(self._client, self._session_log.record, reason, self._lease)
 
     # The data path.
 
@@ -415,7 +357,3 @@ class Proxy:
 
     def _stage(self, stage: Stage, message: str, **data: Any) -> None:
         self._session_log.stage(stage, message, elapsed=round(time.monotonic() - self._began, 4), **data)
-
-
-def _lifetime_over(job: Object) -> str:
-    return say("lifetime-over", seconds=job["spec"]["activeDeadlineSeconds"])

@@ -1,0 +1,301 @@
+"""One run of the training loop: its steps, and what it does when a slice is lost or comes back.
+
+It dispatches one step ahead of the one it waits for, so that the devices never idle. An error of a lost slice
+therefore shows up one step late; the state is then restored from the newest snapshot whose pieces survive, on a mesh of
+the remaining slices, and the steps since are repeated with the same batches. At a step boundary at which more slices
+can be used, the state moves to the larger mesh directly.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from pathways_jupyter.elastic import reshard
+from pathways_jupyter.elastic.batches import Batches
+from pathways_jupyter.elastic.compiled import CompiledSteps
+from pathways_jupyter.elastic.errors import ElasticRuntimeError, ProxyLostError
+from pathways_jupyter.elastic.goodput import Goodput, Spent
+from pathways_jupyter.elastic.kinds import listed
+from pathways_jupyter.elastic.manager import Manager
+from pathways_jupyter.elastic.record import Kind, Record
+from pathways_jupyter.elastic.recovery import Recovery, Restored
+from pathways_jupyter.elastic.snapshots import Snapshots
+from pathways_jupyter.sentences import say
+
+if TYPE_CHECKING:
+    import jax
+
+MakeMesh = Callable[[Sequence[Sequence["jax.Device"]]], "jax.sharding.Mesh"]
+BatchRule = Literal["keep", "scale"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a run.
+
+    Attributes:
+      state: The last state, on the slices that are up.
+      step: The number of steps done.
+      metrics: Each step's metrics, as floats.
+      goodput: Where the time went.
+      record: Everything that happened.
+    """
+
+    state: Any
+    step: int
+    metrics: Mapping[int, Mapping[str, float]]
+    goodput: Goodput = field(repr=False)
+    record: Record = field(repr=False)
+
+
+@dataclass
+class TrainingRun:
+    """One call of :func:`~pathways_jupyter.elastic.loop.train_loop`.
+
+    Attributes:
+      steps: How many steps to do; lowered when the data end.
+      next_step: The number of the step to dispatch next.
+      confirmed: The number of steps that are known to be complete.
+      in_flight: A step that was dispatched and is not known to be complete: its number, metrics and slices.
+      snapshot: The snapshot that was taken last.
+      resuming: Whether a step after a restore is awaited.
+      moved: Whether the state is not what the last step returned, but was put on the mesh since.
+    """
+
+    batches: Batches
+    mesh_for: MakeMesh
+    rule: BatchRule
+    snapshot_every: int
+    minimum: int
+    snapshots: Snapshots
+    manager: Manager
+    precompile: bool
+    record: Record
+    timeout: float | None
+    compiled: CompiledSteps
+    steps: int
+    state: Any = None
+    mesh: Any = None
+    next_step: int = 0
+    confirmed: int = 0
+    in_flight: tuple[int, Any, int] | None = None
+    snapshot: Any = None
+    resuming: bool = False
+    moved: bool = True
+
+    def __post_init__(self) -> None:
+        self.recovery = Recovery(
+            self.manager,
+            self.snapshots,
+            self.record,
+            mesh_on=self._mesh,
+            minimum=self.minimum,
+            timeout=self.timeout,
+            reconnected=self.compiled.clear,
+        )
+
+    def train(self, state: Any) -> Result:
+        """Train from `state`, or from the newest snapshot; see :func:`~pathways_jupyter.elastic.loop.train_loop`."""
+        was_watching = self.manager.health.is_watching
+        self.manager.health.listeners.append(self.record.slice_changed)
+        try:
+            self.manager.start_monitoring()
+            self._begin(state)
+            self._goodput.begin_steps()
+            while self.confirmed < self.steps:
+                try:
+                    self._advance()
+                except Exception as error:
+                    if not self.recovery.handles(error):
+                        raise
+                    self.in_flight = None
+                    self._goodput.waste()
+                    self._resume(self.recovery.after(error, done=self.confirmed))
+            self._finish()
+        finally:
+            if not was_watching:
+                self.manager.health.close()
+            self.manager.health.listeners.remove(self.record.slice_changed)
+        return Result(self.state, self.confirmed, self.record.metrics, self._goodput, self.record)
+
+    def _begin(self, state: Any) -> None:
+        """Put the first state, or the newest snapshot, on the active slices."""
+        import jax
+
+        if self.snapshots.resume(state) is not None:
+            session = self.manager.session
+            try:
+                if session is not None and not session.has_devices:
+                    # An Interrupt may have come before there was a new one.
+                    raise ProxyLostError("The proxy is gone.")
+                restored = self.recovery.restore(done=0)
+            except (jax.errors.JaxRuntimeError, ProxyLostError) as error:
+                restored = self.recovery.after(error, done=0)
+            self._resume(restored)
+            return
+        while True:
+            active = self.manager.active_slice_indices
+            try:
+                if len(active) < max(1, self.minimum):
+                    self.recovery.pause(done=0)
+                    continue
+                self.mesh = self._mesh(active)
+                shardings = reshard.shardings_on(state, self.mesh)
+                # Without aliases: the steps donate their state, and the caller keeps this one.
+                self.state = jax.device_put(reshard.moved(state, shardings, usable=active), shardings, may_alias=False)
+                self.snapshots.check(self.state)
+                self.snapshots.settled = 0
+                # So that there is always one to go back to.
+                self._snapshot(everywhere=True).finished.wait()
+                if self.snapshot.error is not None:
+                    raise self.snapshot.error
+                if self.snapshot.problem:
+                    raise ElasticRuntimeError(self.snapshot.problem)
+                return
+            except (jax.errors.JaxRuntimeError, ProxyLostError) as error:
+                self.recovery.regain(error, done=0)
+
+    @property
+    def _goodput(self) -> Goodput:
+        return self.record.goodput
+
+    def _advance(self) -> None:
+        """Dispatch one step, and wait for the one before."""
+        import jax
+
+        active = self.manager.active_slice_indices
+        if lost := active - self.manager.health.up:
+            # The event came before any array failed: do not start a step that cannot succeed.
+            raise jax.errors.JaxRuntimeError(f"DATA_LOSS: {listed(lost)} down")
+        if self.manager.available_inactive_slices:
+            self._grow()
+        before, self.in_flight = self.in_flight, None
+        if self.next_step < self.steps:
+            self._dispatch()
+        if before is not None:
+            self._confirm(*before)
+        if self.next_step % self.snapshot_every == 0 and self.in_flight is not None:
+            with self._goodput.during(Spent.CHECKPOINT_SAVE):
+                self._snapshot()
+
+    def _dispatch(self) -> None:
+        """Start the next step; without a batch there is none."""
+        import jax
+
+        with self._goodput.during(Spent.DATA_LOADING):
+            try:
+                batch = self.batches.next(self._share)
+            except StopIteration:
+                self.steps = self.record.wanted = self.next_step
+                return
+            placed = jax.device_put(batch, self.compiled.batch_sharding(self.mesh))
+        if not self.compiled.has(self.mesh, placed):
+            with self._goodput.during(Spent.PROGRAM_STARTUP):
+                self.compiled.on(self.mesh, self.state, placed)
+            if self.precompile:
+                self._compile_ahead(placed)
+        self.state, metrics = self.compiled.run(self.mesh, self.state, placed, moved=self.moved)
+        self.moved = False
+        self.in_flight = (self.next_step, metrics, self.manager.active_slice_count)
+        self.next_step += 1
+
+    def _compile_ahead(self, batch: Any) -> None:
+        """Compile the step for each mesh with one slice less."""
+        import jax
+
+        active = self.manager.active_slice_indices
+
+        def rows(leaf: Any, slices: int) -> jax.ShapeDtypeStruct:
+            count = leaf.shape[0] * slices // len(active) if self.rule == "scale" else leaf.shape[0]
+            return jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
+
+        def failed(error: Exception) -> None:
+            # It will be compiled when it is needed, and an error that stays is raised there.
+            self.record.add(Kind.RETRY, f"Compiling ahead failed: {error}")
+
+        try:
+            meshes = [
+                (self._mesh(fewer), jax.tree.map(functools.partial(rows, slices=len(fewer)), batch))
+                for fewer in (active - {index} for index in sorted(active))
+                if len(fewer) >= max(1, self.minimum)
+            ]
+        except Exception as error:
+            failed(error)
+        else:
+            self.compiled.ahead(meshes, self.state, failed)
+
+    def _confirm(self, number: int, metrics: Any, slices: int) -> None:
+        """Wait for a step's metrics; an error of the step is raised here."""
+        import jax
+
+        values = {name: float(value) for name, value in jax.device_get(metrics).items()}
+        if self.snapshot.step <= number and self.snapshot.place == "hosts" and not self.snapshot.ready.is_set():
+            # Enqueued before this step, it is about to be whole. So no more steps are lost than between two snapshots.
+            with self._goodput.during(Spent.CHECKPOINT_SAVE):
+                self.snapshot.ready.wait()
+        self._goodput.step(number)
+        self.confirmed = number + 1
+        self.snapshots.settled = max(self.snapshots.settled, self.confirmed)
+        self.record.step(number, values, slices=slices, losses=self.manager.elastic_down_event_count)
+        if self.resuming:
+            self.resuming = False
+            active = tuple(sorted(self.manager.active_slice_indices))
+            said = say("step-complete", step=number, slices=listed(active))
+            self.record.add(Kind.RESUMED, said, step=number + 1, slices=active)
+
+    def _snapshot(self, *, everywhere: bool = False) -> Any:
+        if self.snapshot is not None and self.snapshot.problem:
+            self.record.add(Kind.RETRY, self.snapshot.problem, step=self.confirmed)
+        self.snapshot = self.snapshots.take(self.next_step, self.state, self.batches.position(), everywhere=everywhere)
+        if (oldest := self.snapshots.oldest()) is not None:
+            self.batches.forget(oldest.extra)
+        return self.snapshot
+
+    def _resume(self, restored: Restored) -> None:
+        """Go on from a snapshot."""
+        self.state, self.mesh, self.moved = restored.state, restored.mesh, True
+        self.batches.restore(restored.snapshot.extra)
+        self.snapshot = restored.snapshot
+        self.next_step = self.confirmed = restored.snapshot.step
+        self.resuming = True
+
+    def _grow(self) -> None:
+        """Move the state to a mesh with the slices that have become available."""
+        more = self.manager.available_inactive_slices
+        if self.in_flight is not None:
+            pending, self.in_flight = self.in_flight, None
+            self._confirm(*pending)
+        before = self.manager.active_slice_indices
+        with self._goodput.during(Spent.SCALE_UP):
+            # From here on an error is handled like any loss: the newest snapshot is restored.
+            self.manager.active_slice_indices = before | more
+            self.mesh = self._mesh(self.manager.active_slice_indices)
+            self.state = reshard.moved(self.state, reshard.shardings_on(self.state, self.mesh), usable=before)
+            self.moved = True
+        active = tuple(sorted(self.manager.active_slice_indices))
+        said = say("training-continues", slices=listed(active))
+        self.record.add(Kind.GROWN, said, step=self.next_step, slices=active)
+        # Protects the larger mesh: the earlier snapshots have no pieces on the new slices.
+        self._snapshot()
+
+    def _finish(self) -> None:
+        """Write the last state, if snapshots are written, and wait for those that are being made."""
+        with self._goodput.during(Spent.CHECKPOINT_SAVE):
+            if self.snapshots.path is not None:
+                self._snapshot(everywhere=True)
+            # So that none is cut short by the end of the process.
+            self.snapshots.wait()
+            if self.snapshot.problem:
+                self.record.add(Kind.RETRY, self.snapshot.problem, step=self.confirmed)
+
+    @property
+    def _share(self) -> float:
+        if self.rule == "keep":
+            return 1.0
+        return self.manager.active_slice_count / self.manager.total_slice_count
+
+    def _mesh(self, slices: frozenset[int]) -> jax.sharding.Mesh:
+        return self.mesh_for([self.manager.slice_to_devices[index] for index in sorted(slices)])

@@ -1,0 +1,88 @@
+"""Why a proxy ended: what its Job and its log say afterwards.
+
+The end is known already, so these functions take little time, and what cannot be read hides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from pathways_jupyter.errors import ClusterError, ServiceError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBS, Object
+from pathways_jupyter.kube.pods import logs
+from pathways_jupyter.sentences import say
+from pathways_jupyter.service import names, proxy_job
+from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.supervisor.lease_keeper import LeaseKeeper
+
+_SECONDS = 1.0
+"""Longest time spent on finding a cause."""
+
+
+async def why_gone(client: Client, record: SessionRecord, reason: str, lease: LeaseKeeper | None) -> str:
+    """Return `reason` with its cause: why the Job failed, or that this process did not run for a while."""
+    removed = False
+    with contextlib.suppress(ClusterError, TimeoutError):
+        async with asyncio.timeout(_SECONDS):
+            job = await objects.find(client, JOBS, record.job, namespace=record.namespace)
+            removed = job is None or bool(job["metadata"].get("deletionTimestamp"))
+            if removed and (taker := await _taker(client, record)):
+                return say("slices-taken", taker=taker)
+            if job is not None and _is_over(client, job):
+                return _lifetime_over(job)
+            for each in ((job or {}).get("status") or {}).get("conditions") or ():
+                failed = each.get("type") in {"Failed", "FailureTarget"} and each.get("status") == "True"
+                # BackoffLimitExceeded only repeats that the Job's single pod failed.
+                if failed and each.get("reason") != "BackoffLimitExceeded":
+                    return f"{reason} {each.get('reason')}: {each.get('message')}".rstrip(".") + "."
+    return lease.explain(reason, removed=removed) if lease is not None else reason
+
+
+async def lifetime_over(client: Client, record: SessionRecord) -> ServiceError | None:
+    """Return the error for a proxy whose lifetime was over before it could be used; None if it was not that."""
+    with contextlib.suppress(ClusterError, TimeoutError):
+        async with asyncio.timeout(_SECONDS):
+            job = await objects.find(client, JOBS, record.job, namespace=record.namespace)
+            if job is not None and _is_over(client, job):
+                return ServiceError(
+                    f"The proxy ended before it could be used. {_lifetime_over(job)}",
+                    hint="Raise --max-lifetime: it begins when the proxy is created.",
+                )
+    return None
+
+
+async def last_log_line(client: Client, record: SessionRecord, pod: str) -> str:
+    """Return the last line of a pod's log as a sentence; empty if it cannot be read."""
+    said = ""
+    with contextlib.suppress(ClusterError, TimeoutError):
+        async with asyncio.timeout(_SECONDS):
+            async for line in logs(client, pod, namespace=record.namespace, container=names.PROXY_CONTAINER, tail=1):
+                said = line.strip()
+    return f"The last line of its log: {said}" if said else ""
+
+
+def _is_over(client: Client, job: Object) -> bool:
+    """Whether the cluster ends `job` because of its deadline.
+
+    By the time, because the Job's pod is deleted before its status says why. The server reports both times in whole
+    seconds.
+    """
+    return 0 < proxy_job.deadline(job) <= client.now() + 1.0
+
+
+def _lifetime_over(job: Object) -> str:
+    return say("lifetime-over", seconds=job["spec"]["activeDeadlineSeconds"])
+
+
+async def _taker(client: Client, record: SessionRecord) -> str:
+    """Return who has taken the slices of this session while it was silent; empty if no session has."""
+    labels = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},{names.SESSION_LABEL}"
+    for job in (await objects.list_(client, JOBS, namespace=record.namespace, labels=labels)).items:
+        about, annotations = job["metadata"].get("labels") or {}, job["metadata"].get("annotations") or {}
+        if record.id in str(annotations.get(names.RECLAIMED_ANNOTATION, "")).split(","):
+            where = annotations.get(names.NOTEBOOK_ANNOTATION) or f"session {about.get(names.SESSION_LABEL)}"
+            return f"{about.get(names.USER_LABEL) or 'an unknown user'} ({where})"
+    return ""
