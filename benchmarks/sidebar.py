@@ -96,7 +96,7 @@ def _speed(taken: dict[str, dict[str, Any]]) -> Table:
             row(_MAP, "first_paint_ms"),
             row("main thread, for one update", "update_main_thread_ms"),
         ],
-        goal="change to pixel <= 500 ms; with 1,000 slices first paint <= 1,000 ms, an update <= 50 ms",
+        goal="change to pixel <= 300 ms; with 1,000 slices first paint <= 1,000 ms, an update <= 30 ms",
         verdict=f"change to pixel {few['change_to_pixel_ms']:.0f} and {many['change_to_pixel_ms']:.0f} ms, "
         f"first look {many['first_look_ms']:.0f} ms, an update {many['update_main_thread_ms']:.0f} ms",
         notes=[

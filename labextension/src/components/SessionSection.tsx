@@ -42,9 +42,7 @@ export function SessionSection(props: { model: Model; actions: IActions; trans: 
         title={trans.__('%1 is not connected.', baseName(model.front.path))}
         hint={
           held
-            ? trans.__(
-                'No slice is free. “Services & proxies” lists who holds some. You are notified when it is connected.'
-              )
+            ? trans.__('No slice is free; see “Services & proxies”. You are notified when it is connected.')
             : wait
               ? trans.__('No slice is ready. You are notified when it is connected.')
               : trans.__('Connect it to a Pathways service to compute on TPUs.')
@@ -55,7 +53,7 @@ export function SessionSection(props: { model: Model; actions: IActions; trans: 
           run: () => actions.connect(wait)
         }}
       />
-      {choice && <DragLine choice={choice} label={trans.__('Or drag this line into a cell and run it:')} />}
+      {choice && <DragLine choice={choice} label={trans.__('Or drag this line into a cell:')} />}
     </>
   );
 }

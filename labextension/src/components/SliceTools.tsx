@@ -22,8 +22,10 @@ export function SliceTools(props: ISliceToolsProps): React.JSX.Element {
   const { place, total, shown, many, look, set, trans } = props;
   return (
     <div className={many ? 'pw-tools' : ''}>
-      <div className="pw-row">
-        <span className="pw-muted">{place && trans.__('in %1', place)}</span>
+      <div className="pw-row pw-oneline">
+        <span className="pw-muted" title={place}>
+          {place && trans.__('in %1', place)}
+        </span>
         {total > 0 && (
           <span className="pw-links">
             {many && !look.list && (
