@@ -214,12 +214,12 @@ class HostSession:
                 self.idle = True
                 yield Outcome(header["code"], header["why"])
                 return
-            yield payload
+            yield bytes(payload)
 
     async def read(self, run: str, offset: int) -> bytes:
         """Return some of the output of a run from the byte `offset` on; empty if there is no more now."""
         _, payload = await self._ask({"op": "read", "run": run, "offset": offset}, "output")
-        return payload
+        return bytes(payload)
 
     async def stop(self, run: str) -> None:
         """Ask the host to end a run. It has no answer: :meth:`follow` reports the end."""

@@ -11,10 +11,9 @@ from types import TracebackType
 
 from pathways_jupyter.multihost.errors import PackError
 from pathways_jupyter.multihost.pack import Packed, changing
-from pathways_jupyter.multihost.remote.content_store import hasher
+from pathways_jupyter.multihost.remote.content_store import PIECE_BYTES, hasher
 from pathways_jupyter.multihost.remote.frames import encode
 
-_PIECE_BYTES = 256 * 1024
 _BATCH_BYTES = 4 * 1024 * 1024
 _SEND_BYTES = 256 * 1024
 _SAMPLE_BYTES = 32 * 1024
@@ -94,7 +93,7 @@ class Spool:
                 with path.open("rb") as file:
                     left = self._sizes[digest]
                     while True:
-                        data = file.read(min(_PIECE_BYTES, left))
+                        data = file.read(min(PIECE_BYTES, left))
                         left -= len(data)
                         check.update(data)
                         self._write(digest, data, last=not left or not data)
@@ -110,12 +109,14 @@ class Spool:
             self._places[digest] = (begin, self._end - begin)
 
     def _write(self, digest: str, data: bytes, *, last: bool) -> None:
-        sample = data[:_SAMPLE_BYTES]
-        codec, payload = "zlib", zlib.compress(sample, _LEVEL)
+        # Without the checksum of zlib's format: the connection protects the bytes.
+        packer = zlib.compressobj(_LEVEL, wbits=-zlib.MAX_WBITS)
+        sample, rest = data[:_SAMPLE_BYTES], memoryview(data)[_SAMPLE_BYTES:]
+        codec, payload = "deflate", packer.compress(sample) + packer.flush(zlib.Z_SYNC_FLUSH)
         if len(payload) >= _WORTH * len(sample):
             codec, payload = "raw", data
-        elif len(data) > len(sample):
-            payload = zlib.compress(data, _LEVEL)
+        else:
+            payload += packer.compress(rest) + packer.flush()
         frame = encode({"op": "blob", "hash": digest, "codec": codec, "last": last}, payload)
         os.pwrite(self._file.fileno(), frame, self._end)
         self._end += len(frame)

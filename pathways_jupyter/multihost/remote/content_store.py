@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 HASH_BYTES = 20
+PIECE_BYTES = 256 * 1024
+"""The most content in one frame that is compressed."""
 _LOCK = "lock"
 _COPY_BYTES = 1024 * 1024
 
@@ -56,7 +58,7 @@ class Store:
         """Return those of `digests` that are not here, in the same order and each once."""
         return [digest for digest in dict.fromkeys(digests) if digest not in self._have]
 
-    def add(self, digest: str, codec: str, data: bytes, *, last: bool, trusted: bool = False) -> bool:
+    def add(self, digest: str, codec: str, data: memoryview, *, last: bool, trusted: bool = False) -> bool:
         """Append a piece of the content named `digest`; return False if the whole does not have that hash.
 
         Args:
@@ -69,16 +71,17 @@ class Store:
         """
         if not _is_hash(digest):
             raise ValueError(f"{digest!r} is not a hash")
-        if codec == "zlib":
-            data = zlib.decompress(data)
+        if codec == "deflate":
+            # With room for all of it, which otherwise grows in steps, and is copied each time.
+            data = memoryview(zlib.decompress(data, -zlib.MAX_WBITS, PIECE_BYTES))
         try:
             if self._open is None:
                 self._partial = f"{self._folder}/{digest}.partial"
                 self._open = os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
                 self._hash = hasher()
-            view = memoryview(data)
-            while view:
-                view = view[os.write(self._open, view) :]
+            left = data
+            while left:
+                left = left[os.write(self._open, left) :]
             if not trusted:
                 self._hash.update(data)
             if last:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    Frame = tuple[dict[str, Any], bytes]
+    Frame = tuple[dict[str, Any], memoryview]
 
 MAX_PAYLOAD_BYTES = 256 * 1024 * 1024
 """The largest payload; only the list of a very large directory comes near it."""
@@ -29,7 +29,9 @@ class Decoder:
     """Cuts a stream of bytes into frames."""
 
     def __init__(self) -> None:
-        self._received = bytearray()
+        self._received: list[bytes | memoryview] = []
+        self._size = 0
+        self._needed = _HEAD.size
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Add `data`, and yield the frames that are complete now.
@@ -37,21 +39,26 @@ class Decoder:
         Raises:
           ValueError: The bytes are not frames; usually a login script on the host prints something.
         """
-        self._received += data
-        start = 0
+        self._received.append(data)
+        self._size += len(data)
+        if self._size < self._needed:
+            return
+        # Joined once for each frame that spans reads; the payloads of frames within one read are not copied at all.
+        view = memoryview(data if len(self._received) == 1 else b"".join(self._received))
+        start, self._needed = 0, _HEAD.size
         try:
-            while len(self._received) - start >= _HEAD.size:
-                head, payload = _HEAD.unpack_from(self._received, start)
+            while len(view) - start >= _HEAD.size:
+                head, payload = _HEAD.unpack_from(view, start)
                 if head > MAX_PAYLOAD_BYTES or payload > MAX_PAYLOAD_BYTES:
                     raise ValueError("not a frame")
                 begin = start + _HEAD.size
                 end = begin + head + payload
-                if len(self._received) < end:
+                if len(view) < end:
+                    self._needed = end - start
                     break
-                header = json.loads(self._received[begin : begin + head])
-                content = bytes(memoryview(self._received)[begin + head : end])
+                header = json.loads(str(view[begin : begin + head], "utf-8"))
                 start = end
-                yield header, content
+                yield header, view[begin + head : end]
         finally:
-            # Once for all frames of a read: removing from the front copies what is left.
-            del self._received[:start]
+            self._received = [view[start:]] if start < len(view) else []
+            self._size = len(view) - start

@@ -110,12 +110,12 @@ class Server:
 
     def close(self) -> None:
         """Remove what arrived in part."""
-        self._on_unshare({}, b"")
+        self._on_unshare({}, memoryview(b""))
         self._end_fetch()
         if self._store is not None:
             self._store.close(keep=True)
 
-    def _answer(self, header: dict[str, Any], payload: bytes) -> None:
+    def _answer(self, header: dict[str, Any], payload: memoryview) -> None:
         operation = header["op"]
         try:
             self._answers[operation](header, payload)
@@ -129,15 +129,15 @@ class Server:
         text = error.strerror or str(error)
         self._send({"op": "error", "kind": kind, "message": text, "path": str(error.filename or "")})
 
-    def _on_ping(self, header: dict[str, Any], payload: bytes) -> None:
+    def _on_ping(self, header: dict[str, Any], payload: memoryview) -> None:
         if self._run is not None:
             with contextlib.suppress(OSError):
                 os.utime(f"{self._run}/{keeper.CLIENT}")
 
-    def _on_echo(self, header: dict[str, Any], payload: bytes) -> None:
+    def _on_echo(self, header: dict[str, Any], payload: memoryview) -> None:
         self._send({"op": "echo"})
 
-    def _on_offer(self, header: dict[str, Any], payload: bytes) -> None:
+    def _on_offer(self, header: dict[str, Any], payload: memoryview) -> None:
         if self._store is None:
             self._store = Store(f"{self._root}/store")
         self._failed = False
@@ -146,13 +146,13 @@ class Server:
         self._absent = absent
         self._send({"op": "lack"}, zlib.compress(json.dumps(absent).encode(), 1))
 
-    def _on_blob(self, header: dict[str, Any], payload: bytes) -> None:
+    def _on_blob(self, header: dict[str, Any], payload: memoryview) -> None:
         assert self._store is not None
         if self._failed:
             return
         self._store.add(header["hash"], header["codec"], payload, last=header["last"], trusted=True)
 
-    def _on_unpack(self, header: dict[str, Any], payload: bytes) -> None:
+    def _on_unpack(self, header: dict[str, Any], payload: memoryview) -> None:
         assert self._store is not None
         if self._failed:
             return
@@ -164,28 +164,28 @@ class Server:
         self._store, self._entries, self._absent = None, [], []
         self._send({"op": "unpacked", "directory": directory, "written": written})
 
-    def _on_share(self, header: dict[str, Any], payload: bytes) -> None:
+    def _on_share(self, header: dict[str, Any], payload: memoryview) -> None:
         # Imported where it is needed, which it is in few connections.
         from pathways_jupyter.multihost.remote.share import Share, own_address
 
         if self._share is None:
             try:
-                self._share = Share(self._files, payload, header["address"] or own_address())
+                self._share = Share(self._files, bytes(payload), header["address"] or own_address())
             except ImportError as error:
                 raise OSError("its Python has no ssl") from error
         self._send({"op": "shared", "address": self._share.address, "port": self._share.port})
 
-    def _on_unshare(self, header: dict[str, Any], payload: bytes) -> None:
+    def _on_unshare(self, header: dict[str, Any], payload: memoryview) -> None:
         if self._share is not None:
             self._share.close()
             self._share = None
 
-    def _on_fetch(self, header: dict[str, Any], payload: bytes) -> None:
+    def _on_fetch(self, header: dict[str, Any], payload: memoryview) -> None:
         from pathways_jupyter.multihost.remote.share import Fetch, FetchError
 
         assert self._store is not None
         try:
-            self._fetch = Fetch(header["address"], header["port"], payload, self._store, self._absent)
+            self._fetch = Fetch(header["address"], header["port"], bytes(payload), self._store, self._absent)
         except (FetchError, ImportError) as error:
             self._send({"op": "fetched", "problem": str(error)})
 
@@ -214,7 +214,7 @@ class Server:
             self._fetch.close()
             self._fetch = None
 
-    def _on_start(self, header: dict[str, Any], payload: bytes) -> None:
+    def _on_start(self, header: dict[str, Any], payload: memoryview) -> None:
         # Before the keeper, which is a copy of this process, would inherit its sockets.
         self._on_unshare(header, payload)
         spec = header["spec"]
@@ -226,7 +226,7 @@ class Server:
         self._send({"op": "started", "already": not started})
         self._forget_runs()
 
-    def _on_follow(self, header: dict[str, Any], payload: bytes) -> None:
+    def _on_follow(self, header: dict[str, Any], payload: memoryview) -> None:
         directory = f"{self._runs}/{header['run']}"
         if not os.path.isdir(directory):
             self._send({"op": "error", "kind": "run", "message": "this host does not know the run", "path": ""})
@@ -237,23 +237,23 @@ class Server:
         self._run, self._output, self._offset = directory, -1, header["offset"]
         self._on_ping(header, payload)
 
-    def _on_stop(self, header: dict[str, Any], payload: bytes) -> None:
+    def _on_stop(self, header: dict[str, Any], payload: memoryview) -> None:
         keeper.ask_to_stop(f"{self._runs}/{header['run']}")
 
-    def _on_status(self, header: dict[str, Any], payload: bytes) -> None:
+    def _on_status(self, header: dict[str, Any], payload: memoryview) -> None:
         directory = f"{self._runs}/{header['run']}"
         known = os.path.isdir(directory)
         outcome = keeper.outcome(directory) if known else None
         self._send({"op": "status", "known": known, "outcome": outcome})
 
-    def _on_read(self, header: dict[str, Any], payload: bytes) -> None:
+    def _on_read(self, header: dict[str, Any], payload: memoryview) -> None:
         data = b""
         with contextlib.suppress(OSError), open(f"{self._runs}/{header['run']}/{keeper.OUTPUT}", "rb") as output:
             output.seek(header["offset"])
             data = output.read(_SEND_BYTES)
         self._send({"op": "output", "offset": header["offset"]}, data)
 
-    def _on_holders(self, header: dict[str, Any], payload: bytes) -> None:
+    def _on_holders(self, header: dict[str, Any], payload: memoryview) -> None:
         patterns = header["devices"]
         found = processes.holders(patterns)
         if header["stop"] and found:

@@ -198,7 +198,7 @@ class Fetch:
         self._last_data = time.monotonic()
         return data
 
-    def _keep(self, header: dict[str, Any], payload: bytes) -> None:
+    def _keep(self, header: dict[str, Any], payload: memoryview) -> None:
         if header.get("op") != "blob" or header.get("hash") not in self._expected:
             raise FetchError("it sent something else")
         self.received += len(payload)
