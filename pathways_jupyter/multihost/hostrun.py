@@ -103,7 +103,10 @@ class HostRun:
 
         async def work(session: HostSession) -> Outcome:
             if self.status.phase is not Phase.RUNNING:
-                await self._change(phase=Phase.RUNNING)
+                known, outcome = await session.status(run)
+                if known and outcome is None:
+                    # Its end may have come while no one followed it.
+                    await self._change(phase=Phase.RUNNING)
             asking = asyncio.create_task(self._stop_when(stopping, session, run))
             try:
                 async for piece in session.follow(run, self.log.size):

@@ -57,6 +57,12 @@ def test_a_detached_run_is_managed_from_other_processes(cli, lab):
     assert stopped.returncode == 0, stopped.stderr
     assert {each["phase"] for each in json.loads(stopped.stdout)["hosts"]} == {"stopped"}
     assert cli("logs", "far").stdout == "[0-0] up\n[0-1] up\n[0-2] up\n"
+    again = cli("attach", "far")
+    assert "running" not in again.stdout + again.stderr
+    marks = [
+        line.split()[0] for line in again.stdout.splitlines() if " stopped " in line and not line.startswith("Run")
+    ]
+    assert marks == ["·"] * 3, "the sign of a host that is still at work"
 
 
 def test_a_dry_run_shows_and_does_nothing(cli, lab):
