@@ -18,6 +18,7 @@ from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
 
+_MARKS = {Tone.OK: Mark.OK, Tone.WAIT: Mark.WAIT, Tone.FAIL: Mark.FAIL, Tone.NONE: Mark.NONE}
 _LINE_LENGTH = 100
 _LOG_LINES = 200
 
@@ -110,14 +111,13 @@ def with_last_line(status: HostStatus, lines: Sequence[str]) -> HostStatus:
 
 
 def _row(each: HostStatus, now: float) -> tuple[str, ...]:
-    mark = {Phase.EXITED: Mark.FAIL if each.code else Mark.OK, Phase.FAILED: Mark.FAIL, Phase.LOST: Mark.FAIL}
     state = str(each.phase)
     if each.phase is Phase.SENDING and each.total:
         state += f", {each.sent / 1e6:.1f} of {each.total / 1e6:.1f} MB"
     elapsed = text.duration((each.ended or now) - each.began) if each.began else ""
     code = "" if each.exit_code is None else str(each.exit_code)
     last = _short(each.last_line, _LINE_LENGTH)
-    return (mark.get(each.phase, Mark.WAIT), each.target.label, each.target.name, state, elapsed, code, last)
+    return (_MARKS[_tone(each)], each.target.label, each.target.name, state, elapsed, code, last)
 
 
 def _summary(statuses: Sequence[HostStatus]) -> str:
