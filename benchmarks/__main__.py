@@ -19,6 +19,7 @@ from benchmarks import (
     jobs,
     memory,
     multihost,
+    multihost_uplink,
     report,
     sidebar,
     transport,
@@ -80,7 +81,7 @@ def main() -> int:
             tables += sidebar.run()
         if "multihost" in chosen:
             print("multihost ...", flush=True)
-            tables += multihost.run()
+            tables += [*multihost.run(), *multihost_uplink.run()]
     for table in tables:
         print(report.markdown_table(table))
     report.write(tables, options.output)

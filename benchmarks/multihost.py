@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def run() -> list[Table]:
     with tempfile.TemporaryDirectory(prefix="pw-") as name:
         directory = Path(name)
         code = directory / "code"
-        _fill(code)
+        fill(code)
         with sshd_hosts.running(directory, HOSTS) as hosts:
             for number in range(_ROUNDS):
                 hosts.clear()
@@ -71,7 +71,7 @@ def _table(ours: Sequence[dict[str, float]], theirs: Sequence[dict[str, float]])
     )
 
 
-def _fill(code: Path) -> None:
+def fill(code: Path) -> None:
     """Write about 20 MB: sources, and bytes without pattern."""
     spec = find_spec("jax")
     assert spec is not None
@@ -94,12 +94,9 @@ def _change(code: Path, number: float) -> None:
 
 def _ours(hosts: Hosts, code: Path, directory: Path, number: int) -> dict[str, float]:
     _change(code, number)
-    inventory = directory / "inventory"
-    inventory.write_text("".join(f"127.0.0.1:{port}\n" for port in hosts.ports))
     environ = {**os.environ, "HOME": str(directory)}
-    login = ["--hosts", str(inventory), "--key", str(hosts.key), "--known-hosts", str(hosts.known_hosts)]
-    words = [str(inventory), str(hosts.key), str(hosts.known_hosts), str(code), _COMMAND]
-    found: dict[str, float] = in_process("benchmarks.multihost_workload", *words, environ=environ)
+    found = workload(hosts, code, directory, environ)
+    login = ["--hosts", str(directory / "inventory"), "--key", str(hosts.key), "--known-hosts", str(hosts.known_hosts)]
     _change(code, number + 0.25)
     began = time.perf_counter()
     subprocess.run(
@@ -124,8 +121,16 @@ def _ours(hosts: Hosts, code: Path, directory: Path, number: int) -> dict[str, f
     )
     found["shell"] = time.perf_counter() - began
     hosts.clear()
-    relayed: dict[str, float] = in_process("benchmarks.multihost_workload", *words, "relay", environ=environ)
-    return {**found, "relay": relayed["first"]}
+    return {**found, "relay": workload(hosts, code, directory, environ, "relay")["first"]}
+
+
+def workload(hosts: Hosts, code: Path, directory: Path, environ: Mapping[str, str], *options: str) -> dict[str, float]:
+    """Run twice with our client, in a process of its own; return the seconds of each."""
+    inventory = directory / "inventory"
+    inventory.write_text("".join(f"127.0.0.1:{port}\n" for port in hosts.ports))
+    words = [str(inventory), str(hosts.key), str(hosts.known_hosts), str(code), _COMMAND, *options]
+    found: dict[str, float] = in_process("benchmarks.multihost_workload", *words, environ=environ)
+    return found
 
 
 def _peer(hosts: Hosts, code: Path, directory: Path, number: int) -> dict[str, float]:
@@ -133,12 +138,13 @@ def _peer(hosts: Hosts, code: Path, directory: Path, number: int) -> dict[str, f
     for part in ("first", "again"):
         _change(code, number)
         began = time.perf_counter()
-        _tar_scp_ssh(hosts, code, directory / "code.tar.gz")
+        tar_scp_ssh(hosts, code, directory / "code.tar.gz")
         found[part] = time.perf_counter() - began
     return found
 
 
-def _tar_scp_ssh(hosts: Hosts, code: Path, tar: Path) -> None:
+def tar_scp_ssh(hosts: Hosts, code: Path, tar: Path) -> None:
+    """Send the directory and run the command with the usual programs."""
     options = ["-i", str(hosts.key), "-o", f"UserKnownHostsFile={hosts.known_hosts}", "-o", "BatchMode=yes", "-q"]
     subprocess.run(["tar", "-czf", str(tar), "-C", str(code), "."], check=True)
     _all([["scp", *options, "-P", str(port), str(tar), "127.0.0.1:code.tar.gz"] for port in hosts.ports])
