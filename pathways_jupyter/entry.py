@@ -287,9 +287,10 @@ def ask(where: ConnectConfig | SessionRecord, question: Callable[[Client, str], 
     Raises:
       PathwaysError: The cluster cannot be reached, or `question` raised it.
     """
+    from pathways_jupyter.session import reach
 
     async def answer() -> Answer:
-        async with await _client(where) as client:
+        async with reach.explained(where), await _client(where) as client:
             return await question(client, where.namespace or client.namespace)
 
     return blocking.run(answer())
@@ -299,9 +300,10 @@ def stream(
     where: ConnectConfig | SessionRecord, source: Callable[[Client, str], AsyncIterator[Answer]]
 ) -> Iterator[Answer]:
     """Yield the values of `source` as they arrive; :func:`ask` for asynchronous iterators."""
+    from pathways_jupyter.session import reach
 
     async def values() -> AsyncIterator[Answer]:
-        async with await _client(where) as client:
+        async with reach.explained(where), await _client(where) as client:
             async for value in source(client, where.namespace or client.namespace):
                 yield value
 
@@ -322,11 +324,13 @@ def examine(
     from platform import python_version
 
     from pathways_jupyter.service import doctor
+    from pathways_jupyter.service.checks import Level, failed
     from pathways_jupyter.service.doctor import FAULT_NEEDS, PLATFORM_NEEDS
     from pathways_jupyter.service.images import Versions
     from pathways_jupyter.service.lab.lifecycle import LAB_NEEDS
-    from pathways_jupyter.session import strays, sweep
+    from pathways_jupyter.session import reach, strays, sweep
 
+    embedded = reach.Embedded.of(config)
     try:
         # From the metadata, because importing JAX takes longer than all checks together.
         versions = Versions(python=python_version(), jax=version("jax"), jaxlib=version("jaxlib"))
@@ -337,6 +341,9 @@ def examine(
     asked = ((lab, LAB_NEEDS), (platform, PLATFORM_NEEDS), (faults, FAULT_NEEDS))
     further = [need for wanted, needs in asked if wanted for need in needs]
     findings = blocking.run(doctor.examine(config, versions=versions, leftovers=left, further=further))
+    unreachable = any(each.level is Level.FAIL and each.name in {"cluster", "reachable"} for each in findings)
+    if unreachable and embedded is not None and blocking.run(embedded.is_ending()):
+        return tuple(failed(each.name, reach.ended()) if each.level is Level.FAIL else each for each in findings)
     hint = _embedded_hint(config)
     return tuple(
         dataclasses.replace(each, hint=f"{hint} {each.hint}") if each.name == "cluster" and each.hint and hint else each

@@ -183,9 +183,10 @@ def ask(where: Where, question: Callable[[Client, str], Awaitable[Answer]]) -> A
     """
 
     async def answer() -> Answer:
-        cluster = await (reach.again(where) if isinstance(where, SessionRecord) else reach.cluster(where))
-        async with Client(cluster) as client:
-            return await question(client, where.namespace or client.namespace)
+        async with reach.explained(where):
+            cluster = await (reach.again(where) if isinstance(where, SessionRecord) else reach.cluster(where))
+            async with Client(cluster) as client:
+                return await question(client, where.namespace or client.namespace)
 
     return blocking.run(answer())
 

@@ -12,12 +12,12 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.errors import ClusterError, LocalClusterError, PathwaysError
+from pathways_jupyter.errors import ClusterError, PathwaysError
 from pathways_jupyter.kube.auth import NoKubeconfigError
-from pathways_jupyter.sentences import say
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.scope import Place, Scope
 from pathways_jupyter.service.clusterwatch import identity
+from pathways_jupyter.session import reach
 from pathways_jupyter.wording import Face, worded
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class ClusterView:
             was_embedded = self._place is not None and self._place.scope.local
             if was_embedded and not await asyncio.to_thread(scopes.embedded_cluster_runs):
                 # "There is no kubeconfig" would be true too, but it is not the cause.
-                raise LocalClusterError(say("embedded-ended"), hint=say("embedded-ended-hint")) from None
+                raise reach.ended() from None
             raise
 
     def _show(self, place: Place) -> None:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pathways_jupyter import runtime_files
 from pathways_jupyter.config import ConnectConfig, runtime_dir
+from pathways_jupyter.errors import ApiError, ClusterError, ConfigError, LocalClusterError
 from pathways_jupyter.kube.auth import of_config
 from pathways_jupyter.kube.cluster_access import Cluster
+from pathways_jupyter.retry import Backoff
+from pathways_jupyter.sentences import say
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.registry import SessionRecord
+
+_FIRST_PAUSE_SECONDS = 0.01
+_ENDING_SECONDS = 1.0
+"""Longest time that a process which was killed is still ending."""
 
 
 async def cluster(config: ConnectConfig, environ: Mapping[str, str] | None = None) -> Cluster:
@@ -71,3 +79,43 @@ class Embedded:
             return self.kubeconfig.read_bytes() != self.content
         except OSError:
             return True
+
+    async def until_ended(self, every: float) -> None:
+        """Return when it has ended; it is looked at every so many seconds."""
+        async for _ in Backoff(every, every):
+            if self.has_ended():
+                return
+
+    async def is_ending(self) -> bool:
+        """Whether it has ended a moment later: a process that is killed may close its connections before its lock."""
+        moments = Backoff(_FIRST_PAUSE_SECONDS, _ENDING_SECONDS, seconds=_ENDING_SECONDS)
+        async for _ in moments:
+            if self.has_ended() or moments.is_over:
+                break
+        return self.has_ended()
+
+
+@contextlib.asynccontextmanager
+async def explained(where: ConnectConfig | SessionRecord) -> AsyncIterator[None]:
+    """Explain errors of the cluster of `where` by the end of the embedded cluster, if it is that one.
+
+    The advice for a cluster that cannot be reached is about networks, which the embedded one does not need.
+
+    Raises:
+      LocalClusterError: It cannot be reached, because it has ended.
+    """
+    embedded = Embedded.of(where if isinstance(where, ConnectConfig) else protocol.config_from_json(where.config))
+    try:
+        yield
+    except (ClusterError, ConfigError) as error:
+        # Without a cluster there is not even its kubeconfig, which is a ConfigError. An ApiError is an answer.
+        if embedded is None or isinstance(error, ApiError):
+            raise
+        if embedded.has_ended() or (isinstance(error, ClusterError) and await embedded.is_ending()):
+            raise ended() from error
+        raise
+
+
+def ended() -> LocalClusterError:
+    """Return the error for the embedded cluster that has ended."""
+    return LocalClusterError(say("embedded-ended"), hint=say("embedded-ended-hint"))

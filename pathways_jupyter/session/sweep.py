@@ -59,7 +59,7 @@ async def remove(
     tasks = {removing}
     if embedded is not None:
         # Concurrently: a request to an API server that has just died is retried for a while, in case it restarts.
-        tasks.add(asyncio.create_task(_until_ended(embedded)))
+        tasks.add(asyncio.create_task(embedded.until_ended(_FIRST_PAUSE_SECONDS)))
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if removing.done() and not (embedded is not None and embedded.has_ended()):
@@ -68,13 +68,6 @@ async def remove(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _until_ended(embedded: Embedded) -> None:
-    while True:
-        if embedded.has_ended():
-            return
-        await asyncio.sleep(_FIRST_PAUSE_SECONDS)
 
 
 async def _remove(

@@ -67,6 +67,7 @@ class JobPanel(Live):
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         job = self._picture.job
         async with (
+            reach.explained(self._where),
             Client(await reach.cluster(self._where)) as client,
             contextlib.aclosing(pictures(client, job.name, namespace=job.namespace)) as found,
         ):

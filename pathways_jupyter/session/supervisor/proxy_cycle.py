@@ -21,6 +21,8 @@ from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 logger = logging.getLogger(__name__)
 
+_LOOK_SECONDS = 1.0
+"""How often to look whether the embedded cluster has ended."""
 _OLD_PROXY_GRACE_SECONDS = 1.0
 """Longest wait for the previous proxy's removal once another proxy is requested."""
 
@@ -186,20 +188,35 @@ class ProxyCycle:
         tidying = asyncio.create_task(self._tidy())
         lost = asyncio.ensure_future(proxy.lost())
         wanted = asyncio.create_task(self._wanted.wait())
+        ended = asyncio.create_task(self._embedded_ended())
         try:
-            await asyncio.wait({lost, wanted}, return_when=asyncio.FIRST_COMPLETED)
-            if lost.done():
-                reason = lost.result()
+            await asyncio.wait({lost, wanted, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if ended.done() or lost.done():
+                # Not how the end of the whole cluster showed itself first, e.g. as a tunnel that failed.
+                over = ended.done() or (self._embedded is not None and self._embedded.has_ended())
+                reason = say("embedded-ended") if over else lost.result()
                 # This event carries the state as well: a cell that starts between this event and the next one must
                 # already see that the proxy is lost.
                 about = {"pod": self._record.pod, "state": SessionState.LOST}
                 self._session_log.report(EventKind.PROXY_LOST, reason, **about)
                 self._session_log.enter(SessionState.LOST, say("arrays-lost", reason=reason))
         finally:
-            # All three, also when the cycle is cancelled: otherwise they would outlive the proxy.
+            # All of them, also when the cycle is cancelled: otherwise they would outlive the proxy.
             lost.cancel()
             wanted.cancel()
+            ended.cancel()
             tidying.cancel()
+
+    async def _embedded_ended(self) -> None:
+        """Return when the embedded cluster has ended; of any other cluster, never.
+
+        Its end may show in nothing else: without a connection in the tunnel, only the pod's watch fails, which tries
+        again for as long as a real cluster may be out of reach.
+        """
+        if self._embedded is None:
+            await asyncio.get_running_loop().create_future()
+        else:
+            await self._embedded.until_ended(_LOOK_SECONDS)
 
     async def _tidy(self) -> None:
         assert self._client is not None
