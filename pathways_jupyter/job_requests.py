@@ -10,9 +10,10 @@ from pathways_jupyter import config, entry, offers, tpu
 from pathways_jupyter.commands.declaration import CLUSTER
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.offers import SeenJob
 from pathways_jupyter.service import jobs
 from pathways_jupyter.service.jobs import JobPicture
-from pathways_jupyter.service.pathwaysjob import submission, yaml_text
+from pathways_jupyter.service.pathwaysjob import description, submission, yaml_text
 from pathways_jupyter.service.pathwaysjob.description import JobInfo
 from pathways_jupyter.service.pathwaysjob.submission import InvalidJob
 
@@ -100,7 +101,9 @@ def apply(given: str, values: Values, *, source: str = "") -> tuple[str, str]:
     except InvalidJob as error:
         raise _located(error, given, source) from None
     name = str(manifest["metadata"]["name"])
-    _remember(place, lambda known: known | {name})
+    # One that is unchanged may be over already, if it is known.
+    made = SeenJob(description.is_headless(manifest))
+    _remember(place, lambda known: {**known, name: known.get(name, made) if done == "unchanged" else made})
     return name, done
 
 
@@ -108,18 +111,24 @@ def list_(values: Values) -> tuple[JobInfo, ...]:
     """Return the jobs of the namespace."""
     place = where(values)
     found = entry.ask(place, jobs.list_jobs)
-    _remember(place, lambda known: {each.name for each in found})
+    _remember(place, lambda known: {each.name: _seen(each) for each in found})
     return found
 
 
 def show(name: str, values: Values) -> JobPicture:
     """Return everything about a job."""
-    return entry.ask(where(values), lambda client, namespace: jobs.picture(client, name, namespace=namespace))
+    place = where(values)
+    found = entry.ask(place, lambda client, namespace: jobs.picture(client, name, namespace=namespace))
+    _remember_one(place, found.job)
+    return found
 
 
 def follow(name: str, values: Values) -> Iterator[JobInfo]:
     """Yield the states of a job until it is over; of a headless one, which does not end by itself, until it runs."""
-    return entry.stream(where(values), lambda client, namespace: jobs.until_settled(client, name, namespace=namespace))
+    place = where(values)
+    for info in entry.stream(place, lambda client, namespace: jobs.until_settled(client, name, namespace=namespace)):
+        _remember_one(place, info)
+        yield info
 
 
 def idling(job: JobInfo) -> str:
@@ -163,7 +172,7 @@ def delete(name: str, values: Values) -> bool:
     """Delete a job; False if there was none."""
     place = where(values)
     deleted = entry.ask(place, lambda client, namespace: jobs.delete(client, name, namespace=namespace))
-    _remember(place, lambda known: known - {name})
+    _remember(place, lambda known: {other: seen for other, seen in known.items() if other != name})
     return deleted
 
 
@@ -172,8 +181,16 @@ def question(job: JobInfo) -> str:
     return f"Delete job {job.name} ({job.state.lower()}) from namespace {job.namespace}, with its pods and logs?"
 
 
-def _remember(place: ConnectConfig, change: Callable[[set[str]], set[str]]) -> None:
-    """Keep the names of jobs for tab completion, which asks no cluster."""
+def _seen(job: JobInfo) -> SeenJob:
+    return SeenJob(job.headless, job.state in jobs.OVER)
+
+
+def _remember_one(place: ConnectConfig, job: JobInfo) -> None:
+    _remember(place, lambda known: {**known, job.name: _seen(job)})
+
+
+def _remember(place: ConnectConfig, change: Callable[[Mapping[str, SeenJob]], Mapping[str, SeenJob]]) -> None:
+    """Keep what is known of jobs for tab completion, which asks no cluster."""
     cluster = place.context or place.cluster or place.kubeconfig
     offers.remember_jobs(f"{cluster}/{place.namespace}", change)
 

@@ -7,10 +7,24 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 _JOBS_KEPT = 500
+
+
+@dataclass(frozen=True)
+class SeenJob:
+    """A job as a command has seen it last.
+
+    Attributes:
+      headless: Whether it has no program of its own, so that a notebook can attach to it.
+      over: Whether it has ended.
+    """
+
+    headless: bool
+    over: bool = False
 
 
 def contexts(kubeconfig: str = "") -> list[str]:
@@ -58,22 +72,35 @@ def runs() -> list[str]:
     return list(dict.fromkeys(record.name for record in records.runs()))
 
 
-def jobs() -> list[str]:
-    """Return the names of the jobs that commands on this machine have seen last, in all clusters."""
-    return sorted({name for names in _seen_jobs().values() for name in names})
+def jobs(*, headless: bool = False) -> list[str]:
+    """Return the names of the jobs that commands on this machine have seen last, in all clusters.
+
+    Args:
+      headless: Only those to which a notebook can attach.
+    """
+    return sorted(
+        {
+            name
+            for seen in _seen_jobs().values()
+            for name, job in seen.items()
+            if not headless or (job.headless and not job.over)
+        }
+    )
 
 
-def remember_jobs(place: str, change: Callable[[set[str]], set[str]]) -> None:
+def remember_jobs(place: str, change: Callable[[Mapping[str, SeenJob]], Mapping[str, SeenJob]]) -> None:
     """Remember the jobs of `place` for :func:`jobs`; a file that cannot be written is no error.
 
     Args:
       place: A cluster and namespace.
-      change: Returns the names of its jobs, given those that are known.
+      change: Returns its jobs by name, given those that are known.
     """
     seen = _seen_jobs()
-    names = sorted(change(set(seen.pop(place, ()))))[:_JOBS_KEPT]
+    changed = change(seen.pop(place, {}))
+    jobs = {name: asdict(changed[name]) for name in sorted(changed)[:_JOBS_KEPT]}
     # The places that were asked last come last, and the oldest ones are forgotten first.
-    kept = dict([*seen.items(), *([(place, names)] if names else [])][-20:])
+    others = {other: {name: asdict(job) for name, job in known.items()} for other, known in seen.items()}
+    kept = dict([*others.items(), *([(place, jobs)] if jobs else [])][-20:])
     with contextlib.suppress(OSError):
         path = _jobs_path()
         temporary = path.with_suffix(".new")
@@ -81,11 +108,15 @@ def remember_jobs(place: str, change: Callable[[set[str]], set[str]]) -> None:
         temporary.replace(path)
 
 
-def _seen_jobs() -> dict[str, list[str]]:
+def _seen_jobs() -> dict[str, dict[str, SeenJob]]:
     try:
         found = json.loads(_jobs_path().read_text(encoding="utf-8"))
-        return {str(place): [str(name) for name in names] for place, names in found.items()}
-    except (OSError, ValueError, AttributeError, TypeError):
+        return {
+            str(place): {str(name): SeenJob(bool(job["headless"]), bool(job["over"])) for name, job in seen.items()}
+            for place, seen in found.items()
+        }
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        # Broken, or written by another version.
         return {}
 
 

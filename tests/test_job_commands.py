@@ -6,6 +6,7 @@ import pytest
 import yaml
 from pathways_jobs import headless, training
 
+from pathways_jupyter import offers
 from pathways_jupyter.magics.jobs import complete
 from pathways_jupyter.service.pathwaysjob import yaml_text
 
@@ -101,6 +102,21 @@ def test_a_name_that_the_cluster_would_refuse_is_refused_before_a_manifest_is_wr
     assert refused.returncode == 1
     assert "'Train_X' cannot be the name of a job." in refused.stderr
     assert not (machine.directory / "refused.yaml").exists()
+
+
+def test_what_a_command_has_seen_of_a_job_says_whether_a_notebook_can_attach_to_it(machine, cluster, monkeypatch):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", machine.environ["JUPYTER_RUNTIME_DIR"])
+    for made in (headless("seen-lab"), training("seen-train")):
+        (machine.directory / "seen.yaml").write_text(yaml.safe_dump(made))
+        machine.cli("job", "apply", "seen.yaml", "--local")
+    assert {"seen-lab", "seen-train"} <= {*offers.jobs()}
+    assert {"seen-lab", "seen-train"} & {*offers.jobs(headless=True)} == {"seen-lab"}
+    for look in (("list",), ("show", "seen-train")):
+        machine.cli("job", *look, "--local")
+        assert {"seen-lab", "seen-train"} & {*offers.jobs(headless=True)} == {"seen-lab"}
+    for name in ("seen-lab", "seen-train"):
+        machine.cli("job", "delete", name, "--yes", "--local")
+        assert name not in offers.jobs()
 
 
 def test_a_job_is_suspended_and_resumed(machine, cluster):

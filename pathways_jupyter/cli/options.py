@@ -113,6 +113,8 @@ def completing(source: Source) -> Callable[[click.Context, click.Parameter, str]
                 found = offers.runs()
             elif source is Source.JOBS:
                 found = offers.jobs()
+            elif source is Source.HEADLESS_JOBS:
+                found = offers.jobs(headless=True)
         return [CompletionItem(each) for each in found if each.startswith(fragment)]
 
     return complete

@@ -95,7 +95,7 @@ CONNECT = Command(
             "job",
             "attach to the proxy of this headless PathwaysJob, instead of making one",
             metavar="NAME",
-            source=Source.JOBS,
+            source=Source.HEADLESS_JOBS,
         ),
         Option(
             "--proxy-image",

@@ -41,6 +41,7 @@ class Source(Enum):
     RUNS = "runs"
     RUN_COMMANDS = "run-commands"
     JOBS = "jobs"
+    HEADLESS_JOBS = "headless-jobs"
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ JOB_RESUME = Command(
 JOB_CONNECT = Command(
     "job connect",
     "Attach this notebook to a headless job: JAX uses its proxy and slices. The job stays when the notebook ends.",
-    words=(_JOB,),
+    words=(Word("name", "the job's name", source=Source.HEADLESS_JOBS, required=True),),
     options=(
         *CLUSTER,
         Option(

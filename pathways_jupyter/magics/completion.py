@@ -195,6 +195,7 @@ _SOURCES: Mapping[Source, Callable[[list[str]], list[str]]] = {
     Source.HOST_COMMANDS: _host_commands,
     Source.RUNS: lambda words: offers.runs(),
     Source.JOBS: lambda words: offers.jobs(),
+    Source.HEADLESS_JOBS: lambda words: offers.jobs(headless=True),
     Source.RUN_COMMANDS: _run_commands,
 }
 

@@ -40,7 +40,7 @@ _CONTAINERS = {
 PROGRAMS = tuple(_CONTAINERS)
 """The programs of a job that have a log."""
 
-_OVER = frozenset({conditions.COMPLETED, conditions.FAILED})
+OVER = frozenset({conditions.COMPLETED, conditions.FAILED})
 _ENDED_PODS = frozenset({"Succeeded", "Failed"})
 _SHOWN_EVENTS = 10
 _PAUSE_SECONDS = 0.5
@@ -128,7 +128,7 @@ async def pictures(client: Client, name: str, *, namespace: str) -> AsyncGenerat
     try:
         while True:
             yield found
-            if found.job.state in _OVER and all(pod.state in _ENDED_PODS for pod in found.pods):
+            if found.job.state in OVER and all(pod.state in _ENDED_PODS for pod in found.pods):
                 return
             await asyncio.sleep(_PAUSE_SECONDS)
             news = asyncio.create_task(changed.wait())
@@ -164,7 +164,7 @@ async def until_over(client: Client, name: str, *, namespace: str) -> AsyncGener
             if (info.state, info.restarts) != before:
                 before = (info.state, info.restarts)
                 yield info
-            if info.state in _OVER:
+            if info.state in OVER:
                 return
 
 
@@ -233,7 +233,7 @@ async def suspend(client: Client, name: str, *, namespace: str, suspended: bool 
       ServiceError: There is none of that name, or it is over.
     """
     info = await find(client, name, namespace=namespace)
-    if info.state in _OVER:
+    if info.state in OVER:
         raise ServiceError(f"Job {name} is over ({info.state}).", hint="Apply it again under another name.")
     await _until_created(client, name, namespace)
     await objects.patch(client, JOBSETS, name, {"spec": {"suspend": suspended}}, namespace=namespace)

@@ -9,6 +9,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from pathways_jupyter import offers
 from pathways_jupyter.commands.magic import MAGIC
 from pathways_jupyter.magics.completion import complete, matcher
+from pathways_jupyter.offers import SeenJob
 
 
 def offered(text):
@@ -117,12 +118,25 @@ def test_a_variable_that_is_called_as_the_magic_is_completed_by_python():
 def test_jobs_are_offered_by_the_names_that_commands_have_seen(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
     assert offered("job show t") == []
-    offers.remember_jobs("here/default", lambda known: known | {"train", "trial"})
-    offers.remember_jobs("there/", lambda known: {"lab"})
-    assert offered("job show t") == ["train", "trial"]
-    assert offered("job connect ")[:3] == ["lab", "train", "trial"]
-    assert offered("connect --job l") == ["lab"]
-    offers.remember_jobs("here/default", lambda known: known - {"train"})
+    train, lab = SeenJob(headless=False), SeenJob(headless=True)
+    offers.remember_jobs("here/default", lambda known: {**known, "train": train, "trial": train})
+    offers.remember_jobs("there/", lambda known: {"lab": lab})
+    assert offered("job show ")[:3] == ["lab", "train", "trial"]
+    offers.remember_jobs("here/default", lambda known: {name: job for name, job in known.items() if name != "train"})
     assert offered("job delete t") == ["trial"]
-    (tmp_path / "pathways" / "jobs.seen").write_text("[")
-    assert offered("job logs t") == []
+    for broken in ("[", '{"here/default": ["train"]}', '{"here/default": {"train": {}}}'):
+        (tmp_path / "pathways" / "jobs.seen").write_text(broken)
+        assert offered("job logs t") == []
+
+
+def test_connecting_offers_only_jobs_to_which_a_notebook_can_attach(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    there = {
+        "lab": SeenJob(headless=True),
+        "lab-done": SeenJob(headless=True, over=True),
+        "lab-train": SeenJob(headless=False),
+    }
+    offers.remember_jobs("here/default", lambda known: there)
+    assert offered("job connect l") == ["lab"]
+    assert offered("connect --job ") == ["lab"]
+    assert offered("job delete l") == ["lab", "lab-done", "lab-train"]
