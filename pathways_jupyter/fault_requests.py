@@ -2,20 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from pathways_jupyter import config, entry
 from pathways_jupyter.commands.declaration import CLUSTER
-from pathways_jupyter.commands.elastic import FAULTS
+from pathways_jupyter.commands.elastic import ELASTIC, FAULTS
 from pathways_jupyter.elastic import fault_targets, faults
 from pathways_jupyter.elastic.fault_targets import Target
 from pathways_jupyter.elastic.faults import Fault, Plan
 from pathways_jupyter.errors import ConfigError
 
 _PLACE = {option.name for option in CLUSTER}
+_RANDOM = "at random"
+_USED: Mapping[str, tuple[str, frozenset[str]]] = {
+    "": ("Showing a run", frozenset({"metrics"})),
+    "export": ("Exporting a run", frozenset()),
+    # Harmless there, and a part of the line before it.
+    "heal": ("Healing", frozenset({"yes"})),
+    "inject": ("Injecting one fault", frozenset({"slice", "seconds", "after", "at_step", "yes"})),
+    _RANDOM: (
+        "Injecting faults at random",
+        frozenset({"slice", "seconds", "random", "every", "seed", "times", "yes"}),
+    ),
+}
+"""What each action of an ``elastic`` line is called, and what it uses."""
+_NOUNS = {
+    "slice": "second slice",
+    "metrics": "metric",
+    "seconds": "duration",
+    "after": "delay",
+    "at_step": "step",
+    "random": "choice at random",
+    "every": "interval",
+    "seed": "seed",
+    "times": "number of faults",
+    "yes": "confirmation",
+}
 
 Values = Mapping[str, Any]
+
+
+def check(values: Values) -> None:
+    """Refuse what the action of an ``elastic`` line would ignore.
+
+    Raises:
+      ConfigError: There is something that the action does not use.
+    """
+    action = str(values.get("action") or "")
+    doing, used = _USED[_RANDOM if action == "inject" and values.get("random") else action]
+    ignored = [name for name in _NOUNS if name not in used and values.get(name)]
+    if not ignored:
+        return
+    name = ignored[0]
+    flags = {option.name: option.flag for option in ELASTIC.options}
+    hint = f"Leave out {flags.get(name, values[name])}"
+    if action == "inject" and name in _USED[_RANDOM][1]:
+        hint += ", or add --random"
+    if action == "heal" and name == "slice":
+        hint += ", and heal it by a line of its own; without a slice, all are healed"
+    raise ConfigError(f"{doing} takes no {_NOUNS[name]}.", hint=f"{hint}.")
 
 
 def inject(target: Target, values: Values) -> Fault:
@@ -25,19 +72,32 @@ def inject(target: Target, values: Values) -> Fault:
       ConfigError: The arguments make no sense, or the slice is not one of the target's.
       PathwaysError: The cluster could not be reached, or refused.
     """
+    return prepared(target, values)()
+
+
+def prepared(target: Target, values: Values) -> Callable[[], Fault]:
+    """Return what injects the fault that the arguments ask for, now or later; contacts nothing.
+
+    Raises:
+      ConfigError: The arguments make no sense, or the slice is not one of the target's.
+    """
     what = values.get("what")
     if what not in FAULTS:
         raise ConfigError(
             f"There is no fault {what!r}." if what else "Which fault?", hint=f"There are: {', '.join(FAULTS)}."
         )
-    number = entry.whole_number("the slice", values.get("slice") or "(nothing)")
-    yes = bool(values.get("yes"))
+    if values.get("slice") is None:
+        raise ConfigError("Which slice?", hint=f"For example: elastic inject {what} 1.")
+    number, given, yes = _slice(values["slice"]), values.get("seconds"), bool(values.get("yes"))
     if what == "slice-down":
-        return faults.slice_down(target, number, seconds=entry.time("--for", values.get("seconds"), 0.0), yes=yes)
-    if what == "drain-node":
-        seconds = _some_time("--for", values.get("seconds"), faults.DRAIN_SECONDS)
-        return faults.drain_node(target, number, seconds=seconds, yes=yes)
-    return faults.slow(target, number, seconds=_some_time("--for", values.get("seconds"), faults.SLOW_SECONDS))
+        act = partial(faults.slice_down, target, number, seconds=entry.time("--for", given, 0.0), yes=yes)
+    elif what == "drain-node":
+        seconds = _some_time("--for", given, faults.DRAIN_SECONDS)
+        act = partial(faults.drain_node, target, number, seconds=seconds, yes=yes)
+    else:
+        act = partial(faults.slow, target, number, seconds=_some_time("--for", given, faults.SLOW_SECONDS))
+    target.check(number)
+    return act
 
 
 def plan(values: Values, seed: int) -> Plan:
@@ -73,6 +133,12 @@ def _some_time(option: str, value: Any, default: float) -> float:
     return seconds
 
 
+def _slice(value: Any) -> int:
+    if not str(value).isdecimal():
+        raise ConfigError(f"A slice is a whole number, not {value}.", hint="For example: 1.")
+    return entry.whole_number("The slice", value)
+
+
 def heal(target: Target, slice_: str | None) -> tuple[str, ...]:
     """End the faults of a slice, or of all; return the nodes that take pods again.
 
@@ -80,7 +146,7 @@ def heal(target: Target, slice_: str | None) -> tuple[str, ...]:
       ConfigError: The slice is not one of the target's.
       PathwaysError: The cluster could not be reached, or refused.
     """
-    number = entry.whole_number("the slice", slice_) if slice_ is not None else None
+    number = _slice(slice_) if slice_ is not None else None
     return faults.heal(target, number)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pathways_jupyter import entry, fault_requests
+from pathways_jupyter.commands.magic import MAGIC
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.fault_targets import Target
 from pathways_jupyter.elastic.faults import Plan
 from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.magics.parser import parse
 
 NO_SLICES = Target(ConnectConfig(kubeconfig="/nonexistent"), "train", frozenset())
 
@@ -32,7 +34,9 @@ def test_what_is_no_time_is_refused(text):
     [
         ({"what": "flood", "slice": "1"}, "There is no fault 'flood'"),
         ({}, "Which fault?"),
-        ({"what": "slow"}, "the slice must be a whole number"),
+        ({"what": "slow"}, "Which slice?"),
+        ({"what": "slow", "slice": "one"}, "A slice is a whole number, not one."),
+        ({"what": "slow", "slice": "9" * 5000}, "The slice must be at most"),
         ({"what": "slow", "slice": "1"}, "Slice 1 is not one of this session's"),
         ({"what": "slice-down", "slice": "1", "seconds": "soon"}, "--for must be a time"),
     ],
@@ -40,6 +44,48 @@ def test_what_is_no_time_is_refused(text):
 def test_a_fault_that_makes_no_sense_is_refused_before_anything_is_asked(values, said):
     with pytest.raises(ConfigError, match=said):
         fault_requests.inject(NO_SLICES, values)
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "hint"),
+    [
+        ("heal 1 2", "Healing takes no second slice.", "Leave out 2, and heal it by a line of its own"),
+        ("heal --for 3s", "Healing takes no duration.", "Leave out --for."),
+        ("heal --random", "Healing takes no choice at random.", "Leave out --random."),
+        ("inject slow 1 --every 5s", "Injecting one fault takes no interval.", "Leave out --every, or add --random."),
+        ("inject slow 1 --seed 0", "Injecting one fault takes no seed.", "Leave out --seed, or add --random."),
+        ("inject slow 1 --times 2", "Injecting one fault takes no number of faults.", "Leave out --times"),
+        ("inject slow 1 --metric loss", "Injecting one fault takes no metric.", "Leave out --metric."),
+        ("inject --random --after 5s", "Injecting faults at random takes no delay.", "Leave out --after."),
+        ("inject --random --at-step 5", "Injecting faults at random takes no step.", "Leave out --at-step."),
+        ("export run.json 2", "Exporting a run takes no second slice.", "Leave out 2."),
+        ("export run.json --for 3s", "Exporting a run takes no duration.", "Leave out --for."),
+        ("--for 3s", "Showing a run takes no duration.", "Leave out --for."),
+    ],
+)
+def test_what_an_action_would_ignore_is_refused(line, said, hint):
+    values = parse(f"elastic {line}", MAGIC).values
+    with pytest.raises(ConfigError) as refused:
+        fault_requests.check(values)
+    assert str(refused.value) == said
+    assert refused.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "--metric loss --metric accuracy",
+        "heal",
+        "heal 1 --yes",
+        "inject slice-down 1 --for 10s --after 5s --yes",
+        "inject slow 1 --at-step 100",
+        "inject --random --every 60s --for 5s --seed 4 --times 3",
+        "export run.json",
+    ],
+)
+def test_what_an_action_uses_is_taken(line):
+    fault_requests.check(parse(f"elastic {line}", MAGIC).values)
 
 
 @pytest.mark.parametrize("text", ["2147483648", "9" * 5000])

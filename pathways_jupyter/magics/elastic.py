@@ -37,6 +37,7 @@ def run(connection: Connection, values: Values) -> Any:
       PathwaysError: The cluster could not be reached, or refused.
     """
     action = values.get("action")
+    fault_requests.check(values)
     if action is None:
         return _panel(connection, values.get("metrics") or ())
     if action == "export":
@@ -65,15 +66,17 @@ def _inject(connection: Connection, target: Target, values: Values) -> View:
     at_step = entry.whole_number("--at-step", values["at_step"]) if values.get("at_step") is not None else None
     if delay and at_step is not None:
         raise ConfigError("--after and --at-step say when; both cannot be true.", hint="Leave one of them out.")
+    # Before it is promised for later: then it could only be reported that it was not possible.
+    inject = fault_requests.prepared(target, values)
     if not delay and at_step is None:
-        return picture.said(str(fault_requests.inject(target, values)))
+        return picture.said(str(inject()))
 
     def later() -> None:
         time.sleep(delay)
         while at_step is not None and not _has_reached(at_step):
             time.sleep(_LOOK_SECONDS)
         try:
-            connection.notify([str(fault_requests.inject(target, values))])
+            connection.notify([str(inject())])
         except PathwaysError as error:
             connection.notify([str(error), error.hint])
 

@@ -37,7 +37,13 @@ def test_a_cluster_that_was_killed_is_reported_and_reconnecting_starts_another(o
         pid = json.loads(own.cli("local", "status", "--json").stdout)["pid"]
         os.kill(pid, signal.SIGKILL)
         assert "%pathways reconnect" in notebook.wait_for("All arrays on TPUs are lost")
-        assert "lost" in notebook.run("%pathways status").text
+        status = notebook.run("%pathways status").text
+        assert "lost" in status
+        assert "The embedded cluster of this machine has ended." in status
+        for line in ("slices", "services", "doctor", "logs rm", "elastic heal"):
+            cell = notebook.run(f"%pathways {line}")
+            assert "The embedded cluster of this machine has ended." in cell.text + cell.shown, line
+            assert "VPN" not in cell.text + cell.shown
         again = notebook.run("%pathways reconnect")
         assert again.status == "ok", again.shown
         assert notebook.run("import jax; print(len(jax.devices()))").text.strip() == "4"

@@ -113,6 +113,21 @@ def test_a_lost_and_a_healed_slice_are_reported_without_asking(connected):
     assert "down" in events
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("inject slice-down 9 --after 1s", "Slice 9 is not one of this session's."),
+        ("inject slice-down 9 --at-step 1", "Slice 9 is not one of this session's."),
+        ("inject slice-dwn 1 --after 1s", "There is no fault 'slice-dwn'."),
+        ("inject slow 1 --at-step 1 --for 0", "--for must be more than 0 s."),
+        ("heal 0 1", "Healing takes no second slice."),
+    ],
+)
+def test_a_fault_for_later_that_makes_no_sense_is_refused_now(connected, line, said):
+    cell = connected.run(f"%pathways elastic {line}")
+    assert (cell.error, said in cell.shown) == ("ConfigError", True), cell.shown
+
+
 def test_a_lost_proxy_is_reported_and_reconnecting_gets_a_new_one(connected, machine):
     connected.run(DELETE_THE_PROXY)
     assert "%pathways reconnect" in connected.wait_for("%pathways reconnect")
