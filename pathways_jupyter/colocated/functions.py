@@ -18,6 +18,7 @@ from pathways_jupyter.colocated import array_moves, cell_run, preflight, results
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
 from pathways_jupyter.colocated.host import Host
+from pathways_jupyter.colocated.host_classes import HostClasses
 from pathways_jupyter.colocated.memory import MEMORY
 from pathways_jupyter.colocated.results import Interrupted
 
@@ -236,16 +237,15 @@ def _show(result: results.CallResult, *, quiet: bool) -> None:
 
 def _results(chosen: Sequence[Host], call: str, answers: Sequence[Answer], *, on_cpu: bool) -> dict[int, Any]:
     import jax
-    from jax.experimental.colocated_python import serialization
 
     arrays: dict[str, jax.Array] = {}
     if any(answer.head["outputs"] for answer in answers):
         arrays = cell_run.take(chosen, call, answers, what="The result")
         if not on_cpu:
             arrays = {name: array_moves.to_chips(name, array, chosen) for name, array in arrays.items()}
-    found = {}
+    found, classes = {}, HostClasses()
     for answer in answers:
-        structure, plain = serialization._deserialize(answer.parts[0])
+        structure, plain = classes.load(answer.parts[0])
         leaves = [arrays.get(str(place), leaf) for place, leaf in enumerate(plain)]
         found[answer.host.index] = jax.tree_util.tree_unflatten(structure, leaves)
     return found

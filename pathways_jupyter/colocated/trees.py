@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pathways_jupyter.colocated import host_versions, preflight
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
+from pathways_jupyter.colocated.host_classes import HostClasses
 
 if TYPE_CHECKING:
     import jax
@@ -80,7 +81,8 @@ def join(arrays: Mapping[str, jax.Array], answers: Sequence[Answer]) -> dict[str
 
     found: dict[str, Any] = dict(arrays)
     for name in answers[0].head["pickles"]:
-        read = {answer.host.index: _read(name, answer) for answer in answers}
+        classes = HostClasses()
+        read = {answer.host.index: _read(name, answer, classes) for answer in answers}
         (first, (tree, leaves, places)), *others = read.items()
         rebuilt = [index for index, (other, _, _) in others if other != tree]
         if places and rebuilt:
@@ -140,10 +142,8 @@ def _pickle_alike(left: Any, right: Any) -> bool:
         return False
 
 
-def _read(name: str, answer: Answer) -> Any:
+def _read(name: str, answer: Answer, classes: HostClasses) -> Any:
     """What a host sent of one variable: its structure, its leaves without arrays, and the arrays' names by place."""
-    from jax.experimental.colocated_python import serialization
-
     data, python = answer.parts[answer.head["pickles"][name]], answer.head["python"]
     if not readable(data, python):
         raise ColocatedError(
@@ -151,7 +151,7 @@ def _read(name: str, answer: Answer) -> Any:
             hint=f"Turn it into arrays, numbers and text in the cell; {name} stays on the hosts meanwhile.",
         )
     try:
-        return serialization._deserialize(data)
+        return classes.load(data)
     except Exception as error:
         raise ColocatedError(
             f"Output {name} cannot be read here: {type(error).__name__}: {error}",

@@ -262,6 +262,58 @@ def test_values_come_back_as_variables(connected) -> None:
     assert connected.run("print(name, mine[1])").text.strip() == "all {'host': 1}"
 
 
+CLASSES = """%%colocated --out {names}
+import dataclasses, enum, jax
+from typing import NamedTuple
+
+class Plain:
+    def __init__(self, number):
+        self.number = number
+
+@dataclasses.dataclass
+class Data:
+    number: int
+    when: int = dataclasses.field(default=0, compare=False)
+
+class Pair(NamedTuple):
+    first: object
+    second: object
+
+class Colour(enum.Enum):
+    RED = 1
+
+class OfThisHost:
+    rank = jax.process_index()
+
+class OfThatHost:
+    def rank(self):
+        return OfThisHost.rank
+
+mine = jax.process_index()
+plain, data, timed, pair, colour = Plain(1), [Data(2)], Data(3, when=mine), Pair(1, "two"), Colour.RED
+arrays = Pair(jax.numpy.ones(2), "two")
+other_value, other_class, other_method, other_pair = Plain(mine), OfThisHost(), OfThatHost(), Pair(1, mine)
+"""
+
+
+def test_objects_of_classes_that_a_cell_defines_are_the_same_on_all_hosts_if_they_are(connected) -> None:
+    same = connected.run(CLASSES.format(names="plain,data,timed,pair,colour,arrays"))
+    assert (same.status, same.text) == ("ok", ""), same.shown
+    shown = connected.run("print(plain.number, data, timed.number, pair, colour, arrays.first.shape, arrays.second)")
+    assert shown.text.strip() == "1 [Data(number=2, when=0)] 3 Pair(first=1, second='two') Colour.RED (4,) two"
+
+
+def test_objects_of_classes_that_a_cell_defines_differ_if_they_or_their_classes_do(connected) -> None:
+    names = ("other_value", "other_class", "other_method", "other_pair")
+    different = connected.run(CLASSES.format(names=",".join(names)))
+    assert [line.split(" is ")[0] for line in lines(different)] == [*names]
+    shown = connected.run(
+        "print(*((a.number, b.rank, c.rank(), d.second) for a, b, c, d in "
+        "((other_value[i], other_class[i], other_method[i], other_pair[i]) for i in (0, 1))))"
+    )
+    assert shown.text.strip() == "(0, 0, 0, 0) (1, 1, 1, 1)"
+
+
 def test_options_and_commands_are_completed(connected) -> None:
     def completed(code: str) -> list[str]:
         reply = connected.client.complete(code, reply=True, timeout=60)
