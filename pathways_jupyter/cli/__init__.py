@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from pathways_jupyter import interrupts
+from pathways_jupyter import interrupts, standard_streams
 from pathways_jupyter.commands.magic import MAGIC
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.kube import claim_package
@@ -114,21 +113,6 @@ def main(context: click.Context, debug: bool) -> None:
     Exit codes: 0 success, 1 failure (the reason is on stderr), 2 invalid command line; other codes are listed in the
     help of their command.
     """
-    _open_standard_streams()
+    standard_streams.open_closed()
     context.color = colours()
     claim_package()
-
-
-def _open_standard_streams() -> None:
-    """Open standard streams that the caller has closed (``2>&-``) on the null device.
-
-    Python has None in their place then, and the next file or socket would get their number, which programs that are
-    started from here would take for their own stream.
-    """
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is not None:
-            continue
-        # The lowest number that is free; another one if Python itself has taken this one meanwhile.
-        opened = os.open(os.devnull, os.O_RDWR)
-        os.set_inheritable(opened, opened == number)
-        setattr(sys, name, os.fdopen(opened, "w" if number else "r", encoding="utf-8"))

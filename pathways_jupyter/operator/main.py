@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import math
 import signal
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 
+from pathways_jupyter import standard_streams
 from pathways_jupyter.errors import ClusterError, PathwaysError
 from pathways_jupyter.kube import auth, claim_package
 from pathways_jupyter.kube.client import Client
@@ -28,18 +31,25 @@ def main(argv: list[str] | None = None) -> int:
         "`pathways-jupyter operator manifests`; `pathways-jupyter operator run --once` sweeps once.",
     )
     parser.add_argument("--namespace", default="", help="only this namespace (default: all)")
-    parser.add_argument("--interval", type=float, default=INTERVAL_SECONDS, help="seconds between sweeps at most")
+    parser.add_argument(
+        "--interval",
+        type=_seconds(1, 86400),
+        default=INTERVAL_SECONDS,
+        metavar="SECONDS",
+        help="seconds between sweeps at most (default: %(default)g)",
+    )
     parser.add_argument("--once", action="store_true", help="sweep once, and end")
     parser.add_argument("--no-jobs", action="store_true", help="only sweep; do not control PathwaysJobs")
     parser.add_argument(
         "--lease-seconds",
-        type=float,
+        type=_seconds(1, 3600),
         default=LEASE_SECONDS,
-        help="how long a leader may be silent before another operator takes over (default: 15)",
+        metavar="SECONDS",
+        help="how long a leader may be silent before another operator takes over (default: %(default)g)",
     )
     parser.add_argument(
         "--metrics-port",
-        type=int,
+        type=_port,
         default=0,
         metavar="PORT",
         help="serve Prometheus metrics on this port",
@@ -52,6 +62,26 @@ def main(argv: list[str] | None = None) -> int:
     except PathwaysError as error:
         print(f"{error} {error.hint}".strip(), file=sys.stderr)
         return 1
+
+
+def _seconds(least: float, most: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        # NaN is in no interval.
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"must be a number of seconds from {least:g} to {most:g}, not {text}")
+        return number
+
+    return parse
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 <= int(text[:6]) <= 65535:
+        raise argparse.ArgumentTypeError(f"must be a port from 1 to 65535, or 0 for none, not {text}")
+    return int(text)
 
 
 def say(text: str) -> None:
@@ -150,5 +180,6 @@ async def _main(options: argparse.Namespace) -> int:
 
 if __name__ == "__main__":
     # Not in main(), which the embedded cluster and tests call in processes that are not the operator's alone.
+    standard_streams.open_closed()
     claim_package()
     sys.exit(main())
