@@ -120,19 +120,25 @@ class Batches:
         """Drop the batches that are kept for positions older than `before`."""
         self._kept = {number: batch for number, batch in self._kept.items() if number >= before.count}
 
-    def next(self, share: float = 1.0) -> Any:
+    def next(self, share: float = 1.0, *, slices: int = 1) -> Any:
         """Return the next batch, with `share` (at most 1) of a batch's rows.
+
+        Args:
+          slices: What a batch will have to be divided among; checked now, and not when a smaller share is needed.
 
         Raises:
           StopIteration: The iterator has ended. Rows that make no whole batch are left out.
+          ElasticRuntimeError: A batch cannot be divided among `slices`.
           ValueError: `share` of a batch is no whole number of rows.
         """
         if share == 1.0 and self._open is None:
             batch = self._draw()
+            self._require_divisible(slices)
             self._count += 1
             return batch
         if self._open is None:
             self._open_next()
+        self._require_divisible(slices)
         wanted = self._rows_of_all * share
         if abs(wanted - round(wanted)) > 1e-6:
             raise ValueError(f"{share:.3g} of a batch of {self._rows_of_all} rows is no whole number of rows.")
@@ -149,6 +155,15 @@ class Batches:
             if not missing:
                 return parts[0] if len(parts) == 1 else _joined(parts)
             self._open_next()
+
+    def _require_divisible(self, slices: int) -> None:
+        rows = self._rows_of_all
+        if rows % slices:
+            more = (rows // slices + 1) * slices
+            raise ElasticRuntimeError(
+                f"A batch of {rows} rows cannot be scaled with {slices} slices: {rows} is no multiple of {slices}.",
+                hint=f'Give train_loop batches of {more} rows, or another multiple of {slices}; or batch="keep".',
+            )
 
     def _open_next(self) -> None:
         self._state_before = self._state()

@@ -55,7 +55,8 @@ def train_loop(
         ``set_state`` is set back after a loss; of any other, the batches since the last snapshots are kept.
       mesh_for: Returns the mesh for a list of slices, each a list of devices; default: axes ``slice`` and ``chip``.
       batch_spec: How a batch is partitioned; default: its first axis over all axes of the mesh.
-      batch: On fewer slices ``keep`` the global batch, or ``scale`` it with the number of slices.
+      batch: On fewer slices ``keep`` the global batch, or ``scale`` it with the number of slices, of which its rows
+        have to be a multiple.
       snapshot_every: Steps between snapshots.
       minimum_slices: With fewer, training pauses until they are back.
       snapshots: Where snapshots are kept; if it has one already, training resumes from it. The same data go on where
@@ -66,8 +67,8 @@ def train_loop(
       timeout: Longest pause for slices or for a new proxy, in seconds; default: without end, and ten minutes.
 
     Raises:
-      ElasticRuntimeError: The state is too large for its snapshots (before anything has started), no snapshot
-        survived a loss, or there is no new proxy for one that was lost.
+      ElasticRuntimeError: The state is too large for its snapshots (before anything has started), the first batch
+        cannot be scaled, no snapshot survived a loss, or there is no new proxy for one that was lost.
       TimeoutError: A pause took longer than `timeout`.
       ConfigError: An argument cannot be used, or there are fewer slices in all than `minimum_slices`. Nothing was
         changed.

@@ -187,7 +187,10 @@ class TrainingRun:
 
         with self._goodput.during(Spent.DATA_LOADING):
             try:
-                batch = self.batches.next(self._share)
+                # With all slices at least, it never has to be divided.
+                total = self.manager.total_slice_count
+                divided = total if self.rule == "scale" and self.minimum < total else 1
+                batch = self.batches.next(self._share, slices=divided)
             except StopIteration:
                 self.steps = self.record.wanted = self.next_step
                 return

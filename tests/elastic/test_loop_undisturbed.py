@@ -115,6 +115,29 @@ def test_more_slices_than_a_manager_has_are_refused(steady):
         elastic.train_loop(step, first_state(), Data(), steps=3, minimum_slices=3, manager=two)
 
 
+def count_rows(state, batch):
+    return state + batch.shape[0], {"rows": np.float32(batch.shape[0])}
+
+
+def test_a_batch_that_cannot_be_scaled_is_refused_at_the_first_one_and_not_at_a_loss(steady):
+    """It is on all slices as a whole, so that nothing else needs its rows to be a multiple of anything."""
+    import jax
+
+    data = iter(np.zeros((30, 16, 2), np.float32))
+    arguments = {"steps": 3, "batch_spec": jax.P(), "snapshots": elastic.Snapshots()}
+    said = "A batch of 16 rows cannot be scaled with 3 slices: 16 is no multiple of 3."
+    with pytest.raises(elastic.ElasticRuntimeError, match=said) as refused:
+        elastic.train_loop(count_rows, np.float32(0), data, batch="scale", **arguments)
+    assert "batches of 18 rows, or another multiple of 3" in refused.value.hint
+    # What the hint says. And a run that pauses for all slices never has to divide a batch.
+    for fitting in ({"batch": "keep"}, {"batch": "scale", "minimum_slices": 3}):
+        result = elastic.train_loop(count_rows, np.float32(0), data, **fitting, **arguments | {"snapshots": None})
+        assert float(np.asarray(result.state)) == 48
+    multiple = iter(np.zeros((3, 18, 2), np.float32))
+    result = elastic.train_loop(count_rows, np.float32(0), multiple, batch="scale", **arguments | {"snapshots": None})
+    assert float(np.asarray(result.state)) == 54
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
