@@ -86,7 +86,11 @@ async def findings(client: Client, wanted: Deployment) -> AsyncIterator[Finding]
         if (pool := spec.head_node_selector.get(names.NODEPOOL_LABEL)) is not None:
             yield await _head(client, spec, pool, pools)
     if spec.gcs_scratch_location:
-        yield await _bucket(spec.gcs_scratch_location)
+        if not isinstance(pools, Finding) and _is_embedded(pools):
+            unused = f"{spec.gcs_scratch_location} is not checked: the embedded cluster uses no bucket"
+            yield Finding("bucket", Level.OK, unused)
+        else:
+            yield await _bucket(spec.gcs_scratch_location)
     for found in await _quota(client, spec.namespace):
         yield found
 
@@ -124,6 +128,16 @@ async def _pools(client: Client) -> Mapping[str, _Pool] | Finding:
     return pools
 
 
+def _is_embedded(pools: Mapping[str, _Pool]) -> bool:
+    return any(pool.embedded for pool in pools.values())
+
+
+def _with_spare(spec: ServiceSpec) -> str:
+    """Return how to start an embedded cluster with nodes for a service, which gcloud cannot create there."""
+    wanted = f"{spec.instance_type}={spec.slices}"
+    return f"pathways-jupyter local up --spare {wanted}; an existing one has to be ended first, with local down."
+
+
 async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool]) -> Finding:
     """Check for one whole node pool for each slice: JobSet places each slice in a pool of its own."""
     instance = spec.instance_type
@@ -142,11 +156,8 @@ async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool])
         f"--tpu-topology={instance.topology} --num-nodes={instance.hosts}. "
         "If a pool starts from zero nodes, add --skip-checks."
     )
-    if any(pool.embedded for pool in pools.values()):
-        more = (
-            f"Start the embedded cluster with them: pathways-jupyter local up --spare {instance}={spec.slices}; "
-            "an existing one has to be ended first, with local down."
-        )
+    if _is_embedded(pools):
+        more = f"Start the embedded cluster with them: {_with_spare(spec)}"
     if not whole:
         others = [str(pool) for pool in pools.values() if pool.accelerator]
         there = f" TPU node pools there: {', '.join(others)}." if others else " There are no TPU nodes."
@@ -192,18 +203,28 @@ async def _head(client: Client, spec: ServiceSpec, wanted: str, pools: Mapping[s
         others = [name for name, pool in pools.items() if name and not pool.accelerator and pool.nodes]
         choose = f"Choose --head-pool {others[0]} (there: {', '.join(others)})." if others else (
             "Create one: gcloud container node-pools create POOL --machine-type=n2-standard-64 --num-nodes=1."
+            if not _is_embedded(pools)
+            else "The embedded cluster's nodes for it are not ready: kubectl get nodes shows them."
         )  # fmt: skip
         return Finding("head", Level.FAIL, f"There is no node pool {wanted} for the resource manager.", choose)
     nodes = set(pools[wanted].nodes)
     heads = await _running(client, spec, f"{names.REPLICATED_JOB_LABEL}={names.HEAD_JOB}")
     taken = {str((pod.get("spec") or {}).get("nodeName")) for pod in heads} & nodes
     if taken == nodes:
+        more = (
+            f"Add a node: gcloud container clusters resize CLUSTER --node-pool={wanted} --num-nodes={len(nodes) + 1}. "
+            "If the pool grows by itself, add --skip-checks."
+        )
+        if _is_embedded(pools):
+            more = (
+                "Delete a service that is not needed: pathways-jupyter service delete NAME --local; or start the "
+                f"embedded cluster with nodes for another one: {_with_spare(spec)}"
+            )
         return Finding(
             "head",
             Level.FAIL,
             f"Each of the {count(len(nodes), 'node')} of node pool {wanted} runs the head of another service.",
-            f"Add a node: gcloud container clusters resize CLUSTER --node-pool={wanted} --num-nodes={len(nodes) + 1}. "
-            "If the pool grows by itself, add --skip-checks.",
+            more,
         )
     return Finding("head", Level.OK, f"node pool {wanted} has {count(len(nodes - taken), 'free node')}")
 

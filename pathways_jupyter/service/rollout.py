@@ -157,7 +157,8 @@ class _Rollout:
         if not waiting:
             return "its resource manager has not reported all slices"
         first = next((self._why(host) for host in waiting[0].hosts if host.state is not State.READY), "")
-        late = f"{len(waiting)} of {count(len(self.picture.slices), 'slice')} are not up"
+        are = "is" if len(waiting) == 1 else "are"
+        late = f"{len(waiting)} of {count(len(self.picture.slices), 'slice')} {are} not up"
         return f"{late}; slice {waiting[0].index}: {first}"
 
     def _news(self) -> list[Step]:

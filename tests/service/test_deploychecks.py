@@ -11,8 +11,9 @@ import pytest
 
 from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.objects import EVENTS
-from pathways_jupyter.service import deploychecks, deployment
+from pathways_jupyter.kube.objects import EVENTS, NODES
+from pathways_jupyter.local.controllers.nodes import nodes_for
+from pathways_jupyter.service import deploychecks, deployment, names
 from pathways_jupyter.service.checks import Level
 
 GCS = "gs://team/scratch"
@@ -121,3 +122,33 @@ async def test_a_cluster_without_nodes_lacks_both_kinds_of_node_pools(bench):
     assert "There are no TPU nodes." in found["node pools"].message
     assert "--machine-type=ct6e-standard-4t --tpu-topology=2x2 --num-nodes=1" in found["node pools"].hint
     assert "gcloud container node-pools create" in found["head"].hint
+
+
+async def embedded_nodes(client) -> None:
+    """The nodes of an embedded cluster of one slice, with the head of another service on the only one for heads."""
+    for node in nodes_for({"tpuv6e:2x2": 1}, cpu_nodes=1):
+        await objects.create(client, NODES, {"apiVersion": "v1", "kind": "Node", **node})
+        path, status = NODES.item("", node["metadata"]["name"], "status"), {"status": node["status"]}
+        await client.request("PATCH", path, body=status, content_type="application/merge-patch+json")
+    head = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "theirs-head", "labels": {names.REPLICATED_JOB_LABEL: names.HEAD_JOB}},
+        "spec": {"nodeName": "cpu-0", "containers": [{"name": "main", "image": "busybox"}]},
+    }
+    await objects.create(client, objects.PODS, head, namespace="default")
+
+
+async def test_the_advice_for_the_embedded_cluster_fits_it(bench):
+    given = {"name": "mine", "tpu": "tpuv5e:4x4", "slices": 2, "local": True, "gcs_bucket": GCS, "head_pool": "cpu-np"}
+    wanted = deployment.plan(given, jax="0.10.2")
+    async with bench.client() as client:
+        await embedded_nodes(client)
+        found = {each.name: each async for each in deploychecks.findings(client, wanted.within("default"))}
+    assert found["node pools"].level is found["head"].level is Level.FAIL
+    for each in found.values():
+        assert "gcloud" not in each.message + each.hint
+    assert "pathways-jupyter local up --spare tpuv5e:4x4=2" in found["node pools"].hint
+    assert "pathways-jupyter service delete NAME --local" in found["head"].hint
+    assert "pathways-jupyter local up --spare tpuv5e:4x4=2" in found["head"].hint
+    assert found["bucket"].level is Level.OK
