@@ -8,26 +8,20 @@ from typing import Any
 
 from pathways_jupyter import config, entry
 from pathways_jupyter.commands.declaration import CLUSTER
-from pathways_jupyter.commands.elastic import ELASTIC, FAULTS
+from pathways_jupyter.commands.elastic import AT_RANDOM, ELASTIC, FAULTS, USES
 from pathways_jupyter.elastic import fault_targets, faults
 from pathways_jupyter.elastic.fault_targets import Target
 from pathways_jupyter.elastic.faults import Fault, Plan
 from pathways_jupyter.errors import ConfigError
 
 _PLACE = {option.name for option in CLUSTER}
-_RANDOM = "at random"
-_USED: Mapping[str, tuple[str, frozenset[str]]] = {
-    "": ("Showing a run", frozenset({"metrics"})),
-    "export": ("Exporting a run", frozenset()),
-    # Harmless there, and a part of the line before it.
-    "heal": ("Healing", frozenset({"yes"})),
-    "inject": ("Injecting one fault", frozenset({"slice", "seconds", "after", "at_step", "yes"})),
-    _RANDOM: (
-        "Injecting faults at random",
-        frozenset({"slice", "seconds", "random", "every", "seed", "times", "yes"}),
-    ),
+_DOING = {
+    "": "Showing a run",
+    "export": "Exporting a run",
+    "heal": "Healing",
+    "inject": "Injecting one fault",
+    AT_RANDOM: "Injecting faults at random",
 }
-"""What each action of an ``elastic`` line is called, and what it uses."""
 _NOUNS = {
     "slice": "second slice",
     "metrics": "metric",
@@ -51,18 +45,18 @@ def check(values: Values) -> None:
       ConfigError: There is something that the action does not use.
     """
     action = str(values.get("action") or "")
-    doing, used = _USED[_RANDOM if action == "inject" and values.get("random") else action]
-    ignored = [name for name in _NOUNS if name not in used and values.get(name)]
+    kind = AT_RANDOM if action == "inject" and values.get("random") else action
+    ignored = [name for name in _NOUNS if name not in USES[kind] and values.get(name)]
     if not ignored:
         return
     name = ignored[0]
     flags = {option.name: option.flag for option in ELASTIC.options}
     hint = f"Leave out {flags.get(name, values[name])}"
-    if action == "inject" and name in _USED[_RANDOM][1]:
+    if action == "inject" and name in USES[AT_RANDOM]:
         hint += ", or add --random"
     if action == "heal" and name == "slice":
         hint += ", and heal it by a line of its own; without a slice, all are healed"
-    raise ConfigError(f"{doing} takes no {_NOUNS[name]}.", hint=f"{hint}.")
+    raise ConfigError(f"{_DOING[kind]} takes no {_NOUNS[name]}.", hint=f"{hint}.")
 
 
 def inject(target: Target, values: Values) -> Fault:

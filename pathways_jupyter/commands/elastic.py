@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pathways_jupyter.commands.declaration import CLUSTER, Command, Kind, Option, Source, Word
 
 FAULTS = ("slice-down", "drain-node", "slow")
@@ -13,6 +15,16 @@ _FOR = Option(
     metavar="TIME",
     default="slice-down: until its worker is back; drain-node and slow: 30 s",
 )
+AT_RANDOM = "at random"
+USES: Mapping[str, frozenset[str]] = {
+    "": frozenset({"metrics"}),
+    "export": frozenset(),
+    # Harmless there, and a part of the line before it.
+    "heal": frozenset({"yes"}),
+    "inject": frozenset({"slice", "seconds", "after", "at_step", "yes"}),
+    AT_RANDOM: frozenset({"slice", "seconds", "random", "every", "seed", "times", "yes"}),
+}
+"""What each action of ``elastic`` uses besides its next word; with ``--random``, :data:`AT_RANDOM` is one."""
 ELASTIC = Command(
     "elastic",
     "The elastic training run of this notebook: slices and loss over time, goodput, events; live while it runs.",

@@ -15,6 +15,7 @@ from typing import Any
 
 from pathways_jupyter import offers, tpu
 from pathways_jupyter.commands.declaration import Command, Kind, Option, Source, group, split
+from pathways_jupyter.commands.elastic import AT_RANDOM, ELASTIC, USES
 from pathways_jupyter.commands.magic import MULTIHOST
 from pathways_jupyter.errors import PathwaysError
 
@@ -33,6 +34,8 @@ def complete(text: str, commands: Mapping[str, Command]) -> tuple[str, list[str]
         from pathways_jupyter.commands.multihost import LINE
 
         return complete(" ".join([*words[1:], fragment]), LINE)
+    if len(words) == 2 and words[0] == "help" and "help" in commands:
+        return fragment, _beginning(fragment, group(words[1], commands))
     name, rest = split(words, commands)
     command = commands.get(name)
     if command is None:
@@ -50,7 +53,8 @@ def complete(text: str, commands: Mapping[str, Command]) -> tuple[str, list[str]
         word = command.words[place]
         offered = list(word.choices) or _values(word.source, fragment, words)[1]
     used = {word.partition("=")[0] for word in words}
-    flags = [each.flag for each in command.options if each.kind is Kind.LIST or not {each.flag, each.short} & used]
+    options = [each for each in command.options if command is not ELASTIC or each.name in _elastic_uses(words)]
+    flags = [each.flag for each in options if each.kind is Kind.LIST or not {each.flag, each.short} & used]
     return fragment, _beginning(fragment, [*offered, *flags, "--help"])
 
 
@@ -153,6 +157,13 @@ def _faults(words: list[str]) -> list[str]:
     from pathways_jupyter.commands.elastic import FAULTS
 
     return list(FAULTS) if "inject" in words else _held() if "heal" in words and _session() is not None else []
+
+
+def _elastic_uses(words: list[str]) -> frozenset[str]:
+    """The names of the options that the action of the line uses; without --random, also that one."""
+    if "inject" in words:
+        return USES[AT_RANDOM] if "--random" in words else USES["inject"] | {"random"}
+    return next((used for action, used in USES.items() if action in words), USES[""])
 
 
 def _held() -> list[str]:

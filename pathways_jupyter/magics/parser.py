@@ -31,6 +31,8 @@ class Call:
     command: Command
     values: Mapping[str, Any]
     help: bool = False
+    group: str = ""
+    """The group of commands whose help was asked for."""
 
 
 _COMMENT = re.compile(r"(^|\s)#.*$")
@@ -56,8 +58,14 @@ def parse(line: str, commands: Mapping[str, Command]) -> Call:
     if name == "help" and " ".join(rest) in commands:
         # The help of a command of a group, whose name is two words.
         rest = [" ".join(rest)] if rest else []
+    asked = " ".join(rest) if name == "help" else name
+    if asked not in commands and group(asked, commands) and (name == "help" or {"-h", "--help"} & set(rest)):
+        return Call(commands["help"], {}, help=True, group=asked)
+    if name == "help" and rest and group(rest[0], commands):
+        # A command that its group does not have.
+        name, rest = rest[0], rest[1:]
     if members := group(name, commands) if name not in commands else ():
-        said = f"There is no command {name} {rest[0]}." if rest and rest[0] not in {"-h", "--help"} else ""
+        said = f"There is no command {name} {rest[0]}." if rest else ""
         raise ConfigError(
             said or f"{name} needs one of its commands.", hint=_nearest(rest[0] if said else "", list(members))
         )

@@ -75,6 +75,9 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
     def _help(self, call: Call) -> Any:
         from pathways_jupyter.render import help as picture
 
+        if call.group:
+            members = {name: about for name, about in MAGIC.items() if name.startswith(f"{call.group} ")}
+            return picture.overview(members, PROGRAM)
         wanted = call.values.get("command")
         if wanted is None and call.command is HELP:
             return picture.overview(MAGIC, PROGRAM)

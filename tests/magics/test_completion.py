@@ -140,3 +140,23 @@ def test_connecting_offers_only_jobs_to_which_a_notebook_can_attach(tmp_path, mo
     assert offered("job connect l") == ["lab"]
     assert offered("connect --job ") == ["lab"]
     assert offered("job delete l") == ["lab", "lab-done", "lab-train"]
+
+
+def test_help_offers_the_commands_of_a_group():
+    assert offered("help job s") == ["show", "suspend"]
+    assert offered("help service ") == ["deploy", "show", "wait", "delete"]
+    assert offered("help slices ") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        ("elastic -", ["--metric", "--help"]),
+        ("elastic heal -", ["--yes", "--help"]),
+        ("elastic export -", ["--help"]),
+        ("elastic inject slow 1 -", ["--for", "--after", "--at-step", "--random", "--yes", "--help"]),
+        ("elastic inject --random -", ["--for", "--every", "--seed", "--times", "--yes", "--help"]),
+    ],
+)
+def test_an_action_offers_the_options_that_it_uses(text, flags):
+    assert offered(text) == flags

@@ -112,3 +112,16 @@ def test_a_mistake_is_one_line_with_a_way_out(line, word, hint):
     assert "\n" not in str(caught.value) + caught.value.hint
     # What argparse had to say is in the message; there is nothing more in the traceback.
     assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("line", ["job --help", "job -h", "help job"])
+def test_the_help_of_a_group_is_that_of_its_commands(line):
+    call = parse(line, MAGIC)
+    assert (call.help, call.group) == (True, "job")
+
+
+@pytest.mark.parametrize("line", ["help job nonsense", "job nonsense"])
+def test_a_command_that_a_group_does_not_have_is_named_with_those_that_it_has(line):
+    with pytest.raises(ConfigError, match="There is no command job nonsense") as raised:
+        parse(line, MAGIC)
+    assert "There are: new, apply, list" in raised.value.hint
