@@ -5,6 +5,7 @@ Commands are imported when they are called, so that ``pathways-jupyter --help`` 
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from pathways_jupyter import interrupts, standard_streams
 from pathways_jupyter.commands.magic import MAGIC
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.kube import claim_package
-from pathways_jupyter.wording import Face
+from pathways_jupyter.wording import Face, worded
 
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("local:demo", "Connect to two slices of the embedded cluster, break one, recover, clean up."),
@@ -80,10 +81,17 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
+        if name == "help":
+            raise click.UsageError("Write --help, also behind a command: pathways-jupyter slices --help.")
+        if name in {"disconnect", "status"}:
+            there = worded(f"%pathways {name}", Face.TERMINAL)
+            raise click.UsageError(f"{name} works in notebooks only: %pathways {name}. Here, {there} does it.")
         if name in MAGIC and name.partition(" ")[0] not in _COMMANDS:
             raise click.UsageError(
                 f"{name} works in notebooks only: %pathways {name}. In a script, call pathways_jupyter.connect()."
             )
+        if name not in _COMMANDS and (close := difflib.get_close_matches(name, _COMMANDS, n=1)):
+            raise click.UsageError(f"No such command {name!r}. Did you mean {close[0]!r}?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from pathways_jupyter import entry
-from pathways_jupyter.cli.options import epilog, given, show_json, takes
+from pathways_jupyter.cli.options import epilog, examples, given, show_json, takes
 from pathways_jupyter.cli.options import show as present
 from pathways_jupyter.commands.declaration import CLUSTER, Command
 from pathways_jupyter.commands.service import SERVICE_DELETE, SERVICE_DEPLOY, SERVICE_SHOW, SERVICE_WAIT, SERVICES
@@ -37,7 +37,12 @@ def services(json: bool, **values: Any) -> None:
     present(picture.view(found), as_json=json)
 
 
-@click.group()
+@click.group(
+    epilog=examples(
+        "service deploy team --tpu tpuv6e:2x2 --slices 2 --gcs-bucket gs://my-bucket/pathways",
+        "service show team",
+    )
+)
 def service() -> None:
     """Deploy a Shared Pathways Service, follow its start, look at it, delete it."""
 
@@ -190,11 +195,12 @@ def network_policy(namespace: str, service: str, nodes: tuple[str, ...]) -> None
     """
     import yaml
 
-    from pathways_jupyter.service import networkpolicy
+    from pathways_jupyter.service import deployment, networkpolicy
 
     if bool(service) != bool(nodes):
         raise click.UsageError("--service and --nodes go together: workers connect from the addresses of their nodes.")
     policies = [networkpolicy.for_proxies(namespace)]
     if service:
-        policies.append(networkpolicy.for_resource_manager(service, nodes, namespace))
+        ranges = [deployment.address_range(each) for each in nodes]
+        policies.append(networkpolicy.for_resource_manager(service, ranges, namespace))
     click.echo(yaml.safe_dump_all(policies, sort_keys=False), nl=False)

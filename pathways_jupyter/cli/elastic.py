@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from pathways_jupyter.cli.options import epilog, given, show_json, takes
+from pathways_jupyter.cli.options import epilog, examples, given, show_json, takes
 from pathways_jupyter.commands.declaration import Command
 from pathways_jupyter.commands.elastic import ELASTIC_HEAL, ELASTIC_INJECT
 
 
-@click.group()
+@click.group(epilog=examples("elastic inject slice-down 1 --for 30s", "elastic heal"))
 def elastic() -> None:
     """Faults on purpose: take slices of one of your sessions or jobs down, drain their nodes, make them slow."""
 

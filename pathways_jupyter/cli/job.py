@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from pathways_jupyter.cli.options import epilog, given, show, show_json, takes
+from pathways_jupyter.cli.options import epilog, examples, given, show, show_json, takes
 from pathways_jupyter.commands.declaration import Command
 from pathways_jupyter.commands.job import (
     JOB_APPLY,
@@ -25,7 +25,13 @@ from pathways_jupyter.commands.job import (
 from pathways_jupyter.errors import ConfigError, ServiceError
 
 
-@click.group()
+@click.group(
+    epilog=examples(
+        "job new train --tpu tpuv6e:2x2=2 --image IMAGE -o train.yaml -- python train.py",
+        "job apply train.yaml --wait",
+        "job logs train -f",
+    )
+)
 def job() -> None:
     """PathwaysJobs: programs on TPUs that run in the cluster without this machine."""
 

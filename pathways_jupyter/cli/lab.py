@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from pathways_jupyter import config, entry
-from pathways_jupyter.cli.options import epilog, given, show_json, takes
+from pathways_jupyter.cli.options import epilog, examples, given, show_json, takes
 from pathways_jupyter.commands.lab import LAB_DOWN, LAB_OPEN, LAB_STATUS, LAB_UP
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, ServiceError
@@ -24,7 +24,7 @@ NOT_RUNNING = 3
 _LOOPBACK = "127.0.0.1"
 
 
-@click.group()
+@click.group(epilog=examples("lab up --local", "lab open", "lab down --keep-volume"))
 def lab() -> None:
     """JupyterLab in the cluster, next to the TPUs.
 

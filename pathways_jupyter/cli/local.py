@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pathways_jupyter import tpu
-from pathways_jupyter.cli.options import show_json
+from pathways_jupyter.cli.options import examples, show_json
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.wording import Face
 
@@ -20,7 +20,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print the result a
 _NAME = click.option("--name", default="local", show_default=True, help="Name of the cluster, if you run several.")
 
 
-@click.group()
+@click.group(epilog=examples("local up --tpu tpuv6e:2x2=2", "local status", "local down"))
 def local() -> None:
     """The embedded cluster: a Kubernetes API, pods as processes, and a Pathways for CPUs."""
 
@@ -88,7 +88,7 @@ def up(
     _print(running, as_json)
 
 
-@local.command()
+@local.command(epilog=examples("local down"))
 @_NAME
 @_JSON
 def down(name: str, as_json: bool) -> None:
@@ -102,7 +102,7 @@ def down(name: str, as_json: bool) -> None:
     click.echo("The embedded cluster is down." if ended else "It was not running.")
 
 
-@local.command()
+@local.command(short_help="Show whether it is running, and its slices.", epilog=examples("local status --json"))
 @_NAME
 @_JSON
 def status(name: str, as_json: bool) -> None:
@@ -117,7 +117,7 @@ def status(name: str, as_json: bool) -> None:
     _print(running, as_json)
 
 
-@local.command(short_help="Print the path of its kubeconfig.")
+@local.command(short_help="Print the path of its kubeconfig.", epilog=examples("local kubeconfig"))
 @_NAME
 @_JSON
 def kubeconfig(name: str, as_json: bool) -> None:
@@ -129,7 +129,11 @@ def kubeconfig(name: str, as_json: bool) -> None:
         click.echo(running.kubeconfig)
 
 
-@local.command("restart-api", short_help="Restart its API server in place; pods keep running.")
+@local.command(
+    "restart-api",
+    short_help="Restart its API server in place; pods keep running.",
+    epilog=examples("local restart-api --away 10"),
+)
 @_NAME
 @click.option(
     "--away", type=click.FloatRange(0, 600), default=0.0, metavar="SECONDS", help="How long it stays away; default 0."
@@ -180,7 +184,7 @@ def _print(running: Any, as_json: bool) -> None:
     click.echo(f"  In a terminal: kubectl --kubeconfig {running.kubeconfig} get pods")
 
 
-@click.command()
+@click.command(epilog=examples("demo"))
 @click.option("--json", "as_json", is_flag=True, help="Print the steps as JSON; the narration goes to standard error.")
 def demo(as_json: bool) -> None:
     """Connect to two slices of the embedded cluster, train, lose one, recover, and clean up.

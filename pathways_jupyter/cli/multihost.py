@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from pathways_jupyter import blocking, entry
-from pathways_jupyter.cli.options import epilog, given, show, show_json, takes
+from pathways_jupyter.cli.options import epilog, examples, given, show, show_json, takes
 from pathways_jupyter.commands import multihost as commands
 from pathways_jupyter.multihost import asked
 
@@ -33,7 +33,10 @@ def _seeds(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@click.group(invoke_without_command=True)
+@click.group(
+    invoke_without_command=True,
+    epilog=examples("multihost run --hosts hosts.txt -- python3 train.py", "multihost status"),
+)
 @_seeds
 @click.pass_context
 def multihost(context: click.Context, /, COMMAND: str | None, **values: Any) -> None:
@@ -54,7 +57,9 @@ def multihost(context: click.Context, /, COMMAND: str | None, **values: Any) -> 
     _run({"accept_new": True, **named}, COMMAND, as_json=False)
 
 
-@multihost.command(epilog=epilog(commands.RUN), context_settings={"ignore_unknown_options": False})
+@multihost.command(
+    short_help=commands.RUN.summary, epilog=epilog(commands.RUN), context_settings={"ignore_unknown_options": False}
+)
 @takes(commands.RUN)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def run(json: bool, command: tuple[str, ...], **values: Any) -> None:
@@ -65,7 +70,7 @@ def run(json: bool, command: tuple[str, ...], **values: Any) -> None:
     _run(given(values), asked.shell(command) if command else "", as_json=json)
 
 
-@multihost.command(epilog=epilog(commands.STATUS))
+@multihost.command(short_help=commands.STATUS.summary, epilog=epilog(commands.STATUS))
 @takes(commands.STATUS)
 def status(json: bool, run: str | None) -> None:
     """Show the state of a run on each host."""
@@ -76,7 +81,7 @@ def status(json: bool, run: str | None) -> None:
     show(picture.hosts(record, blocking.run(run_actions.status(record))), as_json=json)
 
 
-@multihost.command(epilog=epilog(commands.LIST))
+@multihost.command(short_help=commands.LIST.summary, epilog=epilog(commands.LIST))
 @takes(commands.LIST)
 def runs(json: bool) -> None:
     """Show the runs of this machine, the newest first."""
@@ -86,7 +91,7 @@ def runs(json: bool) -> None:
     show(picture.runs(records.runs()), as_json=json)
 
 
-@multihost.command(epilog=epilog(commands.ATTACH))
+@multihost.command(short_help=commands.ATTACH.summary, epilog=epilog(commands.ATTACH))
 @takes(commands.ATTACH)
 def attach(json: bool, run: str | None) -> None:
     """Follow a run that was detached, or whose client has gone. Interrupt leaves off and ends nothing."""
@@ -96,7 +101,7 @@ def attach(json: bool, run: str | None) -> None:
     _follow(lambda: run_actions.attach(record), record, as_json=json)
 
 
-@multihost.command(epilog=epilog(commands.LOGS))
+@multihost.command(short_help=commands.LOGS.summary, epilog=epilog(commands.LOGS))
 @takes(commands.LOGS)
 def logs(json: bool, run: str | None, host: str | None, tail: str | None) -> None:
     """Show the output of one host of a run, or of all."""
@@ -113,7 +118,7 @@ def logs(json: bool, run: str | None, host: str | None, tail: str | None) -> Non
                 click.echo(line if len(chosen) == 1 else f"[{target.label}] {line}")
 
 
-@multihost.command(epilog=epilog(commands.STOP))
+@multihost.command(short_help=commands.STOP.summary, epilog=epilog(commands.STOP))
 @takes(commands.STOP)
 def stop(json: bool, run: str | None) -> None:
     """End a run on all hosts, and wait until it has ended."""
@@ -126,7 +131,7 @@ def stop(json: bool, run: str | None) -> None:
     sys.exit(int(not all(each.phase.over and not each.message for each in ended)))
 
 
-@multihost.command(epilog=epilog(commands.HOSTS))
+@multihost.command(short_help=commands.HOSTS.summary, epilog=epilog(commands.HOSTS))
 @takes(commands.HOSTS)
 def hosts(json: bool, **values: Any) -> None:
     """Show which hosts are meant, whether they can be reached, and what holds their TPUs. Changes nothing."""
@@ -139,7 +144,7 @@ def hosts(json: bool, **values: Any) -> None:
     sys.exit(int(any(each.error for each in reports)))
 
 
-@multihost.command(epilog=epilog(commands.CREATE))
+@multihost.command(short_help=commands.CREATE.summary, epilog=epilog(commands.CREATE))
 @takes(commands.CREATE)
 def create(json: bool, name: str, **values: Any) -> None:
     """Ask for TPU VMs with the queued resource NAME. It may take long; see the command wait."""
@@ -151,7 +156,7 @@ def create(json: bool, name: str, **values: Any) -> None:
     _show_queued(queued_resources.list_(**place, only=name), as_json=json)
 
 
-@multihost.command("list", epilog=epilog(commands.QUEUED))
+@multihost.command("list", short_help=commands.QUEUED.summary, epilog=epilog(commands.QUEUED))
 @takes(commands.QUEUED)
 def list_(json: bool, only: str | None, project: str | None, zone: str | None) -> None:
     """Show the queued resources of a zone, and their TPU VMs."""
@@ -160,7 +165,7 @@ def list_(json: bool, only: str | None, project: str | None, zone: str | None) -
     _show_queued(queued_resources.list_(project or "", zone or "", only or ""), as_json=json)
 
 
-@multihost.command(epilog=epilog(commands.WAIT))
+@multihost.command(short_help=commands.WAIT.summary, epilog=epilog(commands.WAIT))
 @takes(commands.WAIT)
 def wait(json: bool, name: str, timeout: str | None, project: str | None, zone: str | None) -> None:
     """Wait until the queued resource NAME is ACTIVE and its TPU VMs are READY. Exit code 1 if it has failed."""
@@ -178,7 +183,7 @@ def wait(json: bool, name: str, timeout: str | None, project: str | None, zone: 
     _show_queued([found], as_json=json)
 
 
-@multihost.command(epilog=epilog(commands.DELETE))
+@multihost.command(short_help=commands.DELETE.summary, epilog=epilog(commands.DELETE))
 @takes(commands.DELETE)
 def delete(
     json: bool,

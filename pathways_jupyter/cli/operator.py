@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import click
 
+from pathways_jupyter.cli.options import examples
+
 
 class _Operator(click.Group):
     """A group whose command can be left out: what comes first is then an option of ``run``."""
@@ -18,7 +20,14 @@ class _Operator(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=_Operator, short_help="Control PathwaysJobs, and remove what dead sessions left.")
+@click.group(
+    cls=_Operator,
+    short_help="Control PathwaysJobs, and remove what dead sessions left.",
+    epilog=examples(
+        "operator run --once",
+        "operator manifests --image REGISTRY/pathways-jupyter:1 | kubectl apply --server-side -f -",
+    ),
+)
 def operator() -> None:
     """The controller of PathwaysJobs, which also removes what dead sessions left. Without a command, it runs."""
 

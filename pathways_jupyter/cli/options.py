@@ -45,6 +45,11 @@ def epilog(about: Command) -> str:
     return "\b\nExamples:\n" + "\n".join(lines) if lines else ""
 
 
+def examples(*lines: str) -> str:
+    """Return these command lines, without the program's name, as the examples at the end of a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  pathways-jupyter {line}" for line in lines)
+
+
 def given(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return `values` without the options that were not given."""
     return {name: value for name, value in values.items() if value not in (None, False, ())}

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from pathways_jupyter import blocking, entry
-from pathways_jupyter.cli.options import completing, epilog, given, show, show_json, takes
+from pathways_jupyter.cli.options import completing, epilog, examples, given, show, show_json, takes
 from pathways_jupyter.commands.declaration import Source
 from pathways_jupyter.commands.session import CLEAN
 from pathways_jupyter.errors import ConfigError, LocalClusterError, PathwaysError
@@ -23,7 +23,7 @@ from pathways_jupyter.render.view import View
 DISCONNECT_SECONDS = 60.0
 
 
-@click.group(invoke_without_command=True)
+@click.group(invoke_without_command=True, epilog=examples("sessions", "sessions disconnect 4f2a"))
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_context
 def sessions(context: click.Context, as_json: bool) -> None:

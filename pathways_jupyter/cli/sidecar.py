@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from pathways_jupyter.cli.options import show_json
+from pathways_jupyter.cli.options import examples, show_json
 
 
-@click.group()
+@click.group(epilog=examples("sidecar build --requirements requirements.txt --dry-run"))
 def sidecar() -> None:
     """The colocated Python sidecar that runs %%colocated cells on TPU hosts."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pathways_jupyter.commands.declaration import CLUSTER, SERVICE, TPU, Command, Kind, Option, Source
+from dataclasses import replace
+
+from pathways_jupyter.commands.declaration import CLUSTER, LOCAL, SERVICE, TPU, Command, Kind, Option, Source
 
 CONNECT = Command(
     "connect",
@@ -10,7 +12,7 @@ CONNECT = Command(
     options=(
         TPU,
         SERVICE,
-        *CLUSTER,
+        *(replace(each, help=f"{each.help}, started when needed") if each is LOCAL else each for each in CLUSTER),
         Option(
             "--wait",
             "wait",

@@ -134,7 +134,7 @@ SERVICE = Option(
     aliases=("--pathways-service",),
     default="the only one in the namespace",
 )
-LOCAL = Option("--local", "local", "use the embedded cluster on this machine, started when needed", kind=Kind.FLAG)
+LOCAL = Option("--local", "local", "use the embedded cluster on this machine", kind=Kind.FLAG)
 JSON = Option("--json", "json", "print the result as JSON", kind=Kind.FLAG)
 CLUSTER = (
     LOCAL,

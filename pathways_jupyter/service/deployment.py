@@ -82,7 +82,7 @@ def plan(values: Mapping[str, Any], *, jax: str) -> Deployment:
         host_network=host_network,
         labels={names.SERVICE_LABEL: name},
     )
-    deployment = Deployment(spec, tuple(_range(each) for each in nodes))
+    deployment = Deployment(spec, tuple(address_range(each) for each in nodes))
     service_jobset.manifest(spec)
     return deployment
 
@@ -191,7 +191,12 @@ def _number(option: str, value: Any, default: int) -> int:
     return int(value)
 
 
-def _range(text: str) -> str:
+def address_range(text: str) -> str:
+    """Return an address range as Kubernetes writes it.
+
+    Raises:
+      ConfigError: `text` is none.
+    """
     try:
         return str(ipaddress.ip_network(text))
     except ValueError as error:
