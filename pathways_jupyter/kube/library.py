@@ -33,6 +33,8 @@ CLOSE_SECONDS = 2.0
 READ_ERRORS = (aiohttp.ClientError, OSError, ValueError)
 """What reading an answer may raise; :func:`failure` translates it."""
 
+_SMALL_BYTES = 16 * 1024
+
 _TOKEN = "BearerToken"
 _FOREVER = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
 
@@ -173,7 +175,7 @@ class Socket(aiohttp.ClientWebSocketResponse):
         are, and they go from where they are into the encryption. The server need not unmask them, either.
 
         Args:
-          parts: Must not change afterwards.
+          parts: At least one; the last of a large message is the one that is not copied. Must not change afterwards.
 
         Raises:
           ConnectionResetError: The connection has ended.
@@ -184,9 +186,13 @@ class Socket(aiohttp.ClientWebSocketResponse):
         if connection.transport.get_extra_info("ssl_object") is None:
             await self.send_bytes(b"".join(parts))
             return
-        # No empty ones: an empty record would be encrypted for them.
-        full = [part for part in parts if part]
-        connection.transport.writelines([_frame_head(sum(map(len, full))), *full])
+        size = sum(map(len, parts))
+        # TLS encrypts a record for each of these, which costs more than to copy a small part.
+        if size <= _SMALL_BYTES:
+            connection.transport.write(b"".join((_frame_head(size), *parts)))
+        else:
+            *small, large = parts
+            connection.transport.writelines((b"".join((_frame_head(size), *small)), large))
         # Returns at once unless the transport has asked to pause.
         await self._writer.protocol._drain_helper()
 
