@@ -113,8 +113,7 @@ class Link:
                 if not count:
                     raise ConnectionResetError
                 self.last_active = time.monotonic()
-                for piece in self.stream.feed(_SCRATCH[:count]):
-                    self._give_to_proxy(piece)
+                self._take_in(_SCRATCH[:count])
             except BlockingIOError:
                 pass
             except (OSError, ProtocolError) as error:
@@ -125,22 +124,37 @@ class Link:
                 self._hang_up()
         self._flush()
 
-    def _give_to_proxy(self, piece: memoryview) -> None:
-        sent = 0
+    def _take_in(self, data: memoryview) -> None:
+        # Passed on together: what is read at a time is usually the end of one frame and the beginning of the next.
+        pieces: list[memoryview] = []
+        try:
+            for piece in self.stream.feed(data):
+                pieces.append(piece)
+        finally:
+            # Also before an error: they count as received.
+            if pieces:
+                self._give_to_proxy(pieces)
+
+    def _give_to_proxy(self, pieces: Sequence[bytes | memoryview]) -> None:
+        if len(pieces) > _MOST_PIECES:
+            pieces = [b"".join(pieces)]
         if self._proxy is not None and not self._to_proxy:
             try:
-                sent = self._proxy.send(piece)
+                pieces = _without(pieces, self._proxy.sendmsg(pieces))
             except BlockingIOError:
                 pass
             except OSError:
                 self._hang_up()
         # Once a proxy has hung up, this is not read any more.
-        if self._proxy is not None and sent < len(piece):
-            rest = bytes(piece[sent:])
-            self.stream.undelivered += len(rest)
-            if self._to_proxy and len(self._to_proxy[-1]) + len(rest) < _SMALL_BYTES:
-                rest = bytes(self._to_proxy.pop()) + rest
-            self._to_proxy.append(memoryview(rest))
+        if self._proxy is not None:
+            for piece in pieces:
+                self._keep_for_proxy(bytes(piece))
+
+    def _keep_for_proxy(self, rest: bytes) -> None:
+        self.stream.undelivered += len(rest)
+        if self._to_proxy and len(self._to_proxy[-1]) + len(rest) < _SMALL_BYTES:
+            rest = bytes(self._to_proxy.pop()) + rest
+        self._to_proxy.append(memoryview(rest))
 
     def _send_to_proxy(self, proxy: socket.socket) -> None:
         waiting = self._to_proxy

@@ -89,10 +89,9 @@ class ReplayBuffer:
     @property
     def is_full(self) -> bool:
         """Whether nothing can be written."""
-        if self._may_grow(BLOCK_BYTES):
-            return False
-        last = self._blocks[-1]
-        return last.fixed or last.fill == BLOCK_BYTES
+        last = self._blocks[-1] if self._blocks else None
+        has_room = last is not None and not last.fixed and last.fill < BLOCK_BYTES
+        return not has_room and not self._may_grow(BLOCK_BYTES)
 
     def space(self) -> memoryview:
         """Return where to write the next bytes; empty while the buffer is full. Then call :meth:`filled`."""

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from pathways_jupyter.service.relay.wire import Welcome
+from pathways_jupyter.service.relay.wire import BLOCK_BYTES, Welcome
 
 READ, WRITE = select.POLLIN, select.POLLOUT
 """What a socket can be watched for; that its other end has gone is reported in any case, with other bits."""
@@ -103,6 +103,7 @@ def dial(port: int) -> socket.socket:
         except OSError:
             connection.close()
             raise
+        quicken(connection)
         return connection
     connection = socket.create_connection((host, port), timeout=DIAL_SECONDS)
     quicken(connection)
@@ -110,8 +111,11 @@ def dial(port: int) -> socket.socket:
 
 
 def quicken(connection: socket.socket) -> None:
-    """Send small messages at once."""
-    if connection.family != socket.AF_UNIX:
+    """Send small messages at once, and a large one with one call."""
+    if connection.family == socket.AF_UNIX:
+        # Usually less than a frame; TCP's buffers grow by themselves.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * BLOCK_BYTES)
+    else:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 

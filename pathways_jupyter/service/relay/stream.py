@@ -146,7 +146,7 @@ class Stream:
             header = HEADER.pack(DATA, out.sent, len(data))
             out.sent += len(data)
             return header, data
-        if out.is_full and not self._asked:
+        if not self._asked and out.is_full:
             # The other end acknowledges rarely, and does not know how little room there is here.
             self._asked = True
             return HEADER.pack(ASK, self._out.end, 0), _NOTHING

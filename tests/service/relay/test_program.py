@@ -24,6 +24,7 @@ from pathways_jupyter.service.relay.replay import Pool
 from pathways_jupyter.service.relay.stream import Stream
 from pathways_jupyter.service.relay.wire import (
     ACCEPTED,
+    HEADER,
     OUTDATED,
     REFUSED,
     SECRET_BYTES,
@@ -205,6 +206,19 @@ def test_the_proxys_connection_outlives_its_carriers_and_the_memory_stays_small(
     assert end.received == sent
     assert pod.dialled == 1
     assert psutil.Process(relay.pid).memory_info().rss < 40 * MEGABYTE
+
+
+def test_more_small_messages_at_a_time_than_one_system_call_takes(pod):
+    pod.relay()
+    end, sent, frames = End(pod), os.urandom(5000), bytearray()
+    for at in range(len(sent)):
+        end.stream.write(sent[at : at + 1])
+        frames += b"".join(end.stream.next() or ())
+    assert len(frames) > os.sysconf("SC_IOV_MAX") * (HEADER.size + 1)
+    end.carrier.sendall(frames)
+    end.receive(len(sent))
+    assert end.received == sent
+    assert pod.dialled == 1
 
 
 def test_carriers_that_were_overtaken_and_streams_that_are_unknown_are_refused(pod):
