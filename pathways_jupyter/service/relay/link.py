@@ -128,8 +128,7 @@ class Link:
         # Passed on together: what is read at a time is usually the end of one frame and the beginning of the next.
         pieces: list[memoryview] = []
         try:
-            for piece in self.stream.feed(data):
-                pieces.append(piece)
+            pieces.extend(self.stream.feed(data))
         finally:
             # Also before an error: they count as received.
             if pieces:

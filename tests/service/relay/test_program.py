@@ -221,6 +221,18 @@ def test_more_small_messages_at_a_time_than_one_system_call_takes(pod):
     assert pod.dialled == 1
 
 
+def test_what_came_before_a_carrier_that_does_not_follow_the_protocol_reaches_the_proxy(pod):
+    pod.relay()
+    end = End(pod)
+    end.stream.write(b"in order")
+    end.carrier.sendall(b"".join(end.stream.next() or ()) + HEADER.pack(0, 0, 0))
+    assert "a carrier is closed" in pod.line()
+    end.cut()
+    end.flush()
+    end.receive(8)
+    assert end.received == b"in order"
+
+
 def test_carriers_that_were_overtaken_and_streams_that_are_unknown_are_refused(pod):
     pod.relay()
     end = End(pod)
