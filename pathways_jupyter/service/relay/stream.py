@@ -34,10 +34,11 @@ from pathways_jupyter.service.relay.wire import (
     Welcome,
 )
 
-ACK_BYTES = 4 * BLOCK_BYTES
+ACK_BYTES = 8 * BLOCK_BYTES
 """Data is acknowledged each time that so much of it has arrived, or when the sender asks because its buffer is full.
 
-An acknowledgement goes all the way through the API server, so it costs more than the bytes that it releases.
+An acknowledgement goes all the way through the API server, so it costs more than the bytes that it releases. What asks
+for it comes right behind the last byte that fits, so a sender far away need not wait longer because they are rare.
 """
 _NOTHING = memoryview(b"")
 _HEADER_BYTES = HEADER.size

@@ -117,7 +117,8 @@ class End:
     def __init__(self, pod: Pod, secret: bytes = SECRET) -> None:
         self.pod, self.secret = pod, secret
         self.id = os.urandom(16)
-        self.stream = Stream(Pool(8, 8))
+        # As large as a supervisor's.
+        self.stream = Stream(Pool(24, 16))
         self.received = bytearray()
         self.carrier = self.attach()
 
