@@ -204,10 +204,11 @@ class JobController:
             return
         namespace, name = _key(job)
         state, condition = conditions.current({"status": status})
-        if state != conditions.current(job)[0] or not job.get("status"):
+        before, since = conditions.current(job)
+        if state != before or not job.get("status"):
             # Before the status: a controller that is killed in between writes both again, and the event's name says
-            # that it is there already.
-            occasion = f"{state} {status.get('restarts', 0)} {condition.get('lastTransitionTime')}"
+            # that it is there already. So the name is made of what the next one sees too, and not of the time.
+            occasion = f"{state} {status.get('restarts', 0)} {before} {since.get('lastTransitionTime')}"
             message = str(condition.get("message") or f"The job is {state.lower()}")
             await self._event(job, state, message, warning=state in _WARNINGS, occasion=occasion)
             self._say(f"{namespace}/{name} is {state.lower()}")

@@ -112,6 +112,10 @@ class Mortal(Client):
         self.left, self.sent = last, sent
         self.died = asyncio.Event()
 
+    def now(self):
+        # Its successor comes later, so that what they write must not depend on the time.
+        return super().now() - 60
+
     async def request(self, method, path, **options):
         if method == "GET":
             return await super().request(method, path, **options)
