@@ -6,7 +6,8 @@ converted back to JSON for the browser.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -89,6 +90,21 @@ class Listing:
     resource_version: str
 
 
+@dataclass(frozen=True)
+class Page:
+    """A part of a list.
+
+    Attributes:
+      is_first: Whether a new list begins here.
+      rest: What the server wants to see for the next page; empty for the last one.
+    """
+
+    items: tuple[Object, ...]
+    resource_version: str
+    is_first: bool
+    rest: str
+
+
 async def create(client: Client, resource: Resource, body: Object, *, namespace: str = "") -> Object:
     """Create an object, and return it as the server stored it.
 
@@ -146,26 +162,43 @@ async def list_(
       ApiError: The kind does not exist (404), or listing is forbidden (403).
       ClusterError: The server could not be reached.
     """
+    items: list[Object] = []
+    version = ""
+    async with contextlib.aclosing(pages(client, resource, namespace=namespace, labels=labels, fields=fields)) as found:
+        async for page in found:
+            items = [*(() if page.is_first else items), *page.items]
+            version = page.resource_version
+    return Listing(tuple(items), version)
+
+
+async def pages(
+    client: Client, resource: Resource, *, namespace: str = "", labels: str = "", fields: str = ""
+) -> AsyncGenerator[Page, None]:
+    """Yield all objects like :func:`list_`, page by page, so that not all of them need to be in memory at once.
+
+    A page that is the first one begins a new list, in which the pages before it have no part.
+
+    Raises:
+      ApiError: The kind does not exist (404), or listing is forbidden (403).
+      ClusterError: The server could not be reached.
+    """
     selectors = selection(labels, fields)
     path = resource.path(namespace)
     for _ in range(2):
-        query = {**selectors, "limit": str(PAGE)}
-        items: list[Object] = []
+        query, is_first = {**selectors, "limit": str(PAGE)}, True
         try:
             while True:
-                page = await client.get(path, query=query)
-                items.extend(page.get("items") or ())
-                metadata = page.get("metadata") or {}
-                if not metadata.get("continue"):
-                    return _listing(resource, items, metadata)
-                query["continue"] = str(metadata["continue"])
+                page = _page(resource, await client.get(path, query=query), is_first=is_first)
+                yield page
+                if not page.rest:
+                    return
+                query["continue"], is_first = page.rest, False
         except ApiError as error:
             # 410 Gone: the server keeps the snapshot behind the pages for some minutes only. Start again.
             if error.status != 410:
                 raise
     # Paging failed twice, so get everything in one answer.
-    page = await client.get(path, query=selectors)
-    return _listing(resource, page.get("items") or [], page.get("metadata") or {})
+    yield _page(resource, await client.get(path, query=selectors), is_first=True)
 
 
 async def patch(client: Client, resource: Resource, name: str, body: Object, *, namespace: str = "") -> Object:
@@ -278,9 +311,11 @@ def _namespace(body: Object) -> str:
     return str(body["metadata"].get("namespace") or "")
 
 
-def _listing(resource: Resource, items: list[Object], metadata: Mapping[str, Any]) -> Listing:
+def _page(resource: Resource, answer: Mapping[str, Any], *, is_first: bool) -> Page:
+    items, metadata = answer.get("items") or (), answer.get("metadata") or {}
     for item in items:
         # Lists carry these two once, not in each item.
         item.setdefault("apiVersion", resource.api_version)
         item.setdefault("kind", resource.kind)
-    return Listing(tuple(items), str(metadata.get("resourceVersion") or ""))
+    version, rest = str(metadata.get("resourceVersion") or ""), str(metadata.get("continue") or "")
+    return Page(tuple(items), version, is_first, rest)

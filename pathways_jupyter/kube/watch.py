@@ -18,7 +18,7 @@ from typing import Any
 
 from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import Listing, Object, Resource, list_, selection
+from pathways_jupyter.kube.objects import Object, Page, Resource, pages, selection
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.retry import Backoff
 
@@ -50,7 +50,8 @@ class Change:
     """One change.
 
     Attributes:
-      object: The object now; its last state when it was deleted; empty for ``SYNCED`` and ``LOST``.
+      object: The object now; its last state when it was deleted, or only its identity if the reader asked for no more;
+        empty for ``SYNCED`` and ``LOST``.
       error: Why the connection was lost (``LOST`` only).
     """
 
@@ -66,6 +67,7 @@ async def watch(
     namespace: str = "",
     name: str = "",
     labels: str = "",
+    lean: bool = False,
 ) -> AsyncGenerator[Change, None]:
     """Yield the existing objects, then every change, until the caller closes the generator.
 
@@ -73,13 +75,14 @@ async def watch(
       namespace: All namespaces when empty.
       name: Only the object with this name.
       labels: A label selector.
+      lean: Remember no more of an object than its identity, to save memory; a deleted one may have no more either.
 
     Raises:
       ApiError: Watching is forbidden, or the kind does not exist.
       ClusterError: The server could not be reached at the start; later such errors are reported as ``LOST``.
     """
     fields = f"metadata.name={name}" if name else ""
-    view = _View()
+    view = _View(lean=lean)
     # Whether LOST was reported and SYNCED not yet: an outage is reported once, not at every attempt.
     lost = False
     backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
@@ -88,9 +91,11 @@ async def watch(
             # Without a version: at the start, after a 410, and after any error. After an error, only a list
             # shows for certain what was missed.
             if not view.version:
-                listing = await list_(client, resource, namespace=namespace, labels=labels, fields=fields)
-                for change in view.compare(listing):
-                    yield change
+                found = pages(client, resource, namespace=namespace, labels=labels, fields=fields)
+                async with contextlib.aclosing(found):
+                    async for page in found:
+                        for change in view.compare(page):
+                            yield change
                 lost = False
                 yield Change(ChangeType.SYNCED)
             query = {
@@ -154,19 +159,28 @@ class _View:
       started: Whether there was a list.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, lean: bool) -> None:
         self.version = ""
         self.started = False
+        self._lean = lean
+        # What the pages of the list in progress have named.
+        self._listed: set[tuple[str, str]] = set()
         self._known: dict[tuple[str, str], Object] = {}
 
-    def compare(self, listing: Listing) -> Iterator[Change]:
-        """Yield the changes from the known objects to `listing`."""
-        self.version, self.started = listing.resource_version, True
-        now = {_key(item): item for item in listing.items}
-        for key in [key for key in self._known if key not in now]:
-            yield Change(ChangeType.DELETED, self._known.pop(key))
-        for key, item in now.items():
+    def compare(self, page: Page) -> Iterator[Change]:
+        """Yield the changes from the known objects to those of the next page of a list."""
+        if page.is_first:
+            self._listed.clear()
+        for item in page.items:
+            key = _key(item)
+            self._listed.add(key)
             yield from self._put(key, item)
+        if not page.rest:
+            for key in [key for key in self._known if key not in self._listed]:
+                yield Change(ChangeType.DELETED, self._known.pop(key))
+            self._listed.clear()
+            # Set last, after the reader has received the changes.
+            self.version, self.started = page.resource_version, True
 
     def take(self, event: Object) -> Iterator[Change]:
         """Yield the changes of one watch event.
@@ -187,7 +201,7 @@ class _View:
                 yield Change(ChangeType.DELETED, item)
         elif kind in {"ADDED", "MODIFIED"}:
             yield from self._put(_key(item), item)
-        # Set last, after the reader has received the changes. Bookmarks carry a version and no change.
+        # Set last, for the same reason. Bookmarks carry a version and no change.
         self.version = str(version or self.version)
 
     def _put(self, key: tuple[str, str], item: Object) -> Iterator[Change]:
@@ -196,7 +210,7 @@ class _View:
         if before is not None and _metadata(before).get("uid") != _metadata(item).get("uid"):
             yield Change(ChangeType.DELETED, before)
             before = None
-        self._known[key] = item
+        self._known[key] = _identity(item) if self._lean else item
         if before is None:
             yield Change(ChangeType.ADDED, item)
         elif _metadata(before).get("resourceVersion") != _metadata(item).get("resourceVersion"):
@@ -241,6 +255,12 @@ def _decoded(line: bytes) -> Object:
 def _metadata(item: Object) -> dict[str, Any]:
     metadata = item.get("metadata")
     return metadata if isinstance(metadata, dict) else {}
+
+
+def _identity(item: Object) -> Object:
+    metadata = _metadata(item)
+    kept = ("namespace", "name", "uid", "resourceVersion")
+    return {"metadata": {key: metadata[key] for key in kept if key in metadata}}
 
 
 def _key(item: Object) -> tuple[str, str]:

@@ -115,8 +115,9 @@ async def pictures(client: Client, name: str, *, namespace: str) -> AsyncGenerat
     """
     changed = asyncio.Event()
 
-    async def follow(resource: Resource, **selected: str) -> None:
-        async with contextlib.aclosing(watch(client, resource, namespace=namespace, **selected)) as changes:
+    async def follow(resource: Resource, *, name: str = "", labels: str = "") -> None:
+        changes = watch(client, resource, namespace=namespace, name=name, labels=labels)
+        async with contextlib.aclosing(changes):
             async for _ in changes:
                 changed.set()
 

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import json
 import re
 import stat
@@ -9,7 +10,7 @@ from kinds import CONFIG_MAPS, NAMESPACES
 
 from pathways_jupyter.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.kube import client, credentials, objects
-from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.client import LARGE_ANSWER_BYTES, Client
 from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.credentials import Fixed
 from pathways_jupyter.kube.objects import JOBS, PODS
@@ -60,6 +61,22 @@ async def test_a_long_list_comes_page_by_page(bench, monkeypatch):
     assert names == [f"m{i:02}" for i in range(20)]
     assert listing.resource_version
     assert {item["kind"] for item in listing.items} == {"ConfigMap"}
+
+
+async def test_reading_a_long_answer_leaves_the_garbage_collector_as_it_was(bench):
+    async with bench.client() as client:
+        long = config_map("long")
+        long["data"] = {"blob": "x" * 2 * LARGE_ANSWER_BYTES}
+        await objects.create(client, CONFIG_MAPS, long)
+        for enabled in (True, False):
+            try:
+                if not enabled:
+                    gc.disable()
+                found = await objects.get(client, CONFIG_MAPS, "long", namespace="default")
+                assert found["data"] == long["data"]
+                assert gc.isenabled() is enabled
+            finally:
+                gc.enable()
 
 
 async def test_connections_are_used_again(bench):

@@ -108,6 +108,49 @@ async def test_a_server_that_forgot_makes_the_watch_compare_lists(bench, monkeyp
             assert await follower.next() == (ADDED, "e")
 
 
+async def test_a_list_that_expires_between_its_pages_is_begun_again(bench, monkeypatch):
+    monkeypatch.setattr(objects, "PAGE", 2)
+    monkeypatch.setattr("pathways_jupyter.local.apiserver.table.HISTORY", 1)
+    resource = bench.store.resources.of_kind("v1", "ConfigMap")
+    async with bench.client() as client:
+        for name in "abcde":
+            await objects.create(client, CONFIG_MAPS, config_map(name))
+        async with following(client) as follower:
+            assert await follower.next() == (ADDED, "a")
+            # The rest of the first page has arrived; the snapshot of the others is gone.
+            bench.store.delete(resource, "default", "a")
+            bench.store.delete(resource, "default", "e")
+            for name in "fg":
+                bench.store.create(resource, config_map(name))
+            changes = await follower.settled()
+            assert sorted(changes) == [(ADDED, name) for name in "bcdfg"] + [(DELETED, "a")]
+            await objects.create(client, CONFIG_MAPS, config_map("h"))
+            assert await follower.next() == (ADDED, "h")
+
+
+async def test_a_lean_watch_says_which_object_was_deleted_and_changes_as_any_other(bench):
+    resource = bench.store.resources.of_kind("v1", "ConfigMap")
+    async with bench.client() as client:
+        for name in "ab":
+            await objects.create(client, CONFIG_MAPS, config_map(name, x="1"))
+        async with following(client, lean=True) as follower:
+            assert await follower.take(3) == [(ADDED, "a"), (ADDED, "b"), SYNCED]
+            uid = (await objects.get(client, CONFIG_MAPS, "a", namespace="default"))["metadata"]["uid"]
+            await bench.server.stop()
+            assert await follower.next() == LOST
+            bench.store.delete(resource, "default", "a")
+            await bench.server.start()
+            async with asyncio.timeout(DEADLINE):
+                gone = await anext(follower.changes)
+            assert (gone.type, gone.object["metadata"]["name"], gone.object["metadata"]["uid"]) == (DELETED, "a", uid)
+            # Nothing is said of the object that has not changed.
+            assert await follower.next() == SYNCED
+            await objects.patch(client, CONFIG_MAPS, "b", {"data": {"x": "2"}}, namespace="default")
+            async with asyncio.timeout(DEADLINE):
+                changed = await anext(follower.changes)
+            assert (changed.type, changed.object["data"]) == (MODIFIED, {"x": "2"})
+
+
 async def test_a_dropped_connection_loses_and_repeats_no_change(bench):
     async with bench.client() as client, following(client) as follower:
         assert await follower.next() == SYNCED

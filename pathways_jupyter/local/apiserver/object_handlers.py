@@ -98,6 +98,9 @@ class Objects:
         records = self._store.records(resource, self._namespace(route), selection(request, resource))
         metadata: dict[str, Any] = {"resourceVersion": str(self._store.revision)}
         records = _page(records, number(query, "limit"), query.get("continue", ""), metadata)
+        if query.get("continue"):
+            # The next pages are only worth having if a watch can make up for the changes in between.
+            self._store.reach(resource, int(metadata["resourceVersion"]))
         objects = [versioned(resource, record.object) for record in records]
         if form.shape == "Table":
             table = as_table(resource, objects, metadata["resourceVersion"], query.get("includeObject", ""))

@@ -80,6 +80,14 @@ class Store:
         """Like :meth:`list`, with the encoded form at hand."""
         return self._table(resource).select(namespace, test)
 
+    def reach(self, resource: ResourceType, since: int) -> None:
+        """Check that all changes of one type since a revision are remembered.
+
+        Raises:
+          StatusError: 410, they are not.
+        """
+        self._table(resource).reach(since)
+
     def dependents(self, uid: str) -> Sequence[tuple[ResourceType, Object]]:
         """Everything whose ownerReferences name `uid`, shared."""
         found = []

@@ -75,12 +75,20 @@ class Table:
                 for record in self.select(namespace, test)
             ]
         else:
-            if since < self._oldest:
-                raise gone(since, self._oldest)
+            self.reach(since)
             backlog = self._since(namespace, since, test)
         watch = Watch(test, backlog, self._forget)
         self._watches[watch] = namespace
         return watch
+
+    def reach(self, since: int) -> None:
+        """Check that all changes since a revision are remembered.
+
+        Raises:
+          StatusError: 410, they are not.
+        """
+        if since < self._oldest:
+            raise gone(since, self._oldest)
 
     def publish(self, change: Change) -> None:
         """Keep a change for later watches and offer it to the current ones."""
