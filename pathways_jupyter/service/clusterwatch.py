@@ -14,14 +14,14 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pathways_jupyter import sentences
 from pathways_jupyter.errors import ApiError, PathwaysError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster_access import Cluster
-from pathways_jupyter.kube.objects import JOBS, JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, PATHWAYS_JOBS, PODS, Resource
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import discovery, names
@@ -29,12 +29,12 @@ from pathways_jupyter.service.leasewatch import LeaseWatch
 from pathways_jupyter.service.listeners import Listener, Listeners
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.names import current_user, label_value
+from pathways_jupyter.service.namespacestate import RESOURCES, NamespaceState
 from pathways_jupyter.service.picture import Drawn, outline, picture
 from pathways_jupyter.service.placement import Placement
-from pathways_jupyter.service.podstate import State, pod_state
-from pathways_jupyter.service.tables import EMPTY, Tables, difference, tables
+from pathways_jupyter.service.podstate import State
+from pathways_jupyter.service.tables import EMPTY, RowCache, Tables, difference, tables
 
-RESOURCES = (PODS, JOBS, JOBSETS, PATHWAYS_JOBS)
 OUTLINED = frozenset({JOBS, JOBSETS})
 """What an outline is drawn from."""
 OUTLINED_SLICES = 100
@@ -76,21 +76,21 @@ class ClusterWatch:
         self.pictures: tuple[Service, ...] = ()
         self._me = label_value(current_user())
         self._listeners = Listeners()
-        # What the watches know, by kind and name, and the kinds of which everything is known.
-        self._objects: dict[Resource, dict[str, Object]] = {}
+        # What the watches know, and the kinds of which everything is known.
+        self._known = NamespaceState()
         self._synced: set[Resource] = set()
         # Set for good, once there has been an outline.
         self._outlined = asyncio.Event()
-        # By the uid of the proxy's pod: the pod that follows it, after a reconnect, has slices of its own.
-        self._placements: dict[str, Placement] = {}
+        # By the uid of the proxy's pod, with its name: the one that follows it, after a reconnect, has its own slices.
+        self._placements: dict[str, tuple[str, Placement]] = {}
         self._following: dict[str, asyncio.Task[None]] = {}
         self._drawn: Drawn = {}
+        self._rows: RowCache = {}
         self._tables: Tables = EMPTY
         self._state: dict[str, Any] = {}
         self._publish_state("loading", None)
         self._dirty = asyncio.Event()
         self._leases = LeaseWatch(self._dirty.set)
-        # The first picture is drawn, or the first attempt has failed.
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -117,13 +117,17 @@ class ClusterWatch:
         """Send `listener` nothing more."""
         self._listeners.remove(listener)
 
+    async def drawn(self) -> None:
+        """Wait until the first picture is drawn, or the first attempt has failed."""
+        await self._ready.wait()
+
     async def services(self) -> list[dict[str, Any]]:
         """Return the services with their free slices, once known.
 
         Raises:
           PathwaysError: The cluster cannot be reached, or refuses.
         """
-        await self._ready.wait()
+        await self.drawn()
         problem = self._state["problem"]
         if problem and self._state["watch"] == "failed":
             raise PathwaysError(
@@ -169,15 +173,16 @@ class ClusterWatch:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _follow(self, client: Client, resource: Resource) -> None:
-        known = self._objects[resource] = {}
+        self._known.clear(resource)
         if resource is PODS:
             # The server answers the lists of one client in turn: with the pods' pages in between, the outline would
             # take twice as long.
             await self._outlined.wait()
-        changes = watch(client, resource, namespace=self.cluster.namespace)
+        changes = watch(client, resource, namespace=self.cluster.namespace, lean=True)
         try:
             async with contextlib.aclosing(changes):
                 async for change in changes:
+                    changed = True
                     if change.type is ChangeType.LOST:
                         # Draw nothing until this kind is complete again, because the picture combines all kinds.
                         self._synced.discard(resource)
@@ -187,10 +192,11 @@ class ClusterWatch:
                         if self._synced >= OUTLINED:
                             self._outlined.set()
                     elif change.type is ChangeType.DELETED:
-                        known.pop(_key(change.object), None)
+                        changed = self._known.drop(resource, change.object)
                     else:
-                        known[_key(change.object)] = change.object
-                    self._dirty.set()
+                        changed = self._known.put(resource, change.object)
+                    if changed:
+                        self._dirty.set()
         except ApiError as error:
             # PathwaysJobs are optional: the cluster may not have the kind, or not let this user read it.
             if resource is not PATHWAYS_JOBS or error.status not in {403, 404}:
@@ -209,8 +215,8 @@ class ClusterWatch:
         if len(self._synced) < len(RESOURCES):
             if self._tables is EMPTY and self._synced >= OUTLINED:
                 # The first time, when the pods are still on their way: draw an outline.
-                jobs = list(self._objects[JOBS].values())
-                infos = discovery.of_jobsets(list(self._objects[JOBSETS].values()))
+                jobs = self._known.jobs.values()
+                infos = discovery.of_jobsets(self._known.jobsets)
                 if sum(info.slices for info in infos) < OUTLINED_SLICES:
                     return
                 drawn = [(info, outline(info, jobs)) for info in infos]
@@ -230,40 +236,33 @@ class ClusterWatch:
             self._listeners.publish(self._stamped({"type": "tables", "reset": False, "put": put, "drop": drop}))
 
     def _picture(self, client: Client) -> Tables:
-        pods = list(self._objects[PODS].values())
-        jobs = list(self._objects[JOBS].values())
-        jobsets = list(self._objects[JOBSETS].values())
+        pods, jobsets, proxies = self._known.pods, self._known.jobsets, list(self._known.proxies())
         infos = discovery.of_jobsets(jobsets)
-        placements = {
-            pod["metadata"]["name"]: self._placements[pod["metadata"]["uid"]]
-            for pod in pods
-            if pod["metadata"]["uid"] in self._placements
-        }
-        self._leases.follow(jobs)
+        placements = dict(self._placements.values())
+        self._leases.follow(proxies)
         silent = self._leases.reclaimable
         drawn = [
-            (info, picture(info, pods=pods, jobs=jobs, placements=placements, reclaimable=silent, drawn=self._drawn))
+            (info, picture(info, pods=pods, jobs=proxies, placements=placements, reclaimable=silent, drawn=self._drawn))
             for info in infos
         ]
         self.pictures = tuple(service for _, service in drawn)
         self._follow_proxies(client, self.pictures)
-        proxies = {holder.job for _, service in drawn for holder in service.holders}
-        shown = [*self._objects[PATHWAYS_JOBS].values(), *jobsets]
-        shown += [job for job in jobs if job["metadata"]["name"] in proxies]
-        return tables(drawn, heads=_heads(pods), me=self._me, jobs=shown)
+        heads = {info.name: pods.of_head(info.name)[-1].name for info in infos if pods.of_head(info.name)}
+        shown = {holder.job for _, service in drawn for holder in service.holders}
+        jobs = [*self._known.pathways_jobs, *jobsets, *(job for job in proxies if job["metadata"]["name"] in shown)]
+        return tables(drawn, heads=heads, me=self._me, jobs=jobs, cache=self._rows)
 
     def _follow_proxies(self, client: Client, services: Sequence[Service]) -> None:
         """Start and stop followers of logs, so that there is one for each proxy whose pod is ready."""
-        known = self._objects[PODS]
         held = {holder.pod for service in services for holder in service.holders if holder.pod}
-        wanted = {known[name]["metadata"]["uid"]: name for name in held if name in known}
+        wanted = {pod.uid: pod for name in held if (pod := self._known.pods.get(name)) is not None}
         for uid in set(self._following) - set(wanted):
             self._following.pop(uid).cancel()
         for uid in set(self._placements) - set(wanted):
             del self._placements[uid]
-        for uid, name in wanted.items():
-            if uid not in self._following and pod_state(known[name])[0] is State.READY:
-                self._following[uid] = asyncio.create_task(self._follow_log(client, name, uid))
+        for uid, pod in wanted.items():
+            if uid not in self._following and pod.state is State.READY:
+                self._following[uid] = asyncio.create_task(self._follow_log(client, pod.name, uid))
 
     async def _follow_log(self, client: Client, pod: str, uid: str) -> None:
         """Read from the log of a proxy which slices it holds, until its container ends."""
@@ -275,7 +274,7 @@ class ClusterWatch:
                 async with contextlib.aclosing(lines):
                     async for line in lines:
                         if placement.feed(line) is not None or uid not in self._placements:
-                            self._placements[uid] = placement
+                            self._placements[uid] = pod, placement
                             self._dirty.set()
                 return
             except ApiError as error:
@@ -308,20 +307,6 @@ class ClusterWatch:
     def _whole(self) -> dict[str, Any]:
         put = {name: list(rows.values()) for name, rows in self._tables.items()}
         return self._stamped({"type": "tables", "reset": True, "put": put, "drop": {}})
-
-
-def _key(item: Object) -> str:
-    return str(item["metadata"]["name"])
-
-
-def _heads(pods: list[Object]) -> Mapping[str, str]:
-    """Return the names of the resource managers' pods, by service."""
-    labelled = ((pod, pod["metadata"].get("labels") or {}) for pod in pods)
-    return {
-        str(labels.get(names.JOBSET_NAME_LABEL)): _key(pod)
-        for pod, labels in labelled
-        if labels.get(names.REPLICATED_JOB_LABEL) == names.HEAD_JOB
-    }
 
 
 def _first(failures: BaseExceptionGroup[PathwaysError]) -> PathwaysError:

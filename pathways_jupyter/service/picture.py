@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from pathways_jupyter.kube.objects import Object, created, true_condition
 from pathways_jupyter.service import discovery, names, proxy_job
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Holder, Host, Reclaimable, Service, Slice
 from pathways_jupyter.service.placement import Placement
-from pathways_jupyter.service.podstate import State, pod_state, restarts
+from pathways_jupyter.service.podindex import PodFacts, PodIndex
+from pathways_jupyter.service.podstate import State
 
 Drawn = dict[str, tuple[object, Slice]]
 """Cache: slices as last drawn, by the name of their worker Job, with the input that each was drawn from."""
@@ -23,7 +23,7 @@ Drawn = dict[str, tuple[object, Slice]]
 def picture(
     service: ServiceInfo,
     *,
-    pods: Iterable[Object],
+    pods: PodIndex,
     jobs: Iterable[Object],
     placements: Mapping[str, Placement] | None = None,
     reclaimable: Mapping[str, Reclaimable] | None = None,
@@ -41,30 +41,26 @@ def picture(
         is not computed again.
     """
     read = placements or {}
-    listed = list(pods)
-    own = [pod for pod in listed if _labels(pod).get(names.JOBSET_NAME_LABEL) == service.name]
-    holders = _holders(service, jobs, listed, read, reclaimable or {})
+    holders = _holders(service, jobs, pods, read, reclaimable or {})
     by_worker_job = {
         worker_job: holder
         for holder in holders
         if holder.pod in read
         for worker_job in read[holder.pod].slices.values()
     }
-    head = [pod for pod in own if _labels(pod).get(names.REPLICATED_JOB_LABEL) == names.HEAD_JOB]
-    states = [pod_state(pod) for pod in head]
-    workers = _workers(service, own)
+    head = pods.of_head(service.name)
     memory: Drawn = {} if drawn is None else drawn
     return Service(
         name=service.name,
         namespace=service.namespace,
         address=service.address,
         instance_type=service.instance_type,
-        ready=not service.ended and any(state is State.READY for state, _ in states),
-        slices=tuple(_slice(service, index, workers, by_worker_job, memory) for index in range(service.slices)),
+        ready=not service.ended and any(each.state is State.READY for each in head),
+        slices=tuple(_slice(service, index, pods, by_worker_job, memory) for index in range(service.slices)),
         holders=holders,
         certain=all(_is_certain(holder, read.get(holder.pod)) for holder in holders),
         reason=service.ended
-        or next((reason for state, reason in states if state is not State.READY), "" if states else "no pod"),
+        or next((each.reason for each in head if each.state is not State.READY), "" if head else "no pod"),
     )
 
 
@@ -77,46 +73,44 @@ def outline(service: ServiceInfo, jobs: Iterable[Object]) -> Service:
     """
     listed = list(jobs)
     ready = {str(job["metadata"]["name"]): int((job.get("status") or {}).get("ready") or 0) for job in listed}
-    drawn = picture(service, pods=(), jobs=listed)
+    drawn = picture(replace(service, slices=0), pods=PodIndex(), jobs=listed)
+    wanted = service.hosts_per_slice
+    hosts = {state: tuple(Host(host, state) for host in range(wanted)) for state in (State.READY, State.STARTING)}
+    slices = []
+    for index in range(service.slices):
+        worker_job = _worker_job(service, index)
+        state = State.READY if ready.get(worker_job, 0) >= wanted else State.STARTING
+        slices.append(Slice(index, state, hosts[state], worker_job))
     return replace(
         drawn,
-        slices=tuple(_outlined(each, ready.get(each.worker_job, 0)) for each in drawn.slices),
+        slices=tuple(slices),
         ready=ready.get(f"{service.name}-{names.HEAD_JOB}-0", 0) > 0,
         certain=not drawn.holders,
         reason="",
     )
 
 
-def _workers(service: ServiceInfo, pods: Iterable[Object]) -> dict[tuple[int, int], Object]:
-    """Return the worker pods by the indices of their slice and host."""
-    workers: dict[tuple[int, int], Object] = {}
-    for pod in pods:
-        labels = _labels(pod)
-        index = str(labels.get(names.JOB_INDEX_LABEL, ""))
-        if labels.get(names.REPLICATED_JOB_LABEL) != service.worker_job or not index.isdecimal():
-            continue
-        place = int(index), _host_index(pod)
-        # A pod and its replacement overlap for a moment; use the newer one.
-        if place not in workers or created(workers[place]) <= created(pod):
-            workers[place] = pod
-    return workers
+def _worker_job(service: ServiceInfo, index: int) -> str:
+    return f"{service.name}-{service.worker_job}-{index}"
 
 
 def _slice(
     service: ServiceInfo,
     index: int,
-    workers: Mapping[tuple[int, int], Object],
+    pods: PodIndex,
     holders: Mapping[str, Holder],
     drawn: Drawn,
 ) -> Slice:
-    worker_job = f"{service.name}-{service.worker_job}-{index}"
-    pods = tuple(workers.get((index, host)) for host in range(service.hosts_per_slice))
-    source = (service.started, pods, holders.get(worker_job))
+    worker_job = _worker_job(service, index)
+    workers = pods.of_slice(service.name, service.worker_job, index)
+    source = (service.started, service.hosts_per_slice, workers, holders.get(worker_job))
     before = drawn.get(worker_job)
-    # Cheap: the watch replaces changed pods and never modifies them, so equal pods are nearly always identical objects.
+    # Cheap: the workers of a slice are the same object until one of them has changed.
     if before is not None and before[0] == source:
         return before[1]
-    hosts = tuple(_host(service, host, pod) for host, pod in enumerate(pods))
+    # A pod and its replacement overlap for a moment; the newer one comes last.
+    newest = {pod.host: pod for pod in workers}
+    hosts = tuple(_host(service, host, newest.get(host)) for host in range(service.hosts_per_slice))
     states = {host.state for host in hosts}
     state = next(each for each in (State.DOWN, State.STARTING, State.READY) if each in states)
     made = Slice(index, state, hosts, worker_job, holders.get(worker_job))
@@ -124,48 +118,32 @@ def _slice(
     return made
 
 
-def _host(service: ServiceInfo, index: int, pod: Object | None) -> Host:
+def _host(service: ServiceInfo, index: int, pod: PodFacts | None) -> Host:
     if pod is None:
         missing = State.DOWN if service.started else State.STARTING
         return Host(index, missing, reason="no pod" if service.started else "not started yet")
-    state, reason = pod_state(pod)
-    return Host(
-        index=index,
-        state=state,
-        pod=str(pod["metadata"]["name"]),
-        node=str((pod.get("spec") or {}).get("nodeName") or ""),
-        reason=reason,
-        restarts=restarts(pod),
-    )
+    return Host(index, pod.state, pod.name, pod.node, pod.reason, pod.restarts)
 
 
 def _holders(
     service: ServiceInfo,
     jobs: Iterable[Object],
-    pods: list[Object],
+    pods: PodIndex,
     placements: Mapping[str, Placement],
     reclaimable: Mapping[str, Reclaimable],
 ) -> tuple[Holder, ...]:
-    pod_of: dict[str, str] = {}
-    # The newest last: a pod and the one that follows it overlap for a moment.
-    for pod in sorted(pods, key=created):
-        labels = _labels(pod)
-        if job := labels.get(names.JOB_NAME_LABEL) or labels.get("job-name"):
-            pod_of[str(job)] = str(pod["metadata"]["name"])
-    found = (_holder(service, job, pod_of, placements, reclaimable) for job in jobs)
+    found = (_holder(service, job, pods, placements, reclaimable) for job in jobs)
     return tuple(sorted((each for each in found if each is not None), key=lambda each: (each.since, each.job)))
 
 
 def _holder(
     service: ServiceInfo,
     job: Object,
-    pod_of: Mapping[str, str],
+    pods: PodIndex,
     placements: Mapping[str, Placement],
     reclaimable: Mapping[str, Reclaimable],
 ) -> Holder | None:
-    metadata, spec = job["metadata"], job.get("spec") or {}
-    pod = (spec.get("template") or {}).get("spec") or {}
-    container = next((each for each in pod.get("containers") or () if each.get("name") == names.PROXY_CONTAINER), None)
+    metadata, container = job["metadata"], proxy_job.container(job)
     if container is None or metadata.get("deletionTimestamp") or true_condition(job, "Complete", "Failed"):
         return None
     said = discovery.flags(container)
@@ -176,7 +154,9 @@ def _holder(
         instances[instance] = instances.get(instance, 0) + 1
     name = str(metadata["name"])
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    pod_name = pod_of.get(name, "")
+    own = pods.of_job(name)
+    # A pod and the one that follows it overlap for a moment.
+    pod_name = own[-1].name if own else ""
     placement = placements.get(pod_name)
     return Holder(
         session=str(labels.get(names.SESSION_LABEL, "")),
@@ -193,22 +173,6 @@ def _holder(
     )
 
 
-def _outlined(each: Slice, ready: int) -> Slice:
-    state = State.READY if ready >= len(each.hosts) else State.STARTING
-    return replace(each, state=state, hosts=tuple(Host(host.index, state) for host in each.hosts))
-
-
 def _is_certain(holder: Holder, placement: Placement | None) -> bool:
     # A proxy without a pod holds nothing yet.
     return not holder.pod if placement is None else all(placement.slices.values())
-
-
-def _labels(pod: Object) -> Mapping[str, Any]:
-    return pod["metadata"].get("labels") or {}
-
-
-def _host_index(pod: Object) -> int:
-    metadata = pod["metadata"]
-    given = _labels(pod).get(names.POD_INDEX_LABEL) or (metadata.get("annotations") or {}).get(names.POD_INDEX_LABEL)
-    text = str(given or "")
-    return int(text) if text.isdecimal() else 0

@@ -156,6 +156,12 @@ def job(spec: ProxySpec) -> Manifest:
     return manifest
 
 
+def container(job: Object) -> Mapping[str, Any] | None:
+    """Return the proxy's container in a Job; None if the Job is no proxy."""
+    pod = ((job.get("spec") or {}).get("template") or {}).get("spec") or {}
+    return next((each for each in pod.get("containers") or () if each.get("name") == names.PROXY_CONTAINER), None)
+
+
 def deadline(job: Object) -> float:
     """Return when Kubernetes ends a Job, in seconds since the epoch; 0 if it has no deadline or has not begun."""
     seconds = (job.get("spec") or {}).get("activeDeadlineSeconds")

@@ -22,7 +22,8 @@ from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import discovery, names
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Host, Service
-from pathways_jupyter.service.picture import picture
+from pathways_jupyter.service.picture import Drawn, picture
+from pathways_jupyter.service.podindex import PodIndex
 from pathways_jupyter.service.podstate import FATAL_REASONS, State
 from pathways_jupyter.wording import count
 
@@ -105,7 +106,9 @@ class _Rollout:
         self._synced = False
         self._said: dict[str, str] = {}
         self._warned: set[tuple[str, str, str]] = set()
-        self.picture: Service = picture(service, pods=(), jobs=())
+        self._index = PodIndex()
+        self._drawn: Drawn = {}
+        self.picture: Service = picture(service, pods=self._index, jobs=())
 
     @property
     def ready(self) -> bool:
@@ -115,12 +118,8 @@ class _Rollout:
     @property
     def head(self) -> str:
         """Name of the head's pod."""
-        found = [
-            name
-            for name, pod in self._pods.items()
-            if pod["metadata"].get("labels", {}).get(names.REPLICATED_JOB_LABEL) == names.HEAD_JOB
-        ]
-        return found[-1] if found else ""
+        found = self._index.of_head(self.service.name)
+        return found[-1].name if found else ""
 
     @property
     def _ready_slices(self) -> int:
@@ -144,9 +143,11 @@ class _Rollout:
             self._synced = True
         elif change is ChangeType.DELETED:
             self._pods.pop(item["metadata"]["name"], None)
+            self._index.drop(item["metadata"]["name"])
         elif item:
             self._pods[item["metadata"]["name"]] = item
-        self.picture = picture(self.service, pods=self._pods.values(), jobs=())
+            self._index.put(item)
+        self.picture = picture(self.service, pods=self._index, jobs=(), drawn=self._drawn)
         return self._news() if self._synced else []
 
     def missing(self) -> str:
@@ -253,11 +254,10 @@ async def _changes(client: Client, service: ServiceInfo, deadline: float) -> Asy
     """
     arrived: asyncio.Queue[_News | ClusterError] = asyncio.Queue()
 
-    async def pump(resource: Resource, **selection: str) -> None:
+    async def pump(resource: Resource, *, name: str = "", labels: str = "") -> None:
+        changes = watch(client, resource, namespace=service.namespace, name=name, labels=labels)
         try:
-            async with contextlib.aclosing(
-                watch(client, resource, namespace=service.namespace, **selection)
-            ) as changes:
+            async with contextlib.aclosing(changes):
                 async for each in changes:
                     arrived.put_nowait((resource, each.type, each.object))
         except ClusterError as error:

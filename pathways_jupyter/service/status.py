@@ -19,6 +19,7 @@ from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Holder, Reclaimable, Service
 from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.placement import Placement
+from pathways_jupyter.service.podindex import PodIndex
 from pathways_jupyter.service.podstate import State
 
 _LOG_SECONDS = 5.0
@@ -78,7 +79,7 @@ async def fetch_job(client: Client, namespace: str, name: str) -> Service:
     info = discovery.describe(jobset, own=True) if jobset is not None else None
     if info is None:
         raise ServiceError(f"Job {name} has no slices now.", hint=f"%pathways job show {name} says why.")
-    drawn = picture(info, pods=pods.result().items, jobs=())
+    drawn = picture(info, pods=PodIndex(pods.result().items), jobs=())
     wanted = {info.instance_type: info.slices}
     holder = Holder("", "", "", info.created, wanted, False, info.slices, f"job {name}")
     held = tuple(replace(each, held_by=holder) for each in drawn.slices)
@@ -150,7 +151,7 @@ def _draw(
     here = service.namespace
     return picture(
         service,
-        pods=[pod for pod in pods if pod["metadata"].get("namespace") == here],
+        pods=PodIndex(pod for pod in pods if pod["metadata"].get("namespace") == here),
         jobs=[job for job in jobs if job["metadata"].get("namespace") == here],
         placements={pod: placement for (namespace, pod), placement in placements.items() if namespace == here},
         reclaimable=silent,

@@ -22,6 +22,9 @@ Row = dict[str, Any]
 Tables = dict[str, dict[str, Row]]
 """Rows by table (``slices``, ``services``, ``proxies``, ``jobs``) and id."""
 
+RowCache = dict[str, tuple[object, Row]]
+"""Cache: rows of slices as last made, by their id, with the input that each was made from."""
+
 EMPTY: Tables = {"slices": {}, "services": {}, "proxies": {}, "jobs": {}}
 
 
@@ -31,6 +34,7 @@ def tables(
     heads: Mapping[str, str],
     me: str,
     jobs: Iterable[Object],
+    cache: RowCache | None = None,
 ) -> Tables:
     """Return the tables of a cluster.
 
@@ -39,26 +43,41 @@ def tables(
       heads: Name of the resource manager's pod, by service.
       me: The user label of the user who looks at the tables.
       jobs: JobSets, PathwaysJobs and proxy Jobs.
+      cache: Of a caller that makes the same cluster's tables repeatedly: unchanged slices keep their rows.
     """
     drawn: Tables = {name: {} for name in EMPTY}
     for info, service in services:
         place = f"{service.namespace}/{service.name}"
         chips = sum(_chips(service.instance_type))
         drawn["services"][place] = _service(place, info, service, heads.get(service.name, ""), chips)
-        drawn["slices"] |= {row["id"]: row for row in slice_rows(service, me=me)}
+        drawn["slices"] |= {row["id"]: row for row in slice_rows(service, me=me, cache=cache)}
+        held: dict[str, list[str]] = {}
+        for each in service.slices:
+            if each.held_by is not None:
+                held.setdefault(each.held_by.job, []).append(str(each.index))
         for holder in service.holders:
-            drawn["proxies"][f"{service.namespace}/{holder.job}"] = _proxy(service, holder, me)
+            row = _proxy(service, holder, held.get(holder.job, []), me)
+            drawn["proxies"][row["id"]] = row
     for job in jobs:
         row = _job(job)
         drawn["jobs"][row["id"]] = row
     return drawn
 
 
-def slice_rows(service: Service, *, me: str) -> list[Row]:
+def slice_rows(service: Service, *, me: str, cache: RowCache | None = None) -> list[Row]:
     """Return the rows of a service's slices; `me` is the user label of the user who looks at them."""
     place = f"{service.namespace}/{service.name}"
     chips = _chips(service.instance_type)
-    return [_slice(f"{place}/{each.index}", service, each, chips, me) for each in service.slices]
+    known: RowCache = {} if cache is None else cache
+    rows = []
+    for each in service.slices:
+        key, source = f"{place}/{each.index}", (each, service.instance_type, me)
+        former = known.get(key)
+        # Cheap: a slice is the same object until it is drawn again.
+        row = former[1] if former is not None and former[0] == source else _slice(key, service, each, chips, me)
+        known[key] = source, row
+        rows.append(row)
+    return rows
 
 
 def difference(before: Tables, now: Tables) -> tuple[dict[str, list[Row]], dict[str, list[str]]]:
@@ -67,7 +86,8 @@ def difference(before: Tables, now: Tables) -> tuple[dict[str, list[Row]], dict[
     drop: dict[str, list[str]] = {}
     for name, rows in now.items():
         former = before.get(name, {})
-        changed = [row for key, row in rows.items() if former.get(key) != row]
+        # Most rows are the same objects as before, which is quicker to see than that they are equal.
+        changed = [row for key, row in rows.items() if (was := former.get(key)) is not row and was != row]
         gone = [key for key in former if key not in rows]
         put |= {name: changed} if changed else {}
         drop |= {name: gone} if gone else {}
@@ -130,7 +150,7 @@ def _slice(key: str, service: Service, each: Slice, chips: Sequence[int], me: st
     }
 
 
-def _proxy(service: Service, holder: Holder, me: str) -> Row:
+def _proxy(service: Service, holder: Holder, held: list[str], me: str) -> Row:
     placed = holder.placed
     health = State.STARTING if not holder.pod or placed == 0 or placed is None else State.READY
     return {
@@ -140,7 +160,7 @@ def _proxy(service: Service, holder: Holder, me: str) -> Row:
         "service": service.name,
         "notebook": holder.notebook,
         "health": health,
-        "slices": [str(each.index) for each in service.slices if each.held_by == holder],
+        "slices": held,
         "created": holder.since,
         "until": holder.until,
         "waiting": bool(holder.waiting),

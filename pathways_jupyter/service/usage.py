@@ -18,7 +18,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import JOBS, LEASES, Object
-from pathways_jupyter.service import discovery, leases, names
+from pathways_jupyter.service import discovery, leases, names, proxy_job
 from pathways_jupyter.service.model import Reclaimable
 from pathways_jupyter.service.session_figures import SessionFigures
 
@@ -127,8 +127,7 @@ def usage(jobs: Iterable[Object], found: Iterable[Object], *, since: float, now:
 
 
 def _held(job: Object, lease: Object | None, since: float, now: float) -> Held | None:
-    pod = ((job.get("spec") or {}).get("template") or {}).get("spec") or {}
-    container = next((each for each in pod.get("containers") or () if each.get("name") == names.PROXY_CONTAINER), None)
+    container = proxy_job.container(job)
     if container is None:
         return None
     metadata, labels = job["metadata"], job["metadata"].get("labels") or {}

@@ -2,14 +2,14 @@ import dataclasses
 import json
 
 import pytest
+from service_pods import SERVICE, pod
 
 from pathways_jupyter import tpu
 from pathways_jupyter.service import discovery, names, proxy_job, service_jobset, status
 from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.placement import Placement
+from pathways_jupyter.service.podindex import PodIndex
 from pathways_jupyter.service.podstate import State, pod_state
-
-SERVICE = "pathways-cluster"
 
 
 def made(slices=2, instance="tpuv6e:2x2", **changes):
@@ -18,30 +18,6 @@ def made(slices=2, instance="tpuv6e:2x2", **changes):
     )
     manifest["status"] = {"conditions": [{"type": "StartupPolicyCompleted", "status": "True"}]}
     return dataclasses.replace(discovery.describe(manifest), **changes)
-
-
-def pod(
-    job, index, host=0, *, phase="Running", ready=True, deleted=False, name="", created="2026-01-01T00:00:00Z", **st
-):
-    metadata = {
-        "name": name or f"{SERVICE}-{job}-{index}-{host}-abcde",
-        "namespace": "default",
-        "creationTimestamp": created,
-        "labels": {
-            names.JOBSET_NAME_LABEL: SERVICE,
-            names.REPLICATED_JOB_LABEL: job,
-            names.JOB_INDEX_LABEL: str(index),
-            names.POD_INDEX_LABEL: str(host),
-        },
-    }
-    if deleted:
-        metadata["deletionTimestamp"] = "2026-01-01T00:00:01Z"
-    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
-    return {
-        "metadata": metadata,
-        "spec": {"nodeName": f"node-{index}-{host}"},
-        "status": {"phase": phase, "conditions": conditions, **st},
-    }
 
 
 def cluster_pods(slices=2, hosts=1):
@@ -73,7 +49,7 @@ def proxy_pod(job):
 
 
 def draw(pods, jobs=(), placements=None, service=None):
-    return picture(service or made(), pods=pods, jobs=jobs, placements=placements)
+    return picture(service or made(), pods=PodIndex(pods), jobs=jobs, placements=placements)
 
 
 def test_a_service_whose_pods_are_ready_is_ready():
@@ -250,9 +226,9 @@ def test_a_pod_that_waits_for_its_container_is_starting():
 
 def test_only_a_slice_that_changed_is_worked_out_again():
     drawn, pods = {}, cluster_pods()
-    before = picture(made(), pods=pods, jobs=(), drawn=drawn)
+    before = picture(made(), pods=PodIndex(pods), jobs=(), drawn=drawn)
     pods = [*pods[:2], pod("worker", 1, ready=False)]
-    now = picture(made(), pods=pods, jobs=(), drawn=drawn)
+    now = picture(made(), pods=PodIndex(pods), jobs=(), drawn=drawn)
     assert now.slices[0] is before.slices[0]
     assert now.slices[1].state is State.STARTING
-    assert now == picture(made(), pods=pods, jobs=())
+    assert now == picture(made(), pods=PodIndex(pods), jobs=())

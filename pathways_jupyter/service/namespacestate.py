@@ -1,0 +1,75 @@
+"""What is known of the objects of one namespace while they are watched: just enough to draw it.
+
+Of pods only their facts are kept, and of the Jobs that are not proxies only how many of their pods are ready: a large
+service has thousands of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
+from pathways_jupyter.service import proxy_job
+from pathways_jupyter.service.podindex import PodIndex
+
+RESOURCES = (PODS, JOBS, JOBSETS, PATHWAYS_JOBS)
+
+
+class NamespaceState:
+    """The objects of one namespace.
+
+    Attributes:
+      pods: Its pods.
+    """
+
+    def __init__(self) -> None:
+        self.pods = PodIndex()
+        self._objects: dict[Resource, dict[str, Object]] = {resource: {} for resource in RESOURCES}
+
+    @property
+    def jobs(self) -> Mapping[str, Object]:
+        """Jobs by name; see :func:`_reduced`."""
+        return self._objects[JOBS]
+
+    @property
+    def jobsets(self) -> tuple[Object, ...]:
+        """All JobSets."""
+        return tuple(self._objects[JOBSETS].values())
+
+    @property
+    def pathways_jobs(self) -> tuple[Object, ...]:
+        """All PathwaysJobs."""
+        return tuple(self._objects[PATHWAYS_JOBS].values())
+
+    def proxies(self) -> Iterator[Object]:
+        """Yield the Jobs that are proxies."""
+        return (job for job in self.jobs.values() if proxy_job.container(job) is not None)
+
+    def clear(self, resource: Resource) -> None:
+        """Forget all objects of one kind."""
+        if resource is PODS:
+            self.pods = PodIndex()
+        self._objects[resource] = {}
+
+    def put(self, resource: Resource, item: Object) -> bool:
+        """Add or replace an object; return whether the namespace may look different now."""
+        if resource is PODS:
+            return self.pods.put(item)
+        known, name = self._objects[resource], str(item["metadata"]["name"])
+        kept = _reduced(item) if resource is JOBS else item
+        if known.get(name) == kept:
+            return False
+        known[name] = kept
+        return True
+
+    def drop(self, resource: Resource, item: Object) -> bool:
+        """Remove an object; return whether it was there."""
+        name = str(item["metadata"]["name"])
+        return self.pods.drop(name) if resource is PODS else self._objects[resource].pop(name, None) is not None
+
+
+def _reduced(job: Object) -> Object:
+    """Return all of a proxy's Job, and of another one its name and how many of its pods are ready."""
+    if proxy_job.container(job) is not None:
+        return job
+    return {"metadata": {"name": job["metadata"]["name"]}, "status": {"ready": (job.get("status") or {}).get("ready")}}

@@ -1,0 +1,142 @@
+"""What a picture needs of pods, found by what they are for.
+
+A large service has thousands of pods of some hundred values each. Whoever follows them keeps the few values that a
+picture shows, worked out once when a pod has changed. That makes a new picture cheap, and leaves little in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+
+from pathways_jupyter.kube.objects import Object, created
+from pathways_jupyter.service import names
+from pathways_jupyter.service.podstate import State, pod_state, restarts
+
+_Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """What a picture needs of one pod.
+
+    Attributes:
+      created: In seconds since the epoch.
+      reason: Why it is not ready; see :func:`~pathways_jupyter.service.podstate.pod_state`.
+      restarts: How often its containers have been restarted.
+      job: Name of its Job; empty without one, as are the next three.
+      jobset: Name of its JobSet, which is that of its service.
+      replicated_job: The part of the JobSet that it belongs to, such as the workers.
+      job_index: Index of its Job in that part, in digits: of its slice, for a worker.
+      host: Its index in its Job.
+    """
+
+    name: str
+    uid: str
+    node: str
+    created: float
+    state: State
+    reason: str
+    restarts: int
+    job: str
+    jobset: str
+    replicated_job: str
+    job_index: str
+    host: int
+
+    @classmethod
+    def of(cls, pod: Object) -> PodFacts:
+        """Return the facts about `pod`."""
+        metadata = pod["metadata"]
+        labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+        state, reason = pod_state(pod)
+        host = str(labels.get(names.POD_INDEX_LABEL) or annotations.get(names.POD_INDEX_LABEL) or "")
+        return cls(
+            name=str(metadata["name"]),
+            uid=str(metadata.get("uid") or ""),
+            node=str((pod.get("spec") or {}).get("nodeName") or ""),
+            created=created(pod),
+            state=state,
+            reason=reason,
+            restarts=restarts(pod),
+            job=str(labels.get(names.JOB_NAME_LABEL) or labels.get("job-name") or ""),
+            jobset=str(labels.get(names.JOBSET_NAME_LABEL) or ""),
+            replicated_job=str(labels.get(names.REPLICATED_JOB_LABEL) or ""),
+            job_index=str(labels.get(names.JOB_INDEX_LABEL, "")),
+            host=int(host) if host.isdecimal() else 0,
+        )
+
+
+class PodIndex:
+    """The pods of one namespace.
+
+    Args:
+      pods: Those that are known at the start.
+    """
+
+    def __init__(self, pods: Iterable[Object] = ()) -> None:
+        self._known: dict[str, PodFacts] = {}
+        self._groups: dict[_Key, dict[str, PodFacts]] = {}
+        # Groups in order, from when they are first read until they change. An unchanged group is the same object, which
+        # makes it cheap to see that nothing has to be drawn again.
+        self._sorted: dict[_Key, tuple[PodFacts, ...]] = {}
+        for pod in pods:
+            self.put(pod)
+
+    def get(self, name: str) -> PodFacts | None:
+        """Return what is known of a pod."""
+        return self._known.get(name)
+
+    def put(self, pod: Object) -> bool:
+        """Add or replace a pod; return whether a picture may look different now."""
+        facts = PodFacts.of(pod)
+        if self._known.get(facts.name) == facts:
+            return False
+        self.drop(facts.name)
+        self._known[facts.name] = facts
+        for key in _keys(facts):
+            self._groups.setdefault(key, {})[facts.name] = facts
+            self._sorted.pop(key, None)
+        return True
+
+    def drop(self, name: str) -> bool:
+        """Remove a pod; return whether it was there."""
+        facts = self._known.pop(name, None)
+        if facts is None:
+            return False
+        for key in _keys(facts):
+            group = self._groups[key]
+            del group[name]
+            self._sorted.pop(key, None)
+            if not group:
+                del self._groups[key]
+        return True
+
+    def of_job(self, job: str) -> tuple[PodFacts, ...]:
+        """Return the pods of a Job, the newest last."""
+        return self._group(("job", job))
+
+    def of_head(self, jobset: str) -> tuple[PodFacts, ...]:
+        """Return the pods of a service's head, the newest last."""
+        return self._group(("head", jobset))
+
+    def of_slice(self, jobset: str, worker_job: str, index: int) -> tuple[PodFacts, ...]:
+        """Return the workers of one slice of a service, the newest last."""
+        return self._group(("slice", jobset, worker_job, str(index)))
+
+    def _group(self, key: _Key) -> tuple[PodFacts, ...]:
+        found = self._sorted.get(key)
+        if found is None:
+            found = tuple(sorted(self._groups.get(key, {}).values(), key=attrgetter("created")))
+            self._sorted[key] = found
+        return found
+
+
+def _keys(facts: PodFacts) -> Iterator[_Key]:
+    if facts.job:
+        yield "job", facts.job
+    if facts.replicated_job == names.HEAD_JOB:
+        yield "head", facts.jobset
+    elif facts.replicated_job:
+        yield "slice", facts.jobset, facts.replicated_job, facts.job_index
