@@ -15,7 +15,7 @@ from typing import Any
 from pathways_jupyter import entry
 from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.kube import auth, objects, pods
-from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.client import Client, preload
 from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.sentences import say
 from pathways_jupyter.server import scope as scopes
@@ -50,6 +50,7 @@ class Hub:
         self.runs = RunWatch()
         self._watches: dict[tuple[str, str, str], ClusterWatch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._preparing: asyncio.Task[None] | None = None
 
     @property
     def watches(self) -> tuple[ClusterWatch, ...]:
@@ -76,6 +77,11 @@ class Hub:
             # The same cluster, but perhaps with newer credentials.
             watch.cluster = cluster
         return watch
+
+    def prepare(self) -> None:
+        """Import in the background what the first look at a cluster needs, unless there is no cluster to look at."""
+        if self._preparing is None:
+            self._preparing = self.spawn(_prepare())
 
     async def services(self, scope: Scope) -> list[dict[str, Any]]:
         """Return the services of `scope` with their free slices.
@@ -184,6 +190,8 @@ class Hub:
         await watch.close()
 
     async def _sweep_while_watched(self, watch: ClusterWatch) -> None:
+        # The pages' first look comes first: the server answers the requests of one client in turn.
+        await watch.drawn()
         while watch in self._watches.values():
             try:
                 async with Client(watch.cluster) as kube:
@@ -202,6 +210,12 @@ class Hub:
         for record in await asyncio.to_thread(sweep.dead):
             if record.kernel_id == kernel_id:
                 await _sweep_record(record)
+
+
+async def _prepare() -> None:
+    known = await asyncio.to_thread(contexts)
+    if known["contexts"] or known["local"]:
+        await asyncio.to_thread(preload)
 
 
 async def _sweep_record(record: SessionRecord) -> None:

@@ -55,6 +55,7 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
         """Send the version and the user's name, then the sessions and the runs on many hosts."""
         super().open(*words, **named)
         self._send({"type": "hello", "version": version("pathways_jupyter"), "user": current_user()})
+        self.hub.prepare()
         await self.hub.sessions.add(self._send)
         if self.ws_connection is not None:
             self.hub.runs.add(self._send)

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import subprocess
+import sys
 
 import kinds
 import pytest
@@ -17,6 +19,20 @@ from pathways_jupyter.service.picture import outline
 from pathways_jupyter.service.podstate import State
 
 DEADLINE = 60
+PREPARED = """
+import asyncio, sys
+from pathways_jupyter.server.hub import Hub
+
+async def main():
+    hub = Hub()
+    print("pathways_jupyter.kube.library" in sys.modules)
+    hub.prepare()
+    await hub._preparing
+    print("pathways_jupyter.kube.library" in sys.modules)
+    await hub.close()
+
+asyncio.run(main())
+"""
 
 
 class Page:
@@ -91,6 +107,20 @@ async def test_a_worker_that_dies_is_seen_to_go_and_to_come_back(hub, scope):
         await page.until(lambda slices: slices[1]["health"] != "ready")
         await cordon(client, node, on=False)
     await page.until(lambda slices: all_ready(slices) and slices[1]["hosts"][0]["pod"] != pod)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_server_imports_its_client_before_the_first_look_if_there_is_a_cluster(known, machine, cluster, tmp_path):
+    elsewhere = {"KUBECONFIG": str(tmp_path / "none"), "JUPYTER_RUNTIME_DIR": str(tmp_path)}
+    said = subprocess.run(
+        [sys.executable, "-c", PREPARED],
+        env={**machine.environ, "KUBECONFIG": str(cluster), **({} if known else elsewhere)},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=True,
+    )
+    assert said.stdout.split() == ["False", str(known)]
 
 
 async def test_the_dialog_shows_what_is_free(hub, scope):
