@@ -7,7 +7,7 @@ ttlSecondsAfterFinished. Jobs, pods and labels carry the names that JobSet gives
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, SERVICES, Object
@@ -101,8 +101,10 @@ class JobSetController:
             if not startable(jobset, replicated, counts):
                 waiting = True
                 continue
-            for job in _jobs_of(jobset, replicated, status["restarts"]):
-                if job["metadata"]["name"] not in existing:
+            for index in range(replicated.get("replicas", 1)):
+                # Only what is missing is made: a JobSet of a thousand Jobs is reconciled whenever one of them changes.
+                if _job_name(jobset, replicated, index) not in existing:
+                    job = _job(jobset, replicated, index, status["restarts"])
                     self._store.create(JOBS, job, namespace=jobset["metadata"]["namespace"])
         if (jobset["spec"].get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder":
             self._report_startup(jobset, status, waiting)
@@ -191,8 +193,12 @@ class JobSetController:
         self._recorder.record(jobset, "jobset-controller", reason, message, warning=warning)
 
 
-def _jobs_of(jobset: Object, replicated: Object, restarts: int) -> Iterator[Object]:
-    """The Jobs of one replicated job."""
+def _job_name(jobset: Object, replicated: Object, index: int) -> str:
+    return f"{jobset['metadata']['name']}-{replicated['name']}-{index}"
+
+
+def _job(jobset: Object, replicated: Object, index: int, restarts: int) -> Object:
+    """One Job of a replicated job."""
     metadata, spec = jobset["metadata"], jobset["spec"]
     network = spec.get("network") or {}
     before = 0
@@ -200,47 +206,45 @@ def _jobs_of(jobset: Object, replicated: Object, restarts: int) -> Iterator[Obje
         if each["name"] == replicated["name"]:
             break
         before += each.get("replicas", 1)
-    replicas = replicated.get("replicas", 1)
-    for index in range(replicas):
-        name = f"{metadata['name']}-{replicated['name']}-{index}"
-        marks = {
-            names.JOBSET_NAME_LABEL: metadata["name"],
-            UID_LABEL: metadata["uid"],
-            names.REPLICATED_JOB_LABEL: replicated["name"],
-            names.REPLICATED_JOB_REPLICAS_LABEL: str(replicas),
-            names.JOB_INDEX_LABEL: str(index),
-            GLOBAL_INDEX_LABEL: str(before + index),
-            JOB_KEY_LABEL: hashlib.sha1(f"{metadata['namespace']}/{name}".encode()).hexdigest(),
-            RESTART_LABEL: str(restarts),
-        }
-        annotations = dict(marks)
-        if coordinator := _coordinator(jobset):
-            annotations[names.COORDINATOR_LABEL] = coordinator
-            if len(coordinator) <= 63:
-                marks[names.COORDINATOR_LABEL] = coordinator
-        template = clone(replicated["template"])
-        job_spec = template.get("spec", {})
-        pod = job_spec.setdefault("template", {})
-        own, pod_own = template.get("metadata") or {}, pod.get("metadata") or {}
-        given = own.get("annotations") or {}
-        annotations |= {key: value for key, value in given.items() if key.startswith("alpha.jobset.sigs.k8s.io/")}
-        pod["metadata"] = {
-            **pod_own,
-            "labels": {**(pod_own.get("labels") or {}), **marks},
-            "annotations": {**(pod_own.get("annotations") or {}), **annotations},
-        }
-        if network.get("enableDNSHostnames", True):
-            pod.setdefault("spec", {})["subdomain"] = network.get("subdomain") or metadata["name"]
-        job_spec["suspend"] = bool(spec.get("suspend"))
-        yield {
-            "metadata": {
-                "name": name,
-                "labels": {**(own.get("labels") or {}), **marks},
-                "annotations": {**(own.get("annotations") or {}), **annotations},
-                "ownerReferences": [reference_to(jobset)],
-            },
-            "spec": job_spec,
-        }
+    name = _job_name(jobset, replicated, index)
+    marks = {
+        names.JOBSET_NAME_LABEL: metadata["name"],
+        UID_LABEL: metadata["uid"],
+        names.REPLICATED_JOB_LABEL: replicated["name"],
+        names.REPLICATED_JOB_REPLICAS_LABEL: str(replicated.get("replicas", 1)),
+        names.JOB_INDEX_LABEL: str(index),
+        GLOBAL_INDEX_LABEL: str(before + index),
+        JOB_KEY_LABEL: hashlib.sha1(f"{metadata['namespace']}/{name}".encode()).hexdigest(),
+        RESTART_LABEL: str(restarts),
+    }
+    annotations = dict(marks)
+    if coordinator := _coordinator(jobset):
+        annotations[names.COORDINATOR_LABEL] = coordinator
+        if len(coordinator) <= 63:
+            marks[names.COORDINATOR_LABEL] = coordinator
+    template = clone(replicated["template"])
+    job_spec = template.get("spec", {})
+    pod = job_spec.setdefault("template", {})
+    own, pod_own = template.get("metadata") or {}, pod.get("metadata") or {}
+    given = own.get("annotations") or {}
+    annotations |= {key: value for key, value in given.items() if key.startswith("alpha.jobset.sigs.k8s.io/")}
+    pod["metadata"] = {
+        **pod_own,
+        "labels": {**(pod_own.get("labels") or {}), **marks},
+        "annotations": {**(pod_own.get("annotations") or {}), **annotations},
+    }
+    if network.get("enableDNSHostnames", True):
+        pod.setdefault("spec", {})["subdomain"] = network.get("subdomain") or metadata["name"]
+    job_spec["suspend"] = bool(spec.get("suspend"))
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {**(own.get("labels") or {}), **marks},
+            "annotations": {**(own.get("annotations") or {}), **annotations},
+            "ownerReferences": [reference_to(jobset)],
+        },
+        "spec": job_spec,
+    }
 
 
 def _coordinator(jobset: Object) -> str:
