@@ -1,4 +1,4 @@
-import { chipsPath, hostPlaces, layout, moved, shapeOf, sliceSize } from '../src/models/layout';
+import { bands, chipsPath, hostPlaces, layout, moved, shapeOf, sliceSize } from '../src/models/layout';
 import { host, slice } from './rows';
 
 const many = (count: number, hosts: number) =>
@@ -20,6 +20,28 @@ describe('layout', () => {
       expect(place.x + size.width).toBeLessThanOrEqual(drawing.width);
       expect(place.y + size.height).toBeLessThanOrEqual(drawing.height);
     }
+  });
+
+  it.each([1, 24, 49, 50, 51, 200, 1000])('divides %i slices into bands of whole rows, without gaps', count => {
+    const drawing = drawn(many(count, 4), 300);
+    const parts = bands(drawing);
+    expect(parts.flatMap(band => band.places)).toEqual(drawing.places);
+    expect(parts[0].top).toBe(0);
+    expect(parts[parts.length - 1].bottom).toBe(drawing.height);
+    parts.forEach((band, index) => {
+      expect(band.top).toBe(index ? parts[index - 1].bottom : 0);
+      for (const place of band.places) {
+        expect(place.y).toBeGreaterThanOrEqual(band.top);
+        expect(place.y + sliceSize(place.slice, drawing.shape).height).toBeLessThanOrEqual(band.bottom);
+      }
+    });
+    expect(new Set(drawing.places.map(place => place.y)).size).toBe(
+      parts.reduce((sum, band) => sum + new Set(band.places.map(place => place.y)).size, 0)
+    );
+  });
+
+  it('has no bands without slices', () => {
+    expect(bands(drawn([], 300))).toEqual([]);
   });
 
   it('draws a slice that is wider than the panel', () => {

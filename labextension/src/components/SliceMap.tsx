@@ -3,7 +3,19 @@ import * as React from 'react';
 
 import { looksLike } from '../models/cluster';
 import { Holdings, IHolding, Owner, sameHolding } from '../models/holdings';
-import { ChipLook, chipsPath, crossPath, hostPlaces, IPlace, IShape, layout, moved, sliceSize } from '../models/layout';
+import {
+  bands,
+  ChipLook,
+  chipsPath,
+  crossPath,
+  hostPlaces,
+  IBand,
+  IPlace,
+  IShape,
+  layout,
+  moved,
+  sliceSize
+} from '../models/layout';
 import { ITrans } from '../models/trans';
 import { reclaimableWord, sliceSentence, slicesSentence } from '../models/words';
 import { Health, ISlice } from '../models/wire';
@@ -73,8 +85,9 @@ export function SliceMap(props: ISliceMapProps): React.JSX.Element {
     }
   };
   const chosen = drawing.places.find(place => place.slice.id === selected);
+  const parts = React.useMemo(() => bands(drawing), [drawing]);
   return (
-    <svg
+    <div
       className="pw-map"
       role="listbox"
       tabIndex={0}
@@ -82,24 +95,84 @@ export function SliceMap(props: ISliceMapProps): React.JSX.Element {
       aria-activedescendant={active && elementId(active.slice)}
       onKeyDown={press}
       onClick={click}
-      width={drawing.width + 2 * EDGE}
-      height={drawing.height + 2 * EDGE}
-      viewBox={`${-EDGE} ${-EDGE} ${drawing.width + 2 * EDGE} ${drawing.height + 2 * EDGE}`}
     >
-      {drawing.places.map(place => (
-        <SlicePicture
-          key={place.slice.id}
-          {...place}
-          holding={holdings.of(place.slice)}
+      {parts.map((band, index) => (
+        <Band
+          key={index}
+          band={band}
+          isFirst={!index}
+          isLast={index === parts.length - 1}
+          width={drawing.width}
           shape={drawing.shape}
+          holdings={band.places.map(place => holdings.of(place.slice))}
           trans={trans}
-          chosen={place === chosen}
+          active={active && band.places.includes(active) ? active : undefined}
+          chosen={chosen && band.places.includes(chosen) ? chosen : undefined}
         />
       ))}
-      {active && <Outline place={active} shape={drawing.shape} name="pw-active" />}
-      {chosen && <Outline place={chosen} shape={drawing.shape} name="pw-chosen" />}
-    </svg>
+    </div>
   );
+}
+
+interface IBandProps {
+  readonly band: IBand;
+  readonly isFirst: boolean;
+  readonly isLast: boolean;
+  readonly width: number;
+  readonly shape: IShape;
+  readonly holdings: readonly IHolding[];
+  readonly trans: ITrans;
+  readonly active: IPlace | undefined;
+  readonly chosen: IPlace | undefined;
+}
+
+/** Memoized, and skipped by the browser while it is out of sight. */
+const Band = React.memo(
+  function Band(props: IBandProps): React.JSX.Element {
+    const { band, isFirst, isLast, width, shape, holdings, trans, active, chosen } = props;
+    const top = band.top - (isFirst ? EDGE : 0);
+    const height = band.bottom + (isLast ? EDGE : 0) - top;
+    return (
+      <div className="pw-band" role="presentation" style={{ height }}>
+        <svg
+          role="presentation"
+          width={width + 2 * EDGE}
+          height={height}
+          viewBox={`${-EDGE} ${top} ${width + 2 * EDGE} ${height}`}
+        >
+          {band.places.map((place, index) => (
+            <SlicePicture
+              key={place.slice.id}
+              {...place}
+              holding={holdings[index]}
+              shape={shape}
+              trans={trans}
+              chosen={place === chosen}
+            />
+          ))}
+          {active && <Outline place={active} shape={shape} name="pw-active" />}
+          {chosen && <Outline place={chosen} shape={shape} name="pw-chosen" />}
+        </svg>
+      </div>
+    );
+  },
+  (one, other) =>
+    one.width === other.width &&
+    one.shape === other.shape &&
+    one.trans === other.trans &&
+    one.active?.slice.id === other.active?.slice.id &&
+    one.chosen?.slice.id === other.chosen?.slice.id &&
+    one.isFirst === other.isFirst &&
+    one.isLast === other.isLast &&
+    one.band.top === other.band.top &&
+    one.band.bottom === other.band.bottom &&
+    one.band.places.length === other.band.places.length &&
+    one.band.places.every((place, index) => samePlace(place, other.band.places[index])) &&
+    one.holdings.every((holding, index) => sameHolding(holding, other.holdings[index]))
+);
+
+function samePlace(one: IPlace, other: IPlace): boolean {
+  return one.x === other.x && one.y === other.y && looksLike(one.slice, other.slice);
 }
 
 function Outline({ place, shape, name }: { place: IPlace; shape: IShape; name: string }): React.JSX.Element {

@@ -45,6 +45,8 @@ export function SlicesSection(props: ISlicesSectionProps): React.JSX.Element {
     : model.holdings;
   const many = slices.length >= MANY_SLICES;
   const shown = many ? filtered(look.filter, slices, holdings, trans) : slices;
+  // The same groups while nothing has changed, so that their maps need not be laid out again.
+  const services = React.useMemo(() => byService(shown), [shown]);
   // Above a long map: below it, no one would see it.
   const legend = !look.list && <SliceLegend slices={shown} holdings={holdings} trans={trans} />;
   const pictures = (
@@ -52,7 +54,7 @@ export function SlicesSection(props: ISlicesSectionProps): React.JSX.Element {
       <p className="pw-muted">{slicesSentence(trans, slices, holdings)}</p>
       {many && legend}
       {!shown.length && <NoSliceFits filter={look.filter} reset={() => view.set({ filter: '' })} trans={trans} />}
-      {byService(shown).map(([service, of]) => (
+      {services.map(([service, of]) => (
         <Service
           key={service}
           name={service}

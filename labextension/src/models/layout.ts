@@ -71,6 +71,34 @@ export function layout(slices: readonly ISlice[], width: number, shape: IShape):
   };
 }
 
+/** A few rows of the map, which are drawn together. */
+export interface IBand {
+  /** Where it begins and ends, halfway between its rows and the next ones. */
+  readonly top: number;
+  readonly bottom: number;
+  readonly places: readonly IPlace[];
+}
+
+/** Least number of slices in a band, if there are as many. */
+const BAND = 50;
+
+/** Divide a map into bands: what has not changed, or is out of sight, need not be drawn. */
+export function bands(drawing: ILayout): readonly IBand[] {
+  const { places, columns, height, shape } = drawing;
+  const length = Math.ceil(BAND / columns) * columns;
+  const divided: IBand[] = [];
+  for (let first = 0; first < places.length; first += length) {
+    const next = places.at(first + length);
+    const top = first ? divided[divided.length - 1].bottom : 0;
+    divided.push({
+      top,
+      bottom: next ? next.y - shape.margin / 2 : height,
+      places: places.slice(first, first + length)
+    });
+  }
+  return divided;
+}
+
 /** Return the slice to which a key leads from the slice `at`; null for a key that does not move. */
 export function moved(key: string, at: number, columns: number, count: number): number | null {
   const steps: { readonly [key: string]: number } = {
