@@ -82,7 +82,7 @@ def test_a_connection_is_refused_at_once_and_does_not_advise_to_wait(machine, fa
     assert real[1].startswith("Service pathways-cluster will not come back: its JobSet has failed for good (job")
     assert local[:2] == [
         "LocalClusterError",
-        f"Service pathways-cluster of the local cluster has failed for good: {FAILURE['message']}.",
+        f"Service pathways-cluster of the embedded cluster has failed for good: {FAILURE['message']}.",
     ]
     for _, message, hint in (real, local):
         assert REMEDY in hint

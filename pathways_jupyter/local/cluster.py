@@ -80,7 +80,7 @@ class Cluster:
             control.ask(_running(self.name).control, Order.WAIT, timeout=timeout)
         except TimeoutError:
             raise LocalClusterError(
-                f"The local cluster's service is not ready after {timeout:g} s.",
+                f"The embedded cluster's service is not ready after {timeout:g} s.",
                 hint=f"List its pods: kubectl --kubeconfig {self.kubeconfig} get pods -A",
             ) from None
 
@@ -176,12 +176,14 @@ def _up(
     has = {kind: cluster.instances.get(kind, 0) + cluster.spare.get(kind, 0) for kind in needed}
     if short := {kind: count for kind, count in needed.items() if has[kind] < count}:
         raise LocalClusterError(
-            f"The local cluster has {tpu.format_instances(cluster.instances)}, too few for "
+            f"The embedded cluster has {tpu.format_instances(cluster.instances)}, too few for "
             f"{tpu.format_instances(short)}.",
             hint=end_it,
         )
     if settings.get("fast_heal") and not cluster.fast_heal:
-        raise LocalClusterError(f"The local cluster {name!r} is already running and does not heal fast.", hint=end_it)
+        raise LocalClusterError(
+            f"The embedded cluster {name!r} is already running and does not heal fast.", hint=end_it
+        )
     if wait:
         cluster.wait()
     return cluster
@@ -203,11 +205,11 @@ def absence(name: str = "local") -> LocalClusterError:
     place = ClusterDirectory(name)
     if place.alive() and place.written():
         return LocalClusterError(
-            f"The local cluster {name!r} was started by an incompatible version of pathways_jupyter.",
+            f"The embedded cluster {name!r} was started by an incompatible version of pathways_jupyter.",
             hint=f"End it, with everything that runs in it: pathways-jupyter local down{_named(name)}",
         )
     return LocalClusterError(
-        f"The local cluster {name!r} is not running.", hint=f"Start it: pathways-jupyter local up{_named(name)}"
+        f"The embedded cluster {name!r} is not running.", hint=f"Start it: pathways-jupyter local up{_named(name)}"
     )
 
 
@@ -273,7 +275,7 @@ def _await_start(pipe: TextIO, place: ClusterDirectory) -> None:
     if answered:
         line = pipe.readline()
     else:
-        line = json.dumps({"error": f"The local cluster did not start within {_START_SECONDS:g} s."})
+        line = json.dumps({"error": f"The embedded cluster did not start within {_START_SECONDS:g} s."})
         place.kill()
     answer: dict[str, Any] = json.loads(line) if line else {}
     if "port" in answer:
@@ -283,7 +285,7 @@ def _await_start(pipe: TextIO, place: ClusterDirectory) -> None:
     last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:] if log.exists() else []
     place.remove()
     raise LocalClusterError(
-        answer.get("error") or f"The local cluster did not start: {''.join(last) or 'its daemon ended'}.",
+        answer.get("error") or f"The embedded cluster did not start: {''.join(last) or 'its daemon ended'}.",
         hint=answer.get("hint", ""),
     )
 

@@ -42,7 +42,7 @@ def ask(path: str | Path, order: Order, *, timeout: float | None = None, **detai
         if message := answer.get("error"):
             raise LocalClusterError(message, hint=answer.get("hint", ""))
         return answer
-    raise LocalClusterError("The local cluster ended.", hint="The reason is in its daemon.log.")
+    raise LocalClusterError("The embedded cluster ended.", hint="The reason is in its daemon.log.")
 
 
 def stop(path: str | Path, *, timeout: float | None = None) -> None:

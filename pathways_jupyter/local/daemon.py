@@ -170,7 +170,7 @@ class Daemon:
         for service, why in self._cluster.failed.items():
             named = "" if self._place.name == "local" else f" --name {self._place.name}"
             raise LocalClusterError(
-                f"Service {service} of the local cluster has failed for good: {why}.",
+                f"Service {service} of the embedded cluster has failed for good: {why}.",
                 hint=f"Restart it: pathways-jupyter local down{named}, then pathways-jupyter local up{named}.",
             )
 

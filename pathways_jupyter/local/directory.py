@@ -82,7 +82,7 @@ class ClusterDirectory:
     def __init__(self, name: str) -> None:
         if not _NAME.fullmatch(name):
             raise LocalClusterError(
-                f"{name!r} cannot be the name of a local cluster.",
+                f"{name!r} cannot be the name of an embedded cluster.",
                 hint="Use at most 40 lower-case letters, digits and dashes.",
             )
         self.name = name

@@ -163,7 +163,7 @@ def pod_names(name: str, namespace: str, hostname: str, subdomain: str) -> tuple
 
 
 def _claim(seed: int) -> tuple[socket.socket | None, int | None]:
-    """A 127.N.0.0/16 that no other local cluster has, held by a bound socket; None where loopback has one address."""
+    """A 127.N.0.0/16 of no other embedded cluster, held by a bound socket; None where loopback has one address."""
     for step in range(_NETWORKS):
         number = _FIRST_NETWORK + (seed + step) % _NETWORKS
         holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -175,4 +175,4 @@ def _claim(seed: int) -> tuple[socket.socket | None, int | None]:
                 return None, None
         else:
             return holder, number
-    raise OSError("every loopback network is taken by a local cluster")
+    raise OSError("every loopback network is taken by an embedded cluster")

@@ -95,7 +95,7 @@ class Pod:
             self._host.network.publish(self.uid, self.address, names)
         self._host.network.sockets(self.uid)
         if absent := [each["name"] for each in spec.get("volumes") or () if not _PRESENT.intersection(each)]:
-            message = f"A local cluster mounts claims only; the pod starts without {', '.join(absent)}"
+            message = f"An embedded cluster mounts claims only; the pod starts without {', '.join(absent)}"
             self.record("FailedMount", message, warning=True)
         self.changed()
         running: dict[Container, asyncio.Task[None]] = {}

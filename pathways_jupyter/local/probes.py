@@ -79,7 +79,7 @@ class Probe:
             return self._http
         if "exec" in self._spec:
             return self._exec
-        raise SpecError("a probe must be tcpSocket, httpGet or exec on a local cluster")
+        raise SpecError("a probe must be tcpSocket, httpGet or exec on an embedded cluster")
 
     async def _tcp(self) -> bool:
         _, writer = await self._dial(self._port(self._spec["tcpSocket"]["port"]))

@@ -149,7 +149,7 @@ def resolve(image: str, command: Sequence[str], args: Sequence[str]) -> tuple[Pr
     if command:
         return _COMMAND, [*command, *args]
     if program is None:
-        raise ImageError(f'failed to pull image "{image}": not found; a local cluster runs it only with a command')
+        raise ImageError(f'failed to pull image "{image}": not found; an embedded cluster runs it only with a command')
     if repository == names.SERVER_IMAGE and "--node_type=resource_manager" in args:
         program = Program(resource_manager)
     return program, list(args)

@@ -139,8 +139,8 @@ class ApiServer:
             self._listener = Listener(self._port, context, self._newcomers, self._welcome)
         except OSError as error:
             raise LocalClusterError(
-                f"The local cluster's API cannot listen on 127.0.0.1:{self._port}: {error}.",
-                hint="Stop the process that listens there, or end the local cluster and start it again.",
+                f"The embedded cluster's API cannot listen on 127.0.0.1:{self._port}: {error}.",
+                hint="Stop the process that listens there, or end the embedded cluster and start it again.",
             ) from error
         self._port = self._listener.port
         self._expiring = asyncio.create_task(keep_expiring(self._store))

@@ -59,7 +59,7 @@ class Journal:
                 except (ValueError, KeyError, TypeError) as error:
                     raise LocalClusterError(
                         f"{self._path}, line {number} cannot be read: {error}.",
-                        hint="End the local cluster and start it again.",
+                        hint="End the embedded cluster and start it again.",
                     ) from error
                 good += len(line) + 1
             if good < len(data):

@@ -156,7 +156,7 @@ class JobController:
     def _failure(self, job: Object, status: Object, active: Sequence[Object]) -> tuple[str, str] | None:
         spec = job["spec"]
         if unserved := [each for each in _UNSERVED if spec.get(each) is not None]:
-            return "NotSupported", f"the local cluster does not serve {', '.join(unserved)} of a Job"
+            return "NotSupported", f"the embedded cluster does not serve {', '.join(unserved)} of a Job"
         retries = status.get("failed", 0)
         if spec["template"]["spec"].get("restartPolicy") == "OnFailure":
             retries += sum(

@@ -241,7 +241,7 @@ def start(
     """Return an attempt to connect; it does nothing before its iteration begins.
 
     Args:
-      config: What to connect to. A local cluster must run already, and be named by its kubeconfig.
+      config: What to connect to. An embedded cluster must run already, and be named by its kubeconfig.
       variables: The user's variables, to report the arrays that the switch of devices affects.
       revive: Called before the session is reconnected.
 

@@ -59,7 +59,7 @@ class ProgramSession:
     Use it on the main thread: iterate over :meth:`events`, then call :meth:`run` once.
 
     Args:
-      config: What to connect to. A local cluster must run already, and be named by its kubeconfig.
+      config: What to connect to. An embedded cluster must run already, and be named by its kubeconfig.
       command: The program and its arguments.
       tcp: Give the program a port on the loopback interface, which other users of this machine can reach too, instead
         of a unix socket in a private directory.
