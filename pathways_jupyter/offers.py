@@ -52,7 +52,8 @@ def services(*, local: bool = False) -> list[str]:
     from pathways_jupyter.session import registry
 
     used = {str(config.canonical(profile).get("service", "")) for profile in config.profiles().values()}
-    used |= {record.service for record in registry.sessions()}
+    # A record has the service's address.
+    used |= {names.service_of(record.service)[0] or record.service for record in registry.sessions()}
     if local:
         used.add(names.DEFAULT_SERVICE)
     return sorted(used - {""})

@@ -19,7 +19,7 @@ from pathways_jupyter.config import runtime_dir
 from pathways_jupyter.errors import ConfigError, PathwaysError
 from pathways_jupyter.events import EventKind, SessionState
 from pathways_jupyter.server import scope
-from pathways_jupyter.service import discovery
+from pathways_jupyter.service import names
 from pathways_jupyter.service.listeners import Listener, Listeners
 from pathways_jupyter.session import client, registry
 from pathways_jupyter.session.registry import SessionRecord
@@ -203,7 +203,7 @@ def row(record: SessionRecord, alive: bool) -> dict[str, Any]:
         "notebook": record.notebook,
         "user": record.user,
         "namespace": record.namespace,
-        "service": discovery.name_of(record.service)[0] or record.service,
+        "service": names.service_of(record.service)[0] or record.service,
         "pathways_job": record.pathways_job,
         "instances": dict(record.instances),
         "devices": sum(count * _chips(name) for name, count in record.instances.items()),

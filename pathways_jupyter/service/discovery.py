@@ -76,7 +76,7 @@ async def find(client: Client, namespace: str, wanted: str = "", *, instances: C
       ApiError: Reading JobSets is forbidden.
       ClusterError: The server could not be reached.
     """
-    name, within = name_of(wanted)
+    name, within = names.service_of(wanted)
     place = within or namespace
     if name:
         # Reading one object is faster than listing all, and may be allowed where listing is not.
@@ -168,17 +168,6 @@ def describe(found: Object, *, own: bool = False) -> ServiceInfo | None:
     )
 
 
-def name_of(wanted: str) -> tuple[str, str]:
-    """Return the service's name from `wanted` (a name or an address), and the namespace if the address has one."""
-    if ":" not in wanted:
-        return wanted, ""
-    host = wanted.rpartition(":")[0]
-    first, *rest = host.split(".")
-    name, separator, _ = first.partition(f"-{names.HEAD_JOB}")
-    # <pod>.<jobset>.<namespace>.svc...
-    return (name if separator else ""), (rest[1] if len(rest) > 1 else "")
-
-
 def flags(container: Mapping[str, Any]) -> dict[str, str]:
     """Return a container's arguments of the form ``--name=value``, by name."""
     found = {}
@@ -193,8 +182,8 @@ def same_address(one: str, other: str) -> bool:
     """Whether two addresses mean the same resource manager, with a short or a full DNS name."""
     if one == other:
         return True
-    name, namespace = name_of(one)
-    name_too, namespace_too = name_of(other)
+    name, namespace = names.service_of(one)
+    name_too, namespace_too = names.service_of(other)
     agree = not namespace or not namespace_too or namespace == namespace_too
     return bool(name) and name == name_too and agree and one.rpartition(":")[2] == other.rpartition(":")[2]
 

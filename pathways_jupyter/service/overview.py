@@ -77,7 +77,7 @@ async def overviews(client: Client, namespace: str = "", wanted: str = "") -> tu
       ClusterError: The server could not be reached.
     """
     if wanted:
-        places: Sequence[str] = (discovery.name_of(wanted)[1] or namespace or client.namespace,)
+        places: Sequence[str] = (names.service_of(wanted)[1] or namespace or client.namespace,)
     else:
         places = (namespace,) if namespace else await _readable(client)
     found = await asyncio.gather(*(_of_namespace(client, place, wanted) for place in places))

@@ -46,7 +46,7 @@ async def fetch_with_services(
     client: Client, namespace: str, wanted: str = "", *, logs: bool = True
 ) -> tuple[tuple[ServiceInfo, Service], ...]:
     """Like :func:`fetch`, with the description of each service."""
-    namespace = discovery.name_of(wanted)[1] or namespace
+    namespace = names.service_of(wanted)[1] or namespace
     async with tasks.group() as group:
         found = group.create_task(_services(client, namespace, wanted))
         pods = group.create_task(objects.list_(client, PODS, namespace=namespace))

@@ -51,9 +51,9 @@ def test_what_is_no_shared_service_is_not_taken_for_one():
     ],
 )
 def test_a_name_or_an_address_means_a_service(wanted, expected):
-    assert discovery.name_of(wanted)[0] == expected[0]
+    assert names.service_of(wanted)[0] == expected[0]
     if expected[0]:
-        assert discovery.name_of(wanted)[1] == expected[1]
+        assert names.service_of(wanted)[1] == expected[1]
 
 
 def test_addresses_are_the_same_however_much_is_spelled_out():
