@@ -51,15 +51,16 @@ async def fetch_with_services(
         found = group.create_task(_services(client, namespace, wanted))
         pods = group.create_task(objects.list_(client, PODS, namespace=namespace))
         jobs = group.create_task(objects.list_(client, JOBS, namespace=namespace))
-    services, items = found.result(), (pods.result().items, jobs.result().items)
-    silent = await leases.fetch_reclaimable(client, namespace, items[1])
-    drawn = [_draw(each, *items, {}, silent) for each in services]
+    services, listed = found.result(), jobs.result().items
+    indices = _by_namespace(pods.result().items)
+    silent = await leases.fetch_reclaimable(client, namespace, listed)
+    drawn = [_draw(each, indices, listed, {}, silent) for each in services]
     proxies = {(each.namespace, holder.pod) for each in drawn for holder in each.holders if holder.pod}
     if logs and proxies:
         async with tasks.group() as group:
             reading = {proxy: group.create_task(read_placement(client, *proxy)) for proxy in proxies}
         known = {proxy: placement for proxy, task in reading.items() if (placement := task.result()) is not None}
-        drawn = [_draw(each, *items, known, silent) for each in services]
+        drawn = [_draw(each, indices, listed, known, silent) for each in services]
     return tuple(zip(services, drawn, strict=True))
 
 
@@ -141,9 +142,16 @@ async def _services(client: Client, namespace: str, wanted: str) -> tuple[Servic
     return await discovery.list_services(client, namespace)
 
 
+def _by_namespace(pods: Iterable[Object]) -> dict[str, PodIndex]:
+    indices: dict[str, PodIndex] = {}
+    for pod in pods:
+        indices.setdefault(str(pod["metadata"].get("namespace") or ""), PodIndex()).put(pod)
+    return indices
+
+
 def _draw(
     service: ServiceInfo,
-    pods: Iterable[Object],
+    pods: Mapping[str, PodIndex],
     jobs: Iterable[Object],
     placements: Mapping[tuple[str, str], Placement],
     silent: Mapping[str, Reclaimable],
@@ -151,7 +159,7 @@ def _draw(
     here = service.namespace
     return picture(
         service,
-        pods=PodIndex(pod for pod in pods if pod["metadata"].get("namespace") == here),
+        pods=pods.get(here, PodIndex()),
         jobs=[job for job in jobs if job["metadata"].get("namespace") == here],
         placements={pod: placement for (namespace, pod), placement in placements.items() if namespace == here},
         reclaimable=silent,
