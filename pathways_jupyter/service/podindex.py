@@ -1,7 +1,7 @@
 """What a picture needs of pods, found by what they are for.
 
-A large service has thousands of pods of some hundred values each. Whoever follows them keeps the few values that a
-picture shows, worked out once when a pod has changed. That makes a new picture cheap, and leaves little in memory.
+A large service has thousands of pods of some hundred values each. Of these, only the few that a picture shows are kept,
+worked out once when a pod has changed. That makes a new picture cheap, and leaves little in memory.
 """
 
 from __future__ import annotations
