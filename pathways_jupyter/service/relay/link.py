@@ -37,6 +37,7 @@ class Link:
         self.stream = Stream(pool)
         self.carrier: socket.socket | None = None
         self.last_active = time.monotonic()
+        self.is_active = False
         self._sockets = sockets
         self._proxy: socket.socket | None = proxy
         # What the proxy has not taken yet (`stream.undelivered` counts its bytes), and the rest of a frame that the
@@ -87,10 +88,11 @@ class Link:
     def on_proxy(self, events: int) -> None:
         """Handle the readiness of the proxy's socket."""
         assert self._proxy is not None
+        out = self.stream.out
         try:
-            if events & ~WRITE and (space := self.stream.space()):
+            if events & ~WRITE and (space := out.space()):
                 count = self._proxy.recv_into(space)
-                self.stream.filled(count)
+                out.filled(count)
                 if not count:
                     self._hang_up()
             if self._to_proxy and events & ~READ:
@@ -112,8 +114,13 @@ class Link:
                 count = self.carrier.recv_into(_SCRATCH)
                 if not count:
                     raise ConnectionResetError
-                self.last_active = time.monotonic()
-                self._take_in(_SCRATCH[:count])
+                self.is_active = True
+                data = _SCRATCH[:count]
+                if (piece := self.stream.take(data)) is None:
+                    self._take_in(data)
+                elif self._give_to_proxy((piece,)) and not self.stream.must_answer and not events & WRITE:
+                    # Nothing to send back, and nothing else to wait for: most messages end here.
+                    return
             except BlockingIOError:
                 pass
             except (OSError, ProtocolError) as error:
@@ -134,7 +141,8 @@ class Link:
             if pieces:
                 self._give_to_proxy(pieces)
 
-    def _give_to_proxy(self, pieces: Sequence[bytes | memoryview]) -> None:
+    def _give_to_proxy(self, pieces: Sequence[bytes | memoryview]) -> bool:
+        """Send to the proxy, and keep what it does not take; return whether it took everything."""
         if len(pieces) > _MOST_PIECES:
             pieces = [b"".join(pieces)]
         if self._proxy is not None and not self._to_proxy:
@@ -144,10 +152,13 @@ class Link:
                 pass
             except OSError:
                 self._hang_up()
+            if not pieces:
+                return True
         # Once a proxy has hung up, this is not read any more.
         if self._proxy is not None:
             for piece in pieces:
                 self._keep_for_proxy(bytes(piece))
+        return False
 
     def _keep_for_proxy(self, rest: bytes) -> None:
         self.stream.undelivered += len(rest)
@@ -176,10 +187,13 @@ class Link:
     def _flush(self) -> None:
         """Send to the carrier as much as it takes, and wait for what comes next."""
         if (carrier := self.carrier) is not None:
-            frame: Sequence[bytes | memoryview] | None = None
+            frame: Sequence[bytes | memoryview] | None = self._to_carrier
             try:
-                while frame := self._to_carrier or self.stream.next():
-                    self._to_carrier = _without(frame, carrier.sendmsg(frame))
+                while frame := frame or self.stream.next():
+                    frame = self._to_carrier = _without(frame, carrier.sendmsg(frame))
+                    if frame:
+                        # It takes no more now.
+                        break
             except BlockingIOError:
                 self._to_carrier = frame or ()
             except OSError:
@@ -189,7 +203,7 @@ class Link:
     def _update(self) -> None:
         """Register for the events that can be handled now: this is what makes a fast sender wait."""
         if self._proxy is not None:
-            events = (0 if self.stream.is_full else READ) | (WRITE if self._to_proxy else 0)
+            events = (0 if self.stream.out.is_full else READ) | (WRITE if self._to_proxy else 0)
             if events != self._proxy_events:
                 self._proxy_events = events
                 self._sockets.watch(self._proxy, events, self.on_proxy)

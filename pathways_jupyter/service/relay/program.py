@@ -212,6 +212,8 @@ class Relay:
         for stranger in [each for each in self._strangers if now > each.deadline]:
             self.dismiss(stranger)
         for name, link in list(self._links.items()):
+            if link.is_active:
+                link.is_active, link.last_active = False, now
             self._last_active = max(self._last_active, link.last_active)
             if link.carrier is not None and now - link.last_active > SILENT_SECONDS:
                 link.detach()

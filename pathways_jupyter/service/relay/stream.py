@@ -47,9 +47,10 @@ _HEADER_BYTES = HEADER.size
 class Stream:
     """One end of a stream.
 
-    The caller writes into :meth:`space`, sends what :meth:`next` returns, and gives what it receives to :meth:`feed`.
+    The caller writes into :attr:`out`, sends what :meth:`next` returns, and gives what it receives to :meth:`feed`.
 
     Attributes:
+      out: What this end sends.
       attempt: Number of the last carrier.
       received: How many bytes have arrived here; the caller of :meth:`feed` has them.
       undelivered: How many of those the caller has not passed on; they are not acknowledged, so that a sender that is
@@ -65,7 +66,7 @@ class Stream:
         self.received = self.undelivered = 0
         self.finished = self.is_over = self.peer_finished = False
         self.answered = 0
-        self._out = ReplayBuffer(pool)
+        self.out = ReplayBuffer(pool)
         self._reset()
 
     def _reset(self) -> None:
@@ -80,32 +81,19 @@ class Stream:
 
     # Sending.
 
-    @property
-    def is_full(self) -> bool:
-        """Whether nothing can be written."""
-        return self._out.is_full
-
-    def space(self) -> memoryview:
-        """Return where to write the next bytes; empty while the buffer is full. Then call :meth:`filled`."""
-        return self._out.space()
-
-    def filled(self, count: int) -> None:
-        """Note that `count` bytes were written into :meth:`space`."""
-        self._out.filled(count)
-
     def write(self, data: bytes | memoryview) -> int:
         """Write as much of `data` as there is room for; return how much. It must not change any more."""
         view, done = memoryview(data), 0
         while done < len(view):
             piece = view[done : done + BLOCK_BYTES]
-            if len(piece) >= PIECE_BYTES and self._out.append(piece):
+            if len(piece) >= PIECE_BYTES and self.out.append(piece):
                 done += len(piece)
                 continue
-            if not (space := self._out.space()):
+            if not (space := self.out.space()):
                 break
             count = min(len(space), len(view) - done)
             space[:count] = view[done : done + count]
-            self._out.filled(count)
+            self.out.filled(count)
             done += count
         return done
 
@@ -120,12 +108,8 @@ class Stream:
     @property
     def must_answer(self) -> bool:
         """Whether there is a frame to send although nothing was written: an acknowledgement, an answer to a ping."""
-        return bool(self._pong or self._say_finished or self._must_acknowledge)
-
-    @property
-    def _must_acknowledge(self) -> bool:
         news = self.received - self.undelivered - self._acked
-        return news >= ACK_BYTES or (self._is_asked and news > 0)
+        return bool(news >= ACK_BYTES or (news and self._is_asked) or self._pong or self._say_finished)
 
     def next(self) -> tuple[bytes, memoryview] | None:
         """Return the next frame for the carrier, header and data, or None while there is nothing to send.
@@ -138,10 +122,11 @@ class Stream:
         if self._ping:
             number, self._ping = self._ping, 0
             return HEADER.pack(PING, number, 0), _NOTHING
-        if self._must_acknowledge:
-            self._acked, self._is_asked = self.received - self.undelivered, False
+        news = self.received - self.undelivered - self._acked
+        if news >= ACK_BYTES or (news and self._is_asked):
+            self._acked, self._is_asked = self._acked + news, False
             return HEADER.pack(ACK, self._acked, 0), _NOTHING
-        out = self._out
+        out = self.out
         if out.sent != out.end:
             data = out.unsent()
             header = HEADER.pack(DATA, out.sent, len(data))
@@ -150,16 +135,34 @@ class Stream:
         if not self._asked and out.is_full:
             # The other end acknowledges rarely, and does not know how little room there is here.
             self._asked = True
-            return HEADER.pack(ASK, self._out.end, 0), _NOTHING
+            return HEADER.pack(ASK, self.out.end, 0), _NOTHING
         if self.finished and not self._said_finish:
             self._said_finish = True
-            return HEADER.pack(FINISH, self._out.end, 0), _NOTHING
+            return HEADER.pack(FINISH, self.out.end, 0), _NOTHING
         if self._say_finished:
             self._say_finished = False
             return HEADER.pack(FINISHED, self.received, 0), _NOTHING
         return None
 
     # Receiving.
+
+    def take(self, data: memoryview) -> memoryview | None:
+        """Take in bytes of the carrier that are one piece of the stream, and return it; None if :meth:`feed` has to.
+
+        Most are: a small message in a frame of its own, or a part of a large one.
+        """
+        size, left = len(data), self._left
+        if not left and size > _HEADER_BYTES and not self._head:
+            kind, position, left = HEADER.unpack_from(data)
+            if kind != DATA or position != self.received or left > BLOCK_BYTES or self.peer_finished:
+                return None
+            data = data[_HEADER_BYTES:]
+            size -= _HEADER_BYTES
+        if size > left or self._skip:
+            return None
+        self._left = left - size
+        self.received += size
+        return data
 
     def feed(self, data: bytes | memoryview) -> Iterator[memoryview]:
         """Take in bytes of the carrier, and yield the stream's own among them.
@@ -203,7 +206,7 @@ class Stream:
                 raise ProtocolError(f"data at {position} after {self.received} bytes")
             self._left, self._skip = length, min(length, self.received - position)
         elif kind == ACK:
-            self._out.acknowledge(position)
+            self.out.acknowledge(position)
             self._asked = False
         elif kind == ASK:
             self._is_asked = True
@@ -216,9 +219,9 @@ class Stream:
                 raise ProtocolError(f"the end at {position} after {self.received} bytes")
             self.peer_finished = self._say_finished = True
         elif kind == FINISHED:
-            if not self.finished or position != self._out.end:
+            if not self.finished or position != self.out.end:
                 raise ProtocolError("the end of an unfinished stream was confirmed")
-            self._out.acknowledge(position)
+            self.out.acknowledge(position)
             self.is_over = True
         else:
             raise ProtocolError(f"a frame of kind {kind}")
@@ -249,11 +252,11 @@ class Stream:
         Raises:
           Unrecoverable: The stream cannot be continued.
         """
-        self._out.rewind(received)
+        self.out.rewind(received)
         self._reset()
         # The other end may not have learned that its own end was received.
         self._say_finished = self.peer_finished
 
     def close(self) -> None:
         """Give all memory back."""
-        self._out.close()
+        self.out.close()

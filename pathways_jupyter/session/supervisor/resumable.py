@@ -267,7 +267,7 @@ class Resumable:
                     await self._near
         if self._stream.peer_finished:
             self._all_received.set()
-        if not self._stream.is_full:
+        if not self._stream.out.is_full:
             self._room.set()
         # Not awaited: reading must not wait for writing, or two full pipes would wait for each other.
         if self._stream.must_answer and not self._pumping:
