@@ -116,7 +116,10 @@ class Network:
         """
         loop, path = asyncio.get_running_loop(), self._directories.get(uid)
         if path is not None and (path / str(port)).exists():
-            return (await loop.create_unix_connection(protocol, str(path / str(port))))[0]
+            transport = (await loop.create_unix_connection(protocol, str(path / str(port))))[0]
+            # Room for several messages, as TCP's grows by itself: with the usual 208 KB each one wakes its reader.
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+            return transport
         if self._network is None:
             raise ConnectionRefusedError(f"nothing listens on port {port}")
         return (await loop.create_connection(protocol, address, port))[0]
