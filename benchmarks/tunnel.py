@@ -32,6 +32,7 @@ from pathways_jupyter.kube import auth, objects, portforward
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service.relay import container
 from pathways_jupyter.service.relay.wire import SECRET_BYTES
+from pathways_jupyter.session.supervisor.heap import keep_freed_memory
 from pathways_jupyter.session.supervisor.relayed import Notices, Relayed
 
 _POD = "bench-sink"
@@ -96,6 +97,8 @@ def run(kubeconfig: str, context: str) -> list[Table]:
 def forward(arguments: list[str]) -> int:
     """Run our forward until standard input closes; the address is its first line of output."""
     kubeconfig, context, *with_relay, path = arguments
+    # As in a session's supervisor.
+    keep_freed_memory()
 
     async def serve() -> None:
         async with Client(auth.load(kubeconfig, context)) as client:

@@ -109,6 +109,10 @@ class LocalHalf(asyncio.Protocol):
         # uvloop's transports behave as asyncio's, but are not of its types.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        connection = transport.get_extra_info("socket")
+        if connection is not None and connection.family == socket.AF_UNIX:
+            # Usually less than a message, so that most were written in two parts; TCP's buffers grow by themselves.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WRITE_BUFFER_BYTES)
         self._accepted(self)
 
     def data_received(self, data: bytes) -> None:

@@ -58,10 +58,10 @@ class _Block:
 
     __slots__ = ("base", "fill", "fixed", "pooled", "view")
 
-    def __init__(self, view: memoryview, base: int, *, pooled: bool, fixed: bool) -> None:
+    def __init__(self, view: memoryview, base: int, fill: int, pooled: bool, fixed: bool) -> None:
         self.view = view
         self.base = base
-        self.fill = len(view) if fixed else 0
+        self.fill = fill
         self.pooled = pooled
         self.fixed = fixed
 
@@ -78,6 +78,7 @@ class ReplayBuffer:
     def __init__(self, pool: Pool) -> None:
         self.acked = self.sent = self.end = 0
         self._pool = pool
+        self._limit = max(pool.each, _OWN_BYTES)
         # Memory of its own, so that a stream goes on, if slowly, while the others use up the pool.
         self._own = _OWN_BYTES
         # The memory of all blocks.
@@ -98,7 +99,7 @@ class ReplayBuffer:
         last = self._blocks[-1] if self._blocks else None
         room = 0 if last is None or last.fixed else BLOCK_BYTES - last.fill
         if room < PIECE_BYTES and self._may_grow(BLOCK_BYTES):
-            last = self._grow(self._pool.memory(), fixed=False)
+            last = self._grow(self._pool.memory(), 0, fixed=False)
         elif not room:
             return _NOTHING
         assert last is not None
@@ -111,10 +112,11 @@ class ReplayBuffer:
 
     def append(self, piece: memoryview) -> bool:
         """Keep a piece as it is, at most a block; False if there is no room for it. It must not change any more."""
-        if not self._may_grow(len(piece)):
+        size = len(piece)
+        if not self._may_grow(size):
             return False
-        self._grow(piece, fixed=True)
-        self.end += len(piece)
+        self._grow(piece, size, fixed=True)
+        self.end += size
         return True
 
     def unsent(self) -> memoryview:
@@ -125,7 +127,7 @@ class ReplayBuffer:
             block = self._blocks[self._at]
             offset = self.sent - block.base
             if offset < block.fill:
-                return block.view[offset : block.fill]
+                return block.view[offset : block.fill] if offset or not block.fixed else block.view
             self._at += 1
 
     def acknowledge(self, position: int) -> None:
@@ -164,10 +166,9 @@ class ReplayBuffer:
         self.acked = self.sent = self.end
 
     def _may_grow(self, size: int) -> bool:
-        limit = max(self._pool.each, _OWN_BYTES)
-        return self._used + size <= limit and (self._own >= size or self._pool.left >= size)
+        return self._used + size <= self._limit and (self._own >= size or self._pool.left >= size)
 
-    def _grow(self, view: memoryview, *, fixed: bool) -> _Block:
+    def _grow(self, view: memoryview, fill: int, *, fixed: bool) -> _Block:
         size = len(view)
         pooled = self._own < size
         if pooled:
@@ -175,7 +176,7 @@ class ReplayBuffer:
         else:
             self._own -= size
         self._used += size
-        block = _Block(view, self.end, pooled=pooled, fixed=fixed)
+        block = _Block(view, self.end, fill, pooled, fixed)
         self._blocks.append(block)
         return block
 

@@ -83,15 +83,17 @@ class Stream:
 
     def write(self, data: bytes | memoryview) -> int:
         """Write as much of `data` as there is room for; return how much. It must not change any more."""
-        view, done = memoryview(data), 0
-        while done < len(view):
+        view, done, size = memoryview(data), 0, len(data)
+        if PIECE_BYTES <= size <= BLOCK_BYTES and self.out.append(view):
+            return size
+        while done < size:
             piece = view[done : done + BLOCK_BYTES]
             if len(piece) >= PIECE_BYTES and self.out.append(piece):
                 done += len(piece)
                 continue
             if not (space := self.out.space()):
                 break
-            count = min(len(space), len(view) - done)
+            count = min(len(space), size - done)
             space[:count] = view[done : done + count]
             self.out.filled(count)
             done += count

@@ -33,6 +33,7 @@ from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor import control_socket
 from pathways_jupyter.session.supervisor.control_socket import Connection
+from pathways_jupyter.session.supervisor.heap import keep_freed_memory
 from pathways_jupyter.session.supervisor.supervisor import Supervisor
 
 _LOG_BYTES = 1 << 20
@@ -116,6 +117,7 @@ class _BoundedLog(logging.StreamHandler[Any]):
 def main(arguments: list[str]) -> int:
     """Run the session named in `arguments`; standard input is the kernel's socket."""
     logging.basicConfig(level=logging.INFO, handlers=[_BoundedLog()])
+    keep_freed_memory()
     # Here and not with the first request, so that it is done while a supervisor stands by.
     claim_package()
     preload()

@@ -253,25 +253,32 @@ class Resumable:
     async def _received(self, data: memoryview) -> None:
         """Take in bytes of the carrier; the next ones come when this returns."""
         self._arrivals += 1
-        for piece in self._stream.feed(data):
-            # Whatever happens to this task while it waits, the piece was handed over, and counts as received.
-            if self._near.done():
-                self._busy = True
-                try:
-                    await self._near.result()(piece)
-                finally:
-                    self._busy = False
-            else:
-                self._pending.append(piece)
-                if sum(map(len, self._pending)) > _MAX_PENDING_BYTES:
-                    await self._near
-        if self._stream.peer_finished:
-            self._all_received.set()
-        if not self._stream.out.is_full:
-            self._room.set()
+        stream = self._stream
+        if (whole := stream.take(data)) is not None:
+            await self._hand_over(whole)
+        else:
+            for piece in stream.feed(data):
+                await self._hand_over(piece)
+            if stream.peer_finished:
+                self._all_received.set()
+            if not stream.out.is_full:
+                self._room.set()
         # Not awaited: reading must not wait for writing, or two full pipes would wait for each other.
-        if self._stream.must_answer and not self._pumping:
+        if stream.must_answer and not self._pumping:
             self._spawn(self._pump())
+
+    async def _hand_over(self, piece: memoryview) -> None:
+        # Whatever happens to this task while it waits, the piece was handed over, and counts as received.
+        if self._near.done():
+            self._busy = True
+            try:
+                await self._near.result()(piece)
+            finally:
+                self._busy = False
+        else:
+            self._pending.append(piece)
+            if sum(map(len, self._pending)) > _MAX_PENDING_BYTES:
+                await self._near
 
     async def _pump(self) -> None:
         """Send what there is to send; one task at a time, which also sends what others add meanwhile."""
