@@ -1,4 +1,8 @@
 import asyncio
+import fcntl
+import socket
+import struct
+import termios
 
 from pathways_jupyter.kube.local_half import LocalHalf
 
@@ -57,4 +61,17 @@ async def test_a_writer_that_is_cancelled_while_it_waits_for_room_does_not_stop_
         assert await pair.reader.readexactly(written) == bytes(written)
         assert await pair.reader.readexactly(3) == b"end"
         await following
+    pair.close()
+
+
+async def test_a_message_is_written_whole_for_a_program_that_does_not_read_yet(tmp_path):
+    """Where it is written in two parts, a busy machine changes between the programs once more."""
+    pair = await Pair().open(tmp_path / "socket")
+    message = bytes(262_144)
+    # Without a turn of the loop, in which the program's streams would read.
+    await pair.half.write(memoryview(message))
+    program = pair.writer.get_extra_info("socket")
+    assert program.family == socket.AF_UNIX
+    (arrived,) = struct.unpack("i", fcntl.ioctl(program.fileno(), termios.FIONREAD, bytes(4)))
+    assert arrived == len(message)
     pair.close()
