@@ -9,7 +9,6 @@ at once.
 from __future__ import annotations
 
 import asyncio
-import gc
 import importlib
 import json
 import time
@@ -20,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pathways_jupyter.errors import ApiError, ClusterError
-from pathways_jupyter.kube import problems
+from pathways_jupyter.kube import answers, problems
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
 from pathways_jupyter.kube.websocket import WebSocket
 from pathways_jupyter.retry import Backoff
@@ -42,8 +41,6 @@ PATIENCE_SECONDS = 15.0
 """How long a request is retried by default."""
 MAX_ANSWER_BYTES = 512 * 1024 * 1024
 """Longest body that is read into memory."""
-LARGE_ANSWER_BYTES = 256 * 1024
-"""From this length on, an answer is decoded without the garbage collector."""
 
 # Idempotent as this package uses them: doing one twice has the same result.
 _IDEMPOTENT = {"GET", "PUT", "PATCH", "DELETE"}
@@ -157,13 +154,7 @@ class Client:
 
         with self._using():
             answer = await self._persist(attempt, again=again)
-        try:
-            decoded = _decoded(answer) if answer else {}
-        except ValueError as error:
-            raise _not_an_object(self.cluster.server) from error
-        if not isinstance(decoded, dict):
-            raise _not_an_object(self.cluster.server)
-        return decoded
+        return answers.decode(answer, self.cluster.server)
 
     async def get(self, path: str, *, query: Query | None = None) -> Json:
         """GET an object or a list."""
@@ -384,27 +375,3 @@ async def _close_later(api: Api) -> None:
 async def _library() -> ModuleType:
     # In a thread, because a server's event loop must not stand still meanwhile.
     return _loaded if _loaded is not None else await asyncio.to_thread(preload)
-
-
-def _decoded(answer: bytes) -> Any:
-    """Return what `answer` says.
-
-    Raises:
-      ValueError: It is not JSON.
-    """
-    if len(answer) < LARGE_ANSWER_BYTES or not gc.isenabled():
-        return json.loads(answer)
-    # The collector would walk the new objects again and again, and could free none of them: with pages of a few hundred
-    # pods that was a third of the time.
-    gc.disable()
-    try:
-        return json.loads(answer)
-    finally:
-        gc.enable()
-
-
-def _not_an_object(server: str) -> ClusterError:
-    return ClusterError(
-        f"The answer of {server} is not a Kubernetes object.",
-        hint="Check that the kubeconfig's server is an API server.",
-    )

@@ -9,8 +9,8 @@ import pytest
 from kinds import CONFIG_MAPS, NAMESPACES
 
 from pathways_jupyter.errors import ApiError, ClusterError, ConfigError
-from pathways_jupyter.kube import client, credentials, objects
-from pathways_jupyter.kube.client import LARGE_ANSWER_BYTES, Client
+from pathways_jupyter.kube import answers, client, credentials, objects
+from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.credentials import Fixed
 from pathways_jupyter.kube.objects import JOBS, PODS
@@ -66,7 +66,7 @@ async def test_a_long_list_comes_page_by_page(bench, monkeypatch):
 async def test_reading_a_long_answer_leaves_the_garbage_collector_as_it_was(bench):
     async with bench.client() as client:
         long = config_map("long")
-        long["data"] = {"blob": "x" * 2 * LARGE_ANSWER_BYTES}
+        long["data"] = {"blob": "x" * 2 * answers.LARGE_BYTES}
         await objects.create(client, CONFIG_MAPS, long)
         for enabled in (True, False):
             try:
