@@ -191,7 +191,7 @@ class Hub:
 
     async def _sweep_while_watched(self, watch: ClusterWatch) -> None:
         # The pages' first look comes first: the server answers the requests of one client in turn.
-        await watch.drawn()
+        await watch.until_drawn()
         while watch in self._watches.values():
             try:
                 async with Client(watch.cluster) as kube:

@@ -117,7 +117,7 @@ class ClusterWatch:
         """Send `listener` nothing more."""
         self._listeners.remove(listener)
 
-    async def drawn(self) -> None:
+    async def until_drawn(self) -> None:
         """Wait until the first picture is drawn, or the first attempt has failed."""
         await self._ready.wait()
 
@@ -127,7 +127,7 @@ class ClusterWatch:
         Raises:
           PathwaysError: The cluster cannot be reached, or refuses.
         """
-        await self.drawn()
+        await self.until_drawn()
         problem = self._state["problem"]
         if problem and self._state["watch"] == "failed":
             raise PathwaysError(

@@ -28,7 +28,7 @@ class NamespaceState:
 
     @property
     def jobs(self) -> Mapping[str, Object]:
-        """Jobs by name; see :func:`_reduced`."""
+        """Jobs by name: proxies whole, and of the others how many of their pods are ready."""
         return self._objects[JOBS]
 
     @property
