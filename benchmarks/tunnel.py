@@ -27,12 +27,12 @@ import psutil
 
 from benchmarks import sink
 from benchmarks.measure import Row, Table, interleave, median
+from pathways_jupyter import heap
 from pathways_jupyter.errors import ClusterError
 from pathways_jupyter.kube import auth, objects, portforward
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service.relay import container
 from pathways_jupyter.service.relay.wire import SECRET_BYTES
-from pathways_jupyter.session.supervisor.heap import keep_freed_memory
 from pathways_jupyter.session.supervisor.relayed import Notices, Relayed
 
 _POD = "bench-sink"
@@ -98,7 +98,7 @@ def forward(arguments: list[str]) -> int:
     """Run our forward until standard input closes; the address is its first line of output."""
     kubeconfig, context, *with_relay, path = arguments
     # As in a session's supervisor.
-    keep_freed_memory()
+    heap.keep_freed_memory()
 
     async def serve() -> None:
         async with Client(auth.load(kubeconfig, context)) as client:

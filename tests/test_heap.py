@@ -8,10 +8,10 @@ import pytest
 
 _PROGRAM = """
 import resource
-from pathways_jupyter.session.supervisor.heap import keep_freed_memory
+from pathways_jupyter import heap
 
 if {keep}:
-    keep_freed_memory()
+    heap.keep_freed_memory()
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
