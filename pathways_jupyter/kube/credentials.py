@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import ssl
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -195,44 +196,42 @@ class ExecPlugin:
         self._expires = parse_time(str(expiry)) if expiry else float("inf")
 
     async def _run(self) -> Mapping[str, Any]:
-        process = await self._start()
-        # Read stderr from the start: a plugin that fills the pipe would block, and never end.
-        stderr = asyncio.create_task(_end_of(process.stderr, _KEPT_STDERR_BYTES))
+        transport, printed = await self._start()
         try:
             async with asyncio.timeout(CREDENTIAL_SECONDS):
-                output = await _at_most(process.stdout, _MAX_CREDENTIAL_BYTES)
-                code, complaint = await process.wait(), await stderr
+                await printed.whole
         except BaseException as error:
-            # Also on cancellation. Its own children hold the pipes open, so the whole process group is killed.
+            # Also on cancellation. The plugin's children too, as far as they have stayed in its process group.
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-            stderr.cancel()
+                os.killpg(transport.get_pid(), signal.SIGKILL)
+            transport.close()
+            await printed.exited.wait()
             if isinstance(error, TimeoutError):
                 raise self._failed(f"it did not end within {CREDENTIAL_SECONDS:g} s") from error
             if isinstance(error, asyncio.LimitOverrunError):
                 raise self._failed(f"it printed more than {_MAX_CREDENTIAL_BYTES // 1024} KiB") from error
             raise
-        if code:
-            lines = complaint.decode(errors="replace").strip().splitlines() or ["no message"]
+        if code := transport.get_returncode():
+            lines = printed.complaint.decode(errors="replace").strip().splitlines() or ["no message"]
             raise self._failed(f"exit code {code}: {lines[-1]}")
         try:
-            return dict(json.loads(output)["status"])
+            return dict(json.loads(printed.output)["status"])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._failed("it did not print an ExecCredential") from error
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    async def _start(self) -> tuple[asyncio.SubprocessTransport, _Printed]:
         command = str(self._config["command"])
         if os.sep in command:
             command = str(self._directory / command)
         environment = {str(each["name"]): str(each["value"]) for each in self._config.get("env") or ()}
         try:
-            return await asyncio.create_subprocess_exec(
+            return await asyncio.get_running_loop().subprocess_exec(
+                _Printed,
                 command,
                 *(str(each) for each in self._config.get("args") or ()),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 env={**os.environ, **environment, "KUBERNETES_EXEC_INFO": json.dumps(self._request())},
                 # A process group of its own, so that its children can be killed with it.
                 start_new_session=True,
@@ -260,28 +259,39 @@ def is_token(text: str) -> bool:
     return bool(text) and text.isprintable()
 
 
-async def _at_most(stream: asyncio.StreamReader | None, limit: int) -> bytes:
-    """Read all of `stream`.
+class _Printed(asyncio.SubprocessProtocol):
+    """What a program prints.
 
-    Raises:
-      LimitOverrunError: It holds more than `limit` bytes; the rest is not read.
+    Not asyncio's streams: they wait for a program until its pipes are at their ends, even when it is killed, and a pipe
+    that nobody reads, or that a child of the program keeps open, does not come to its end.
     """
-    assert stream is not None
-    found = b""
-    while piece := await stream.read(64 * 1024):
-        found += piece
-        if len(found) > limit:
-            raise asyncio.LimitOverrunError("too much was printed", limit)
-    return found
 
+    def __init__(self) -> None:
+        self.output = b""
+        self.complaint = b""
+        """The last of its standard error."""
+        self.whole: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when it has exited and both pipes are at their ends.
 
-async def _end_of(stream: asyncio.StreamReader | None, limit: int) -> bytes:
-    """Read all of `stream`, and return its last `limit` bytes."""
-    assert stream is not None
-    kept = b""
-    while piece := await stream.read(64 * 1024):
-        kept = (kept + piece)[-limit:]
-    return kept
+        Raises:
+          LimitOverrunError: It prints too much.
+        """
+        self.exited = asyncio.Event()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self.complaint = (self.complaint + data)[-_KEPT_STDERR_BYTES:]
+        elif len(self.output) + len(data) <= _MAX_CREDENTIAL_BYTES:
+            self.output += data
+        elif not self.whole.done():
+            self.whole.set_exception(asyncio.LimitOverrunError("too much was printed", _MAX_CREDENTIAL_BYTES))
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.whole.done():
+            self.whole.set_result(None)
 
 
 def load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:

@@ -1,6 +1,7 @@
 import asyncio
 import base64
 import os
+import signal
 import ssl
 import stat
 import sys
@@ -149,6 +150,28 @@ async def test_a_plugin_that_prints_without_end_is_cut(tmp_path, monkeypatch, st
         problem = "printed more than 1024 KiB" if stream == "stdout" else "did not end within 2 s"
         with pytest.raises(ClusterError, match=problem):
             await source.authorization()
+
+
+async def test_a_plugin_that_prints_faster_than_is_read_is_cut_too(tmp_path):
+    """Asyncio pauses the pipe then, and waits for a process only until it has read all pipes to their ends."""
+    body = "import fcntl\nfcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 20)\nwhile True: os.write(1, b'x' * (1 << 20))"
+    async with asyncio.timeout(DEADLINE):
+        with pytest.raises(ClusterError, match="printed more than 1024 KiB"):
+            await plugin(tmp_path, body).authorization()
+
+
+async def test_a_child_of_the_plugin_in_a_session_of_its_own_is_not_waited_for(tmp_path, monkeypatch):
+    """It keeps the output open, and is not killed with the plugin."""
+    monkeypatch.setattr(credentials, "CREDENTIAL_SECONDS", 0.5)
+    pid_file = tmp_path / "pid"
+    child = "subprocess.Popen(['sleep', '600'], start_new_session=True)"
+    source = plugin(tmp_path, f"import subprocess\nopen({str(pid_file)!r}, 'w').write(str({child}.pid))")
+    try:
+        async with asyncio.timeout(DEADLINE):
+            with pytest.raises(ClusterError, match=r"it did not end within 0.5 s"):
+                await source.authorization()
+    finally:
+        os.kill(int(pid_file.read_text()), signal.SIGKILL)
 
 
 async def test_much_talk_on_standard_error_does_no_harm(tmp_path):
