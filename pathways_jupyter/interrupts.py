@@ -3,6 +3,7 @@
 Inside the import system's bookkeeping, CPython may swallow the exception and never release the import lock: the next
 thread that imports anything then waits for ever. In a weakref callback, a ``__del__`` or a callback of the garbage
 collector, exceptions do not propagate: Python prints the KeyboardInterrupt and continues, so the interrupt is lost.
+Not all such code can be told by its frames, so what Python would print is noticed too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import _weakrefset
 import contextlib
 import gc
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -43,9 +45,13 @@ def after_imports() -> Iterator[None]:
         yield
         return
     signal.signal(signal.SIGINT, _interrupt)
+    unraisable = sys.unraisablehook
+    sys.unraisablehook = noticing = _NoticingLostInterrupts(unraisable)
     try:
         yield
     finally:
+        if sys.unraisablehook is noticing:
+            sys.unraisablehook = unraisable
         if signal.getsignal(signal.SIGINT) is _interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         if _deferred is not None:
@@ -78,14 +84,31 @@ def caught(pressed: Callable[[], object]) -> Iterator[None]:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     global _deferred
     if frame is not None and (frame.f_code.co_filename == _IMPORT_SYSTEM or _is_in_callback(frame)):
-        if _deferred is None:
-            _deferred = object()
-            threading.Thread(
-                target=_send_again, args=(number, _deferred), name="deferred-interrupt", daemon=True
-            ).start()
+        _defer(number)
         return
     _deferred = None
     raise KeyboardInterrupt
+
+
+def _defer(number: int) -> None:
+    global _deferred
+    if _deferred is None:
+        _deferred = object()
+        threading.Thread(target=_send_again, args=(number, _deferred), name="deferred-interrupt", daemon=True).start()
+
+
+class _NoticingLostInterrupts:
+    """A ``sys.unraisablehook`` that defers an interrupt which Python would only print."""
+
+    def __init__(self, otherwise: Callable[[sys.UnraisableHookArgs], object]) -> None:
+        self._otherwise = otherwise
+
+    def __call__(self, unraisable: sys.UnraisableHookArgs) -> None:
+        on_main = threading.current_thread() is threading.main_thread()
+        if on_main and issubclass(unraisable.exc_type, KeyboardInterrupt):
+            _defer(signal.SIGINT)
+        else:
+            self._otherwise(unraisable)
 
 
 def _send_again(number: int, deferred: object) -> None:
@@ -108,11 +131,12 @@ def _send_again(number: int, deferred: object) -> None:
 def _is_in_callback(frame: FrameType | None) -> bool:
     """Whether an exception raised in `frame` would end in a callback that Python itself called."""
     # Libraries add such callbacks at any time: JAX does when it is imported, others when they are first used.
-    collector = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    called = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    called.add(_NoticingLostInterrupts.__call__.__code__)
     # Check all callers: an exception in a function that the callback called would reach the callback.
     while frame is not None:
         code = frame.f_code
-        if code.co_filename in _CALLBACK_MODULES or code.co_name == "__del__" or code in collector:
+        if code.co_filename in _CALLBACK_MODULES or code.co_name == "__del__" or code in called:
             return True
         frame = frame.f_back
     return False

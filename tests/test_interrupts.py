@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Iterator
 
 import pytest
 
@@ -75,6 +76,23 @@ def in_a_finalizer() -> None:
     gc.collect()
 
 
+def in_a_weakref_callback_of_any_library() -> None:
+    member = Interrupting(gone=False)
+    reference = weakref.ref(member, lambda _: os.kill(os.getpid(), signal.SIGINT))
+    del member
+    assert reference() is None
+
+
+def in_a_generator_that_is_destroyed() -> None:
+    def numbers() -> Iterator[int]:
+        try:
+            yield 1
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    next(numbers())
+
+
 def in_a_callback_of_the_garbage_collector() -> None:
     """As Hypothesis and JAX add one."""
 
@@ -91,7 +109,14 @@ def in_a_callback_of_the_garbage_collector() -> None:
 
 @pytest.mark.parametrize(
     "interrupted",
-    [in_a_destructor, in_a_weakref_callback, in_a_finalizer, in_a_callback_of_the_garbage_collector],
+    [
+        in_a_destructor,
+        in_a_weakref_callback,
+        in_a_finalizer,
+        in_a_weakref_callback_of_any_library,
+        in_a_generator_that_is_destroyed,
+        in_a_callback_of_the_garbage_collector,
+    ],
 )
 def test_an_interrupt_where_python_would_swallow_it_comes_afterwards(interrupted, monkeypatch):
     lost = []
