@@ -105,7 +105,9 @@ class _NoticingLostInterrupts:
 
     def __call__(self, unraisable: sys.UnraisableHookArgs) -> None:
         on_main = threading.current_thread() is threading.main_thread()
-        if on_main and issubclass(unraisable.exc_type, KeyboardInterrupt):
+        # Another hook may have been put around this one, and keep it beyond its time.
+        deferring = on_main and signal.getsignal(signal.SIGINT) is _interrupt
+        if deferring and issubclass(unraisable.exc_type, KeyboardInterrupt):
             _defer(signal.SIGINT)
         else:
             self._otherwise(unraisable)

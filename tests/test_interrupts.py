@@ -132,6 +132,18 @@ def test_an_interrupt_where_python_would_swallow_it_comes_afterwards(interrupted
     assert lost == []
 
 
+def test_a_hook_that_outlives_its_time_defers_nothing(monkeypatch):
+    printed = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: printed.append(unraisable.exc_type))
+    with interrupts.after_imports():
+        kept = sys.unraisablehook
+        monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: kept(unraisable))
+    in_a_weakref_callback_of_any_library()
+    with interrupts.after_imports():
+        pass
+    assert printed == [KeyboardInterrupt]
+
+
 def test_a_deferred_interrupt_ends_a_wait_that_begins_when_it_comes():
     """Python may note a signal that arrives just before a wait, and wait anyway."""
     chance = random.Random(5)
