@@ -3,7 +3,7 @@
 Inside the import system's bookkeeping, CPython may swallow the exception and never release the import lock: the next
 thread that imports anything then waits for ever. In a weakref callback, a ``__del__`` or a callback of the garbage
 collector, exceptions do not propagate: Python prints the KeyboardInterrupt and continues, so the interrupt is lost.
-Not all such code can be told by its frames, so what Python would print is noticed too.
+Not all such code can be recognized by its frames, so what Python would print is noticed too.
 """
 
 from __future__ import annotations

@@ -262,8 +262,8 @@ def is_token(text: str) -> bool:
 class _Printed(asyncio.SubprocessProtocol):
     """What a program prints.
 
-    Not asyncio's streams: they wait for a program until its pipes are at their ends, even when it is killed, and a pipe
-    that nobody reads, or that a child of the program keeps open, does not come to its end.
+    Not asyncio's streams: with them, waiting for a program ends only when its pipes have been read to their ends,
+    even if it was killed. A full pipe that is not read, or one that a child of the program keeps open, has no end.
     """
 
     def __init__(self) -> None:
