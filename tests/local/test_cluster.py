@@ -332,11 +332,12 @@ def test_a_cluster_that_is_not_used_ends(name):
 
 @kubectl_needed
 def test_a_watch_and_a_job_keep_a_cluster(name):
-    running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=2, wait=False)
+    # Long enough for kubectl to start.
+    running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=8, wait=False)
     with subprocess.Popen(
         ["kubectl", "--kubeconfig", running.kubeconfig, "get", "pods", "--watch"], stdout=subprocess.DEVNULL
     ) as watching:
-        kubectl(running, "create", "job", "keeps", "--image=x", "--", "sleep", "5")
+        kubectl(running, "create", "job", "keeps", "--image=x", "--", "sleep", "12")
         watching.terminate()
     assert running.status()["busy"]
     # It ends only after the Job has, which takes longer than the idle time.
