@@ -287,15 +287,15 @@ class Kubelet:
     def _write_status(self, obj: Object, status: Object) -> None:
         metadata = obj["metadata"]
         with contextlib.suppress(ApiError):
-            current = self._store.get(PODS, metadata["namespace"], metadata["name"])
+            current = self._store.record(PODS, metadata["namespace"], metadata["name"]).object
             # The name may belong to a newer pod by now.
             if current["metadata"]["uid"] != metadata["uid"]:
                 return
             before = current.get("status", {})
             own = {each["type"] for each in status.get("conditions", ())}
             others = [each for each in before.get("conditions", ()) if each["type"] not in own]
-            current["status"] = {**before, **status, "conditions": [*status.get("conditions", ()), *others]}
-            self._store.update(PODS, current, subresource="status")
+            status = {**before, **status, "conditions": [*status.get("conditions", ()), *others]}
+            self._store.update(PODS, {**current, "status": status}, subresource="status")
 
     def _pod(self, uid: str) -> Pod:
         pod = self._pods.get(uid)

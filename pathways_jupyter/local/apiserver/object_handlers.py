@@ -15,7 +15,7 @@ from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.apply import apply_configuration
 from pathways_jupyter.local.apiserver.bodies import Form
 from pathways_jupyter.local.apiserver.object_schema import Checked, check_object
-from pathways_jupyter.local.apiserver.patch import PatchKind, apply_patch
+from pathways_jupyter.local.apiserver.patch import PatchKind, apply_patch, clone
 from pathways_jupyter.local.apiserver.printing import as_metadata, as_table
 from pathways_jupyter.local.apiserver.resources import (
     ENDPOINTS,
@@ -153,7 +153,8 @@ class Objects:
         resource, namespace, dry_run, code = route.resource, self._namespace(route), is_dry_run(request), 200
         if kind is PatchKind.STRATEGIC and resource.custom:
             raise api_errors.unsupported_media(kind, [PatchKind.JSON, PatchKind.MERGE, PatchKind.APPLY])
-        old = self._store.find(resource, namespace, route.name)
+        # A copy: what a patch leaves as it is would otherwise be shared by the object that is checked and completed.
+        old = clone(self._store.find(resource, namespace, route.name))
         if kind is PatchKind.APPLY:
             manager = request.query.get("fieldManager", "")
             if not isinstance(patch, dict) or not manager:

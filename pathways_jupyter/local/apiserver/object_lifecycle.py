@@ -72,23 +72,21 @@ _PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan
 
 
 def revised(resource: ResourceType, new: Object, old: Object, subresource: str) -> Object:
-    """Return the next state of `old` when a caller sends `new`; alters `new`.
+    """Return the next state of `old` when a caller sends `new`.
+
+    Without a subresource it is `new`, altered. With one it shares with `old` what stays, and nothing with `new`.
 
     Raises:
       StatusError: 422, it changes what must not change.
     """
     if subresource == "status":
-        state, managers = new.get("status"), new["metadata"].get("managedFields")
-        new = {**clone(old), **({"status": state} if state is not None else {})}
-        if managers is not None:
-            new["metadata"]["managedFields"] = managers
-        return new
+        state, managers = clone(new.get("status")), clone(new["metadata"].get("managedFields"))
+        metadata = {**old["metadata"], **({"managedFields": managers} if managers is not None else {})}
+        return {**old, "metadata": metadata, **({"status": state} if state is not None else {})}
     if subresource == "binding":
         # The only way to set the node: an update of the spec cannot, and a binding does not count as one.
-        node = new["spec"]["nodeName"]
-        new = clone(old)
-        new["spec"]["nodeName"] = node
-        return new
+        spec = {**old["spec"], "nodeName": new["spec"]["nodeName"]}
+        return {**old, "metadata": {**old["metadata"]}, "spec": spec}
     new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
     metadata, current = new["metadata"], old["metadata"]
     for field in SYSTEM_FIELDS:
@@ -98,7 +96,7 @@ def revised(resource: ResourceType, new: Object, old: Object, subresource: str) 
     if resource.has_status:
         new.pop("status", None)
         if "status" in old:
-            new["status"] = clone(old["status"])
+            new["status"] = old["status"]
     check_labels(resource, metadata)
     strategy.prepare_update(resource, new, old)
     beside = ("metadata", "status") if resource.has_status else ("metadata",)

@@ -1,8 +1,8 @@
 """The cluster's state: all objects, their changes, and the watches that receive them.
 
 Synchronous and meant for one event loop: a call is a transaction. Controllers and the kubelet use it directly, clients
-through the HTTP layer. Objects given out by :meth:`Store.list`, :meth:`Store.dependents` and watches are shared and
-must only be read; :meth:`Store.get` gives a copy that may be changed and handed to :meth:`Store.update`.
+through the HTTP layer. Objects given out are shared, also by an object's successive states, and must only be read;
+only :meth:`Store.get` gives a copy that may be changed.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Store:
         return found
 
     def find(self, resource: ResourceType, namespace: str, name: str) -> Object | None:
-        """Like :meth:`get`, but None when there is no such object."""
+        """One object, shared, or None when there is no such object."""
         record = self._table(resource).get(namespace, name)
-        return None if record is None else clone(record.object)
+        return None if record is None else record.object
 
     def record(self, resource: ResourceType, namespace: str, name: str) -> Record:
         """One object's current state, shared.
@@ -141,6 +141,10 @@ class Store:
         Raises:
           StatusError: 404; 409 when `obj` carries a resourceVersion or uid that is not the present one; 422.
         """
+        # With a subresource, only parts of it are taken.
+        return self._update(resource, obj if subresource else clone(obj), subresource, dry_run)
+
+    def _update(self, resource: ResourceType, obj: Object, subresource: str, dry_run: bool) -> Object:
         resource = self._served(resource)
         given = obj.get("metadata") or {}
         namespace, name = given.get("namespace", ""), given.get("name", "")
@@ -151,7 +155,7 @@ class Store:
             raise api_errors.conflict(resource, name, why)
         if given.get("resourceVersion") and given["resourceVersion"] != current["resourceVersion"]:
             raise api_errors.conflict(resource, name)
-        new = object_lifecycle.revised(resource, clone(obj), old, subresource)
+        new = object_lifecycle.revised(resource, obj, old, subresource)
         new["metadata"]["resourceVersion"] = current["resourceVersion"]
         if new == old:
             return new
@@ -179,7 +183,7 @@ class Store:
         """
         obj = self.get(resource, namespace, name)
         change(obj)
-        return self.update(resource, obj, subresource=subresource)
+        return self._update(resource, obj, subresource, dry_run=False)
 
     def patch(
         self,
@@ -312,8 +316,7 @@ class Store:
         self._commit(resource, new, kind)
         if resource.key == CRDS.key:
             self.resources.define(new)
-        copy: Object = clone(new)
-        return copy
+        return new
 
     def _remove(self, resource: ResourceType, obj: Object, dry_run: bool) -> Object:
         if dry_run:
@@ -323,8 +326,7 @@ class Store:
             self._remove_custom(obj)
         if resource.namespaced:
             self._empty_namespace(obj["metadata"]["namespace"])
-        copy: Object = clone(obj)
-        return copy
+        return obj
 
     def _remove_custom(self, definition: Object) -> None:
         key = (definition["spec"]["group"], definition["spec"]["names"]["plural"])

@@ -84,8 +84,7 @@ class JobController:
         else:
             again = self._advance(job, status, pods)
         if status != before:
-            job["status"] = status
-            self._store.update(JOBS, job, subresource="status")
+            self._store.update(JOBS, {**job, "status": status}, subresource="status")
         # Only after the count has been written: a crash in between would lose the pods' results.
         self._release(ended)
         return again

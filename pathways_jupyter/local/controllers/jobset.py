@@ -65,8 +65,7 @@ class JobSetController:
             self._advance(jobset, status)
         status["replicatedJobsStatus"] = self._count(jobset, status)
         if status != before:
-            jobset["status"] = status
-            self._store.update(JOBSETS, jobset, subresource="status")
+            self._store.update(JOBSETS, {**jobset, "status": status}, subresource="status")
         return again
 
     def _advance(self, jobset: Object, status: Object) -> None:

@@ -115,8 +115,7 @@ class NodeController:
         others = [each for each in taints if each["key"] != NOT_READY]
         wanted = others if ready else [*others, {"key": NOT_READY, "effect": "NoExecute"}]
         if len(wanted) != len(taints):
-            node["spec"]["taints"] = wanted
-            self._store.update(NODES, node)
+            self._store.update(NODES, {**node, "spec": {**node["spec"], "taints": wanted}})
 
     def _pods_on(self, name: str) -> Sequence[Object]:
         return [pod for pod in self._store.list(PODS) if pod["spec"].get("nodeName") == name]

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from pathways_jupyter.errors import ApiError
+from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import NODES, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType, Watch
@@ -120,11 +121,11 @@ class Scheduler:
     def _refuse(self, pod: Object, reasons: Counter[str], nodes: int) -> None:
         counts = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
         message = f"0/{nodes} nodes are available: {counts}." if counts else "no nodes available to schedule pods"
-        status = pod.setdefault("status", {})
+        status: Object = clone(pod.get("status", {}))
         known = [each.get("message") for each in status.get("conditions") or () if each["type"] == "PodScheduled"]
         if message not in known:
             set_condition(status, "PodScheduled", False, reason="Unschedulable", message=message)
-            self._store.update(PODS, pod, subresource="status")
+            self._store.update(PODS, {**pod, "status": status}, subresource="status")
             self._recorder.record(pod, "default-scheduler", "FailedScheduling", message, warning=True)
 
 
