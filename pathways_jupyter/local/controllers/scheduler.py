@@ -109,9 +109,7 @@ class Scheduler:
     def _bind(self, pod: Object, node: Object, occupancy: Occupancy) -> None:
         name = node["metadata"]["name"]
         namespace, pod_name = key_of(pod)
-        self._store.edit(
-            PODS, namespace, pod_name, lambda copy: copy["spec"].update(nodeName=name), subresource="binding"
-        )
+        self._store.update(PODS, {**pod, "spec": {**pod["spec"], "nodeName": name}}, subresource="binding")
         self._pending.discard((namespace, pod_name))
         occupancy.add(pod, name)
         if (pod["metadata"].get("annotations") or {}).get(HOLLOW_ANNOTATION) != "true":
