@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 
 import pytest
 from kinds import ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
@@ -42,7 +43,7 @@ async def status_of_lists(client):
                 return error.status
 
 
-async def test_a_pods_token_is_its_accounts_and_ends_with_the_pod(cluster):
+async def test_a_pods_token_is_its_accounts_and_ends_with_the_pod(cluster, tmp_path):
     subject = {"kind": "ServiceAccount", "name": NAME, "namespace": "default"}
     made = (
         (SERVICE_ACCOUNTS, {}),
@@ -61,11 +62,13 @@ async def test_a_pods_token_is_its_accounts_and_ends_with_the_pod(cluster):
         files = cluster.parent / "pods" / pod["metadata"]["uid"] / "serviceaccount"
         assert (files / "token").stat().st_mode & 0o077 == 0
         assert (files / "namespace").read_text() == "default"
+        # The pod's own files go with it.
+        copied = shutil.copytree(files, tmp_path / "serviceaccount")
         # What a client in the pod does with the three files.
         server = admin.cluster.server.removeprefix("https://")
         host, _, port = server.partition(":")
         environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
-        async with Client(auth.in_cluster(environ, directory=files)) as inside:
+        async with Client(auth.in_cluster(environ, directory=copied)) as inside:
             assert (await objects.list_(inside, objects.PODS, namespace="default")).items
             with pytest.raises(ApiError, match="not allowed to create jobs"):
                 await objects.create(inside, objects.JOBS, {"metadata": {"name": "x"}}, namespace="default")
