@@ -61,6 +61,21 @@ def main():
 main()
 """
 
+IMPORTING = """
+import sys, time
+
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name == "jax.extend":
+            until = time.monotonic() + 5
+            while time.monotonic() < until:
+                exec("1")
+                time.sleep(0.01)
+
+sys.meta_path.insert(0, Slow())
+"""
+"""Makes importing JAX slow, and what many imports do: execute code from a string."""
+
 INTERRUPTED = """
 import sys
 import pathways_jupyter
@@ -112,7 +127,8 @@ def test_a_script_that_ends_while_jax_is_imported_waits_for_that(machine):
     assert (done.returncode, done.stdout) == (0, "still imports: False\n"), done.stderr
 
 
-def test_ctrl_c_while_connecting_shows_the_scripts_own_lines(alone, tmp_path):
+@pytest.mark.parametrize("imports", ["", IMPORTING], ids=["", "while JAX is imported"])
+def test_ctrl_c_while_connecting_shows_the_scripts_own_lines(alone, tmp_path, imports):
     """And it stays a KeyboardInterrupt, which a program around it expects."""
     script = tmp_path / "script.py"
     holding = INTERRUPTED.format(wait="").replace("session.disconnect()", "sys.stdin.readline()")
@@ -123,7 +139,7 @@ def test_ctrl_c_while_connecting_shows_the_scripts_own_lines(alone, tmp_path):
         assert holder.stdout.readline() == "begun\n"
         assert holder.stdout.readline() == "connected\n"
         # The slice is taken, so that the next one is connecting for as long as it takes to interrupt it.
-        script.write_text(INTERRUPTED.format(wait=", wait=True, progress=True"))
+        script.write_text(imports + INTERRUPTED.format(wait=", wait=True, progress=True"))
         waiting = subprocess.Popen(
             [sys.executable, str(script)], env=alone, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -136,7 +152,7 @@ def test_ctrl_c_while_connecting_shows_the_scripts_own_lines(alone, tmp_path):
             waiting.send_signal(signal.SIGINT)
             _, errors = waiting.communicate(timeout=DEADLINE)
         holder.communicate("\n", timeout=DEADLINE)
-    assert waiting.returncode == -signal.SIGINT
+    assert waiting.returncode == -signal.SIGINT, errors
     own_lines_only(errors, script, "Connecting was interrupted; nothing of it is left.")
 
 

@@ -36,7 +36,7 @@ def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
     Args:
       progress: Whether to show progress; None shows it in notebooks and terminals only.
     """
-    from pathways_jupyter.session.kernel import process, session
+    from pathways_jupyter.session.kernel import attempt, process, session
 
     shell = process.shell()
     connection = None
@@ -62,6 +62,8 @@ def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
         error.face = Face.SCRIPT
         raise
     except KeyboardInterrupt:
+        if shell is None:
+            attempt.until_imported()
         # Without the stack of what was waited for, which says nothing to the user.
         raise KeyboardInterrupt("Connecting was interrupted; nothing of it is left.") from None
     if connection is not None:

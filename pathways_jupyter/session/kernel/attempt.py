@@ -27,6 +27,9 @@ Revive = Callable[[ConnectConfig, SessionState], None]
 
 S = TypeVar("S")
 
+_IMPORTS_JAX = "pathways-import-jax"
+"""The name of the thread that imports JAX."""
+
 
 class ConnectionAttempt(Generic[S]):
     """A connection to be made: iterate over its events in a ``with`` block of it, then read :attr:`session`.
@@ -237,9 +240,21 @@ def import_jax() -> threading.Thread:
 
     # Not a daemon: one that is in C++ code, as it is in most of this import, makes the end of the process an abort. So
     # a script whose connection is refused ends when JAX is imported.
-    thread = threading.Thread(target=run, name="pathways-import-jax")
+    thread = threading.Thread(target=run, name=_IMPORTS_JAX)
     thread.start()
     return thread
+
+
+def until_imported() -> None:
+    """Wait until JAX, if its import has begun, is imported.
+
+    For a script that a KeyboardInterrupt will end. It would wait later, but its exit code would not say that it was
+    interrupted if another thread still executes code from a string, which this import does: CPython notes in one place
+    for all threads whether the last such code was interrupted.
+    """
+    for thread in threading.enumerate():
+        if thread.name == _IMPORTS_JAX:
+            thread.join()
 
 
 def _stage(message: str, began: float, **data: Any) -> Event:
