@@ -204,13 +204,14 @@ class ExecPlugin:
             # Also on cancellation. The plugin's children too, as far as they have stayed in its process group.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(transport.get_pid(), signal.SIGKILL)
-            transport.close()
             await printed.exited.wait()
             if isinstance(error, TimeoutError):
                 raise self._failed(f"it did not end within {CREDENTIAL_SECONDS:g} s") from error
             if isinstance(error, asyncio.LimitOverrunError):
                 raise self._failed(f"it printed more than {_MAX_CREDENTIAL_BYTES // 1024} KiB") from error
             raise
+        finally:
+            transport.close()
         if code := transport.get_returncode():
             lines = printed.complaint.decode(errors="replace").strip().splitlines() or ["no message"]
             raise self._failed(f"exit code {code}: {lines[-1]}")
