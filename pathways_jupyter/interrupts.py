@@ -3,7 +3,8 @@
 Inside the import system's bookkeeping, CPython may swallow the exception and never release the import lock: the next
 thread that imports anything then waits for ever. In a weakref callback, a ``__del__`` or a callback of the garbage
 collector, exceptions do not propagate: Python prints the KeyboardInterrupt and continues, so the interrupt is lost.
-Not all such code can be recognized by its frames, so what Python would print is noticed too.
+Not all such code can be recognized by its frames, so what Python would print is noticed too. And a wait for a
+condition, such as an Event's, that is interrupted while it changes its lock releases that once more: a RuntimeError.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from types import FrameType
 
 _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 _CALLBACK_MODULES = frozenset({weakref.__file__, _weakrefset.__file__})
+_LOCK_CHANGES = frozenset({(threading.__file__, "_release_save"), (threading.__file__, "_acquire_restore")})
 _AGAIN_SECONDS = 0.005
 """Delay before a deferred signal is sent again."""
 _NEXT_SECONDS = 0.1
@@ -83,7 +85,7 @@ def caught(pressed: Callable[[], object]) -> Iterator[None]:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     global _deferred
-    if frame is not None and (frame.f_code.co_filename == _IMPORT_SYSTEM or _is_in_callback(frame)):
+    if frame is not None and (frame.f_code.co_filename == _IMPORT_SYSTEM or _is_indivisible(frame)):
         _defer(number)
         return
     _deferred = None
@@ -130,15 +132,17 @@ def _send_again(number: int, deferred: object) -> None:
         signal.pthread_kill(main, number)
 
 
-def _is_in_callback(frame: FrameType | None) -> bool:
-    """Whether an exception raised in `frame` would end in a callback that Python itself called."""
+def _is_indivisible(frame: FrameType | None) -> bool:
+    """Whether an exception raised in `frame` would end in a callback that Python itself called, or break a lock."""
     # Libraries add such callbacks at any time: JAX does when it is imported, others when they are first used.
-    called = {getattr(callback, "__code__", None) for callback in gc.callbacks}
-    called.add(_NoticingLostInterrupts.__call__.__code__)
+    codes = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    codes.add(_NoticingLostInterrupts.__call__.__code__)
     # Check all callers: an exception in a function that the callback called would reach the callback.
     while frame is not None:
         code = frame.f_code
-        if code.co_filename in _CALLBACK_MODULES or code.co_name == "__del__" or code in called:
+        if code.co_filename in _CALLBACK_MODULES or code.co_name == "__del__" or code in codes:
+            return True
+        if (code.co_filename, code.co_name) in _LOCK_CHANGES:
             return True
         frame = frame.f_back
     return False

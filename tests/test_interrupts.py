@@ -56,6 +56,30 @@ class InterruptingSet(set):
         super().discard(item)
 
 
+class InterruptingLock:
+    """A lock that interrupts this process when a condition's wait has released it, or is about to take it again."""
+
+    def __init__(self, method: str) -> None:
+        self.lock = threading.Lock()
+        self.method = method
+
+    def __enter__(self) -> bool:
+        return self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+    def release(self) -> None:
+        self.lock.release()
+        if self.method == "release":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def acquire(self, blocking: bool = True) -> bool:
+        if blocking and self.method == "acquire":
+            os.kill(os.getpid(), signal.SIGINT)
+        return self.lock.acquire(blocking)
+
+
 def in_a_destructor() -> None:
     Interrupting(gone=True)
 
@@ -130,6 +154,21 @@ def test_an_interrupt_where_python_would_swallow_it_comes_afterwards(interrupted
     with pytest.raises(KeyboardInterrupt):
         run()
     assert lost == []
+
+
+@pytest.mark.parametrize("method", ["release", "acquire"])
+def test_an_interrupt_while_a_wait_changes_its_lock_does_not_break_the_lock(method):
+    """The lock would be released twice, which is a RuntimeError instead of a KeyboardInterrupt."""
+    condition = threading.Condition(InterruptingLock(method))
+
+    def run() -> None:
+        with interrupts.after_imports():
+            with condition:
+                condition.wait(0.1)
+            threading.Event().wait(60)
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
 
 
 def test_a_hook_that_outlives_its_time_defers_nothing(monkeypatch):
