@@ -142,6 +142,6 @@ async def test_what_holds_the_tpu_is_shown_first_and_ended_then(lab, holder, mon
     kept = await lab.run("true", 1, keep_tpu=True)
     assert kept.code == 0
     assert holder.poll() is None
-    done = await lab.run("true", 1)
+    done = await lab.run("true", 1, grace=20)
     assert any(f"ended {holder.pid}, which held {lab.directory}/accel0" in note for note in done.notes)
     assert holder.wait(20) == -15
