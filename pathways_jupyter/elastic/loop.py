@@ -90,7 +90,7 @@ def train_loop(
     snapshots, record = snapshots or Snapshots(), record or Record()
     if snapshots.batches is None or snapshots.batches.source is not data:
         snapshots.batches = Batches(data)
-    record.begin(steps=steps)
+    record.begin(name=getattr(step, "__name__", ""), steps=steps)
     try:
         with record.goodput.during(Spent.TPU_INITIALIZATION):
             manager = manager or Manager()

@@ -50,8 +50,8 @@ class Retries:
     after_event: Callable[[], Any] | None
     allowed: RetryPolicy
 
-    def call(self, slices: Slices, function: Callable[[], Any]) -> Any:
-        """Call `function` until it returns; return its result.
+    def call(self, slices: Slices, function: Callable[[], Any], name: str) -> Any:
+        """Call `function`, whose name is `name`, until it returns; return its result.
 
         Raises:
           ElasticRuntimeError: No further attempt is allowed; its cause is the last error.
@@ -60,7 +60,7 @@ class Retries:
         import jax
 
         slices.start_monitoring(self.poll_interval)
-        run, attempt, done = slices.own_run(), 1, False
+        run, attempt, done = slices.own_run(name), 1, False
         try:
             while True:
                 before = slices.active_slice_indices
@@ -198,7 +198,8 @@ class Manager(Slices):
         def decorator(function: Function) -> Function:
             @functools.wraps(function)
             def wrapper(*args: Any, **kwargs: Any) -> Any:
-                return retries.call(self, functools.partial(function, *args, **kwargs))
+                name = getattr(function, "__name__", "")
+                return retries.call(self, functools.partial(function, *args, **kwargs), name)
 
             return wrapper  # type: ignore[return-value]
 

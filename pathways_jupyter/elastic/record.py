@@ -38,6 +38,10 @@ _LOGGED_BEFORE = frozenset({Kind.SLICE_DOWN, Kind.SLICE_UP})
 """What :class:`~pathways_jupyter.elastic.health.Health` has logged."""
 _SENT_CHANGES, _SENT_POINTS, _SENT_METRICS, _NAME_CHARACTERS = 100, 60, 8, 40
 """How much of a run the session's log gets: what a small picture needs."""
+_RUNS = 20
+"""Ended runs of this process that are listed."""
+_SHORT = 10
+"""With so many times fewer steps than the longest run, a run was a short call, which does not stay in the panel."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class Record:
 
     Attributes:
       id: Identifies the run in its session.
+      name: The name of the training function; empty if that is not known.
       goodput: Where the run's time went.
       listeners: Called with each event.
       phase: What the run does.
@@ -97,6 +102,7 @@ class Record:
         self._goodput_recorder = goodput_recorder
         self._sink: GoodputSink | None = None
         self.id = secrets.token_hex(4)
+        self.name = ""
         self.goodput = Goodput()
         self._events: list[ElasticEvent] = []
         self._steps: dict[int, StepNote] = {}
@@ -160,10 +166,13 @@ class Record:
         )
         self._notify(None)
 
-    def begin(self, *, steps: int | None = None, slices: int = 0, session: Session | None = None) -> None:
+    def begin(
+        self, *, name: str = "", steps: int | None = None, slices: int = 0, session: Session | None = None
+    ) -> None:
         """Make this the process's latest run, from now on.
 
         Args:
+          name: The name of the training function.
           steps: The steps that it is to do.
           slices: The slices that it may use.
           session: Where its events are recorded too.
@@ -174,14 +183,15 @@ class Record:
             self._sink = GoodputSink(self._goodput_recorder)
         self.goodput = Goodput(self._sink)
         self.phase, self.begun, self.ended = Phase.TRAINING, time.time(), None
-        self.wanted = steps
+        self.name, self.wanted = name[:_NAME_CHARACTERS], steps
         self.has_devices(slices, session)
 
     def has_devices(self, slices: int, session: Session | None) -> None:
         """Set the slices that a run may use and its session, which are not known before JAX has its devices."""
         self.total = slices
         if session is not None and self._publisher is None:
-            self._publisher = Publisher(session, self.now)
+            # At the end of a short call, that is the state of the training before it.
+            self._publisher = Publisher(session, lambda: (shown() or self).now())
 
     def end(self, *, done: bool | None = None) -> None:
         """Stop the clock; the last state is sent to the session before this returns, if that takes no second.
@@ -193,6 +203,7 @@ class Record:
         if done is None:
             done = self.wanted is not None and self.done >= self.wanted
         self.phase, self.ended = Phase.DONE if done else Phase.STOPPED, time.time()
+        _note_end(self)
         self._notify(None, important=True)
         if self._publisher is not None:
             self._publisher.close()
@@ -209,29 +220,44 @@ class Record:
         with self._lock:
             return list(self._slices)
 
-    def now(self) -> Event:
-        """Return the run as it is now, in the form in which the session's log has it; see docs/session-protocol.md."""
-        with self._lock:
-            changes = list(self._slices)[-_SENT_CHANGES:]
-            curves = [(name[:_NAME_CHARACTERS], each) for name, each in [*self.curves.items()][:_SENT_METRICS]]
+    def summary(self) -> dict[str, Any]:
+        """Return a row of the list of runs, as JSON values in the words of :meth:`now`."""
         spent = self.goodput.seconds()
         total = sum(spent.values())
-        curve = [[each.step, _number(each.value)] for each in curves[0][1].points(_SENT_POINTS)] if curves else []
-        data = {
+        return {
             "run": self.id,
+            "name": self.name,
             "phase": self.phase,
             "begun": self.begun,
             "ended": self.ended,
             "step": self.done,
             "steps": self.wanted,
+            "goodput": round(spent[Spent.STEP] / total if total else 0.0, 4),
+            "losses": self.count(Kind.DETECTED),
+        }
+
+    def now(self) -> Event:
+        """Return the run as it is now, in the form in which the session's log has it; see docs/session-protocol.md.
+
+        Its ``runs`` is the list of this process's runs, oldest first: of each its :meth:`summary`, that is ``run``
+        (the id), ``name``, ``phase``, ``begun``, ``ended`` (null while it goes on), ``step``, ``steps`` (null if
+        unknown), ``goodput`` (0 to 1) and ``losses``.
+        """
+        with self._lock:
+            changes = list(self._slices)[-_SENT_CHANGES:]
+            curves = [(name[:_NAME_CHARACTERS], each) for name, each in [*self.curves.items()][:_SENT_METRICS]]
+        curve = [[each.step, _number(each.value)] for each in curves[0][1].points(_SENT_POINTS)] if curves else []
+        data = {
+            **self.summary(),
             "slices": changes[-1][1] if changes else 0,
             "total": self.total,
             "changes": [[at, count] for at, count in changes],
             "metrics": {name: _number(each.points(1)[-1].value) for name, each in curves},
             "curve": {"metric": curves[0][0] if curves else "", "points": curve},
-            "goodput": round(spent[Spent.STEP] / total if total else 0.0, 4),
-            "seconds": {name: round(seconds, 3) for name, seconds in spent.items() if seconds >= 0.001},
-            "losses": self.count(Kind.DETECTED),
+            "seconds": {
+                name: round(seconds, 3) for name, seconds in self.goodput.seconds().items() if seconds >= 0.001
+            },
+            "runs": _runs(),
         }
         of = f" of {self.wanted}" if self.wanted is not None else ""
         # A loop of one's own need not note its steps.
@@ -305,6 +331,35 @@ def _number(value: float) -> float | None:
 
 _latest: Record | None = None
 _observer: Observer | None = None
+_ended: dict[str, dict[str, Any]] = {}
+"""The rows of the runs that have ended, by id; without their records, which grow with their steps."""
+_longest = 0
+_stays: Record | None = None
+"""The run that has ended and stays in the panel."""
+
+
+def _note_end(record: Record) -> None:
+    """List a run that has ended; it stays in the panel unless it was short."""
+    global _longest, _stays
+    _ended.pop(record.id, None)
+    _ended[record.id] = record.summary()
+    for old in list(_ended)[:-_RUNS]:
+        del _ended[old]
+    # One that failed at its first steps was no short call.
+    steps = max(record.done, record.wanted or 0)
+    _longest = max(_longest, steps)
+    if steps * _SHORT >= _longest:
+        _stays = record
+
+
+def _runs() -> list[dict[str, Any]]:
+    going = {_latest.id: _latest.summary()} if _latest is not None and _latest.ended is None else {}
+    return list(({key: row for key, row in list(_ended.items()) if key not in going} | going).values())
+
+
+def shown() -> Record | None:
+    """Return the run to show: the latest while it goes on, afterwards the latest that was not a short call."""
+    return _latest if _latest is not None and (_latest.ended is None or _stays is None) else _stays
 
 
 def latest() -> Record | None:

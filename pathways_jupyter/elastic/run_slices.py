@@ -35,13 +35,14 @@ class OwnRun:
 
     Args:
       record: Where its events go.
+      name: The name of the user's function.
       slices: How many slices there are.
     """
 
-    def __init__(self, record: Record, session: Session | None, *, slices: int) -> None:
+    def __init__(self, record: Record, session: Session | None, *, name: str, slices: int) -> None:
         self.record = record
         self._has_news = False
-        record.begin(slices=slices, session=session)
+        record.begin(name=name, slices=slices, session=session)
         record.goodput.begin_steps()
 
     @contextlib.contextmanager
@@ -292,10 +293,10 @@ class Slices:
         record.goodput.step(step)
         record.step(step, metrics, slices=self.active_slice_count, losses=self.elastic_down_event_count)
 
-    def own_run(self) -> OwnRun:
+    def own_run(self, name: str = "") -> OwnRun:
         """Return the run of the loop of one's own that uses this manager; it begins with the first call."""
         if self._own_run is None:
-            self._own_run = OwnRun(self._record or Record(), self.session, slices=self.total_slice_count)
+            self._own_run = OwnRun(self._record or Record(), self.session, name=name, slices=self.total_slice_count)
             self.health.listeners.append(self._own_run.record.slice_changed)
         return self._own_run
 

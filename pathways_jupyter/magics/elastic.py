@@ -57,8 +57,8 @@ def _panel(connection: Connection, metrics: Sequence[str]) -> Any:
         from pathways_jupyter.widgets.elastic import ElasticPanel
 
         return ElasticPanel(connection.shell, metrics)
-    latest = records.latest()
-    return picture.view(latest, metrics) if latest is not None else picture.none()
+    shown = records.shown()
+    return picture.view(shown, metrics) if shown is not None else picture.none()
 
 
 def _inject(connection: Connection, target: Target, values: Values) -> View:
@@ -110,12 +110,12 @@ def _inject_random(connection: Connection, target: Target, values: Values) -> Vi
 
 
 def _export(file: str) -> View:
-    latest = records.latest()
-    if latest is None:
+    shown = records.shown()
+    if shown is None:
         raise SessionError("No elastic training has run in this notebook yet.", hint="See help(elastic.train_loop).")
     path = Path(file).expanduser()
     try:
-        path.write_text((export.to_trace if file.endswith(".trace.json") else export.to_json)(latest), encoding="utf-8")
+        path.write_text((export.to_trace if file.endswith(".trace.json") else export.to_json)(shown), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}.", hint="Choose another file.") from error
     return picture.said(f"{path} was written.")

@@ -16,7 +16,8 @@ _REDRAW_SECONDS = 0.5
 
 
 class ElasticPanel(Live):
-    """The run that goes on; if none does, the latest one until the next begins. A run that was followed stays.
+    """The run that goes on; if none does, the latest one until the next begins. A run that was followed stays, unless
+    it was a short call after a longer training.
 
     Args:
       metrics: The metrics to draw; the first one when empty.
@@ -25,9 +26,9 @@ class ElasticPanel(Live):
     def __init__(self, shell: Any, metrics: Sequence[str] = ()) -> None:
         self._drawn_at = 0.0
         self._metrics = tuple(metrics)
-        latest = records.latest()
-        self._followed = latest if latest is not None and latest.ended is None else None
-        super().__init__(shell, still.view(latest, self._metrics) if latest is not None else still.none())
+        shown = records.shown()
+        self._followed = shown if shown is not None and shown.ended is None else None
+        super().__init__(shell, still.view(shown, self._metrics) if shown is not None else still.none())
 
     def _begin(self) -> None:
         records.observe(self._changed)
@@ -38,6 +39,9 @@ class ElasticPanel(Live):
         elif record is not self._followed:
             # Its picture stays in the notebook: another cell's run does not take its place.
             return
+        if record.ended is not None and (before := records.shown()) is not None and before is not record:
+            # That was a short call: the training before it is shown again.
+            record, self._followed = before, None
         now = time.monotonic()
         if important or now - self._drawn_at >= _REDRAW_SECONDS:
             self._drawn_at = now

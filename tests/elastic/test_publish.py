@@ -13,6 +13,7 @@ import pytest
 
 from pathways_jupyter import elastic
 from pathways_jupyter.elastic import faults
+from pathways_jupyter.elastic import record as records
 from pathways_jupyter.elastic.kinds import Kind
 from pathways_jupyter.elastic.publish import Publisher
 from pathways_jupyter.elastic.record import Record
@@ -76,6 +77,33 @@ def test_a_loss_is_in_the_sessions_log_and_the_run_with_its_end(session, take_do
     followed = (event for event in session.follow() if event.kind is EventKind.ELASTIC)
     assert list(itertools.islice(followed, len(recorded))) == recorded
     assert session.state in {SessionState.CONNECTED, SessionState.DEGRADED}
+
+
+def test_a_short_call_does_not_take_the_place_of_the_training_before_it_and_both_are_listed(session):
+    elastic.train_loop(count, {"n": np.int32(0)}, batches(), steps=40)
+    manager = elastic.Manager()
+
+    @manager.elastic_retry(3)
+    def demo():
+        # The panel shows what goes on, as long as it goes on.
+        assert records.shown() is records.latest()
+        return 1
+
+    assert demo() == 1
+    events = asyncio.run(
+        until(
+            session.record,
+            lambda event: [run["ended"] is None for run in event.data.get("runs", [])][-2:] == [False] * 2,
+        )
+    )
+    run = events[-1].data
+    long, short = run["runs"][-2:]
+    assert (run["run"], run["name"], run["step"], run["phase"]) == (long["run"], "count", 40, "done")
+    assert run["curve"]["points"][-1] == [39, 24.0]
+    assert {name: run[name] for name in long} == long
+    assert (short["name"], short["step"], short["steps"], short["phase"]) == ("demo", 0, None, "done")
+    assert long["begun"] < long["ended"] <= short["begun"]
+    assert records.shown().id == run["run"], "%pathways elastic shows the same"
 
 
 def test_a_run_that_fails_is_shown_as_stopped_and_what_is_not_finite_as_unknown(session):
