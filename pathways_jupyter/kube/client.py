@@ -2,8 +2,8 @@
 
 The `kubernetes` package sends the requests (see `library`); this module adds the retries and the errors. Requests are
 retried with backoff where that is safe: requests that were never sent, idempotent ones, and any that the server
-rejected because it is overloaded. A server that has never answered is not retried, so that a wrong address is reported
-at once.
+rejected because it is overloaded or has just started. A server that has never answered is not retried, so that a wrong
+address is reported at once.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ _CLOCK_TOLERANCE_SECONDS = 2.0
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
+_ROLES_SECONDS = 3.0
+"""How long a 403 of an API server that does not know its roles yet is retried; it learns them within a second."""
 
 _T = TypeVar("_T")
 
@@ -330,6 +332,7 @@ class Client:
         seconds = self._patience if patience is None else patience
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=seconds)
         renewed = tried = False
+        roles: Backoff | None = None
         while True:
             try:
                 return await attempt()
@@ -350,6 +353,14 @@ class Client:
                 # A token may have been revoked before its expiry. Renew it once; a second 401 is final.
                 if error.status == 401 and not renewed and await self.cluster.credentials.renew():
                     renewed = True
+                    continue
+                if problems.is_without_roles(error):
+                    # Nothing was done, so any request may be sent again. With a limit of its own, because a watch has
+                    # no patience, and because the answer stays the same where a binding names a role that is gone.
+                    roles = roles or Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=_ROLES_SECONDS)
+                    if roles.is_over:
+                        raise
+                    await roles.wait()
                     continue
                 if error.status not in _BUSY or backoff.is_over:
                     raise

@@ -17,6 +17,7 @@ UPGRADE = "UPGRADE"
 
 _UPGRADED = {"pods/attach", "pods/exec", "pods/portforward"}
 _DENIED = re.compile(r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"')
+_WITHOUT_ROLES = re.compile(r"RBAC: .*not found", re.DOTALL)
 _SILENT: Mapping[type[BaseException], str] = {
     ConnectionResetError: "the connection was reset",
     ConnectionAbortedError: "the connection was aborted",
@@ -116,6 +117,11 @@ def refused(
         429: say("overloaded-hint"),
     }
     return ApiError(detail, status=status, reason=reason, hint=hints.get(status, say("failed-hint")))
+
+
+def is_without_roles(error: ApiError) -> bool:
+    """Whether an API server refused because it could not find a role, as in its first second, when it has read none."""
+    return error.status == 403 and _WITHOUT_ROLES.search(str(error)) is not None
 
 
 def unreachable(error: BaseException, server: str) -> Unreachable:

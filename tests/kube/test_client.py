@@ -339,6 +339,32 @@ async def test_a_busy_server_is_asked_again():
         assert await server.client.post("/x", {}) == {"a": 1}
 
 
+def starting():
+    """The 403 of an API server that has not read its roles yet."""
+    message = (
+        'pods is forbidden: User "jane" cannot list resource "pods" in API group "" at the cluster scope: '
+        'RBAC: [clusterrole.rbac.authorization.k8s.io "system:discovery" not found, role "users" not found]'
+    )
+    body = json.dumps({"kind": "Status", "reason": "Forbidden", "code": 403, "message": message}).encode()
+    return b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+async def test_a_server_that_has_just_started_is_asked_again_until_it_knows_its_roles():
+    async with Scripted(starting(), starting(), ok({"a": 1}), starting(), ok({})) as server:
+        assert await server.client.post("/x", {}) == {"a": 1}
+        # Also where nothing else is retried, as in a watch.
+        async with server.client.stream("/x", patience=0) as chunks:
+            assert [chunk async for chunk in chunks] == [b"{}"]
+
+
+async def test_a_role_that_never_appears_is_reported(monkeypatch):
+    monkeypatch.setattr(client, "_ROLES_SECONDS", 0.1)
+    async with Scripted(*[starting()] * 10) as server:
+        with pytest.raises(ApiError, match='role "users" not found'):
+            await server.client.get("/x")
+        assert 1 < len(server.requests) < 10
+
+
 @pytest.mark.parametrize("body", [b"<html>Sign in</html>", b"[1]", b"{"])
 async def test_an_answer_that_is_no_object_is_reported(body):
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)

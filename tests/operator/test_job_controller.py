@@ -5,7 +5,8 @@ from pathways_jobs import headless, training
 
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS
+from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Resource
+from pathways_jupyter.local.apiserver import app
 from pathways_jupyter.operator.job_controller import EVENTS, JobController
 from pathways_jupyter.service.pathwaysjob import expansion
 
@@ -102,6 +103,37 @@ async def test_the_controller_waits_for_the_api_to_be_installed(bench):
         await bench.install(client)
         await objects.create(client, PATHWAYS_JOBS, training("t"))
         await bench.until(client, "t", bool, JOBSETS)
+
+
+async def test_an_api_server_that_has_just_restarted_is_no_missing_permission(bench, monkeypatch):
+    """It knows no roles for a second, and says so in its refusals; the next look for a missing API is far away."""
+    real = app.refuse
+
+    def refuse(user, route, verb=""):
+        refusals.set()
+        error = real(user, route, verb)
+        error.args = (f'{error}: RBAC: clusterrole.rbac.authorization.k8s.io "operator" not found',)
+        return error
+
+    refusals = asyncio.Event()
+    monkeypatch.setattr(app, "refuse", refuse)
+    rbac = ("rbac.authorization.k8s.io", "v1")
+    role = {"metadata": {"name": "operator"}, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}
+    binding = {
+        "metadata": {"name": "operator"},
+        "roleRef": {"apiGroup": rbac[0], "kind": "ClusterRole", "name": "operator"},
+        "subjects": [{"apiGroup": rbac[0], "kind": "User", "name": "operator"}],
+    }
+    async with bench.client() as client, bench.client(name="operator", rules=[]) as limited:
+        await bench.install(client)
+        bindings = Resource(*rbac, "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+        await objects.create(client, bindings, binding)
+        await objects.create(client, PATHWAYS_JOBS, training("t"))
+        async with bench.controlled(limited, missing_seconds=1e6) as lines:
+            await asyncio.wait_for(refusals.wait(), 30)
+            await objects.create(client, Resource(*rbac, "clusterroles", "ClusterRole", namespaced=False), role)
+            await bench.until(client, "t", bool, JOBSETS)
+        assert not [line for line in lines if "not allowed" in line]
 
 
 class Mortal(Client):
