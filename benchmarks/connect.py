@@ -7,13 +7,12 @@ import os
 import sys
 import tempfile
 import time
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks import peer
 from benchmarks.measure import Row, Table, in_process, median
-from pathways_jupyter.events import EventKind, Stage
+from pathways_jupyter.events import Event, EventKind, Stage
 from pathways_jupyter.session.kernel import spawn
 
 _ROUNDS = 3
@@ -37,7 +36,7 @@ def run(kubeconfig: str, context: str) -> list[Table]:
             notebook.append(in_process(_OURS, kubeconfig, context, "notebook"))
             script.append(in_process(_OURS, kubeconfig, context, "script"))
             theirs.append(in_process("benchmarks.peer", environ=environ))
-    return [_table(_medians(notebook), _medians(script), _medians(theirs))]
+    return [table(medians(notebook), medians(script), medians(theirs))]
 
 
 def main(arguments: list[str]) -> int:
@@ -66,7 +65,7 @@ def main(arguments: list[str]) -> int:
     if int(jax.numpy.arange(8).sum()) != 28:
         raise RuntimeError("The sum came back wrong.")
     computed = time.perf_counter()
-    stages = _stages(session, began_at, began_at + connected - began)
+    stages = stage_seconds(session.events(), began_at, began_at + connected - began)
     session.disconnect()
     ended = time.perf_counter()
     taken = {"connect": connected - began, "result": computed - began, "disconnect": ended - computed}
@@ -74,28 +73,30 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _stages(session: Any, began: float, ended: float) -> dict[str, float]:
-    """Seconds per stage.
+def stage_seconds(events: Sequence[Event], began: float, ended: float) -> dict[str, float]:
+    """Seconds of every stage, and those "before" the first; 0 for a stage that had not begun before another one ended.
 
     The time between two events belongs to the stage that the later one ends, or else to the one that the earlier one
     reports. Stages overlap: what the proxy's program does before it listens is in the one that ends next.
     """
-    events = [event for event in session.events() if event.kind is EventKind.STAGE]
-    taken = {"before": events[0].at - began}
-    for event, following in pairwise([*events, None]):
-        is_end = following is not None and following.data.get("done")
-        stage = following.data["stage"] if is_end else event.data["stage"]
-        taken[stage] = taken.get(stage, 0.0) + (ended if following is None else following.at) - event.at
+    reports = [event for event in events if event.kind is EventKind.STAGE]
+    # Every stage, because a quick one reports nothing of its own in some runs, and the medians need it in all.
+    taken: dict[str, float] = {"before": reports[0].at - began, **dict.fromkeys(Stage, 0.0)}
+    for event, following in zip(reports, [*reports[1:], None], strict=True):
+        reporter = following if following is not None and following.data.get("done") else event
+        taken[reporter.data["stage"]] += (ended if following is None else following.at) - event.at
     return taken
 
 
-def _table(notebook: dict[str, float], script: dict[str, float], theirs: dict[str, float]) -> Table:
+def table(notebook: dict[str, float], script: dict[str, float], theirs: dict[str, float]) -> Table:
+    """Return the table of the medians of each kind of connection."""
+
     def row(name: str, key: str) -> Row:
         columns = {"in a notebook": notebook, "in a script": script, "isc_pathways.connect": theirs}
         return Row(name, {column: 1e3 * run[key] if key in run else None for column, run in columns.items()})
 
-    stages = [stage for stage in ("before", *Stage) if stage in notebook]
-    pod = notebook.get(Stage.START, 0.0)
+    stages = [stage for stage in ("before", *Stage) if notebook[stage] or script[stage]]
+    pod = notebook[Stage.START]
     return Table(
         "Connect",
         "ms",
@@ -110,12 +111,14 @@ def _table(notebook: dict[str, float], script: dict[str, float], theirs: dict[st
         notes=[
             "Warm cluster, JAX imported before, a fresh process each time, medians of interleaved rounds.",
             "In a notebook a supervisor has stood by since the extension was loaded, 2 s before; a script starts one.",
+            "A stage of 0 ms was so quick that nothing was reported of it: its time is in that of the next one.",
             "pathwaysutils reports no stages; it returns before the slices are placed.",
         ],
     )
 
 
-def _medians(runs: list[dict[str, float]]) -> dict[str, float]:
+def medians(runs: list[dict[str, float]]) -> dict[str, float]:
+    """Return the median of each measurement."""
     return {name: median([each[name] for each in runs]) for name in runs[0]}
 
 

@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+class NotMeasured(Exception):
+    """This machine lacks what a bench needs; the message says what."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One measured thing; `values` by column, in the table's unit."""

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks import sshd_hosts
-from benchmarks.measure import Row, Table, in_process, median
+from benchmarks.measure import NotMeasured, Row, Table, in_process, median
 from benchmarks.sshd_hosts import Hosts
 
 HOSTS = 16
@@ -30,9 +30,13 @@ _PEER, _PEER_WITH_OUR_KEYS = "tar, scp, ssh", "the same, curve25519"
 
 
 def run() -> list[Table]:
-    """Measure first runs and runs after a change of one file, ours and the peer's in turn."""
+    """Measure first runs and runs after a change of one file, ours and the peer's in turn.
+
+    Raises:
+      NotMeasured: There is no ssh or sshd.
+    """
     if sshd_hosts.SSHD is None or shutil.which("ssh") is None:
-        return []
+        raise NotMeasured("it needs ssh and sshd.")
     ours: list[dict[str, float]] = []
     theirs: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory(prefix="pw-") as name:

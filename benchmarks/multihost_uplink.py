@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import multihost, sshd_hosts
-from benchmarks.measure import Row, Table, in_process
+from benchmarks.measure import NotMeasured, Row, Table, in_process
 
 _MEGABITS = 100
 _NEW_NETWORK = 0x40000000
@@ -27,12 +27,16 @@ _LARGEST_PACKET = "64kb"
 
 
 def run() -> list[Table]:
-    """Measure one round, where this user may make a network."""
+    """Measure one round.
+
+    Raises:
+      NotMeasured: A program is missing, or this user may not make a network.
+    """
     if sshd_hosts.SSHD is None or not all(map(shutil.which, ("ssh", "ip", "tc", "unshare"))):
-        return []
+        raise NotMeasured("it needs ssh, sshd, ip, tc and unshare.")
     probe = ["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "htb"]
     if subprocess.run(probe, capture_output=True, check=False).returncode:
-        return []
+        raise NotMeasured("this user may not make a network.")
     found = in_process("benchmarks.multihost_uplink")
     names = {"ours": "first run", "relay": "first run, hosts pass it on"}
     return [

@@ -37,17 +37,17 @@ def write(tables: Sequence[Table], output: Path) -> None:
 def markdown_table(table: Table) -> str:
     """One table as Markdown."""
     columns = list(dict.fromkeys(column for row in table.rows for column in row.values))
-    lines = [
-        f"## {table.title}",
-        "",
-        f"| {table.unit} | {' | '.join(columns)} |",
-        f"| --- | {' | '.join('---:' for _ in columns)} |",
-        *(
-            f"| {row.name} | {' | '.join(_number(row.values.get(column)) for column in columns)} |"
-            for row in table.rows
-        ),
-        "",
-    ]
+    lines = [f"## {table.title}", ""]
+    if table.rows:  # Not of a bench that could not be measured.
+        lines += [
+            f"| {table.unit} | {' | '.join(columns)} |",
+            f"| --- | {' | '.join('---:' for _ in columns)} |",
+            *(
+                f"| {row.name} | {' | '.join(_number(row.values.get(column)) for column in columns)} |"
+                for row in table.rows
+            ),
+            "",
+        ]
     if table.goal:
         lines += [f"Goal: {table.goal}. This run: {table.verdict}.", ""]
     return "\n".join([*lines, *(f"- {note}" for note in table.notes), *([""] if table.notes else [])])

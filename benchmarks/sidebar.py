@@ -17,7 +17,7 @@ from typing import Any
 from unittest import mock
 
 from benchmarks.counting import counting
-from benchmarks.measure import Row, Table
+from benchmarks.measure import NotMeasured, Row, Table
 
 UI_TESTS = Path(__file__).parents[1] / "labextension" / "ui-tests"
 FEW, MANY = "2 slices", "1,000 slices of 4 hosts"
@@ -31,7 +31,8 @@ _MAP = "from its section's unfolding to the slice map's first paint"
 def run() -> list[Table]:
     """Start a JupyterLab and a browser for each size, and read what the page reports.
 
-    Needs a checkout, Chromium, and Node for the packages of ``labextension/ui-tests``; says what is missing.
+    Raises:
+      NotMeasured: There is no checkout, Chromium, kubectl, or Node for the packages of ``labextension/ui-tests``.
     """
     binaries = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     browser = os.environ.get("PATHWAYS_UI_BROWSER") or shutil.which("chromium") or shutil.which("google-chrome")
@@ -42,7 +43,7 @@ def run() -> list[Table]:
         (UI_TESTS.is_dir(), "this is no checkout"),
     ):
         if not found:
-            return [Table("Sidebar", "ms", [], notes=[f"Not measured: {what}."])]
+            raise NotMeasured(f"{what}.")
     environ = {
         **os.environ,
         "PATH": binaries,
