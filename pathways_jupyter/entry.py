@@ -289,11 +289,7 @@ def ask(where: ConnectConfig | SessionRecord, question: Callable[[Client, str], 
     """
     from pathways_jupyter.session import reach
 
-    async def answer() -> Answer:
-        async with reach.explained(where), await _client(where) as client:
-            return await question(client, where.namespace or client.namespace)
-
-    return blocking.run(answer())
+    return reach.ask(where, question)
 
 
 def stream(
@@ -302,12 +298,7 @@ def stream(
     """Yield the values of `source` as they arrive; :func:`ask` for asynchronous iterators."""
     from pathways_jupyter.session import reach
 
-    async def values() -> AsyncIterator[Answer]:
-        async with reach.explained(where), await _client(where) as client:
-            async for value in source(client, where.namespace or client.namespace):
-                yield value
-
-    return blocking.iterate(values)
+    return reach.stream(where, source)
 
 
 def examine(
@@ -344,31 +335,8 @@ def examine(
     unreachable = any(each.level is Level.FAIL and each.name in {"cluster", "reachable"} for each in findings)
     if unreachable and embedded is not None and blocking.run(embedded.is_ending()):
         return tuple(failed(each.name, reach.ended()) if each.level is Level.FAIL else each for each in findings)
-    hint = _embedded_hint(config)
+    hint = reach.embedded_hint(config)
     return tuple(
         dataclasses.replace(each, hint=f"{hint} {each.hint}") if each.name == "cluster" and each.hint and hint else each
         for each in findings
     )
-
-
-async def _client(where: ConnectConfig | SessionRecord) -> Client:
-    from pathways_jupyter.kube.client import Client
-    from pathways_jupyter.session import reach
-
-    if not isinstance(where, ConnectConfig):
-        return Client(await reach.again(where))
-    try:
-        return Client(await reach.cluster(where))
-    except ConfigError as error:
-        if hint := _embedded_hint(where):
-            raise ConfigError(str(error), hint=f"{hint} {error.hint}") from error
-        raise
-
-
-def _embedded_hint(config: ConnectConfig) -> str:
-    """Return a hint if no cluster was named but the embedded one is running; otherwise an empty string."""
-    if config.cluster or config.context or config.kubeconfig:
-        return ""
-    from pathways_jupyter.local import cluster
-
-    return "" if cluster.find() is None else "The embedded cluster is running on this machine: add --local to use it."

@@ -176,6 +176,11 @@ def delete(name: str, values: Values) -> bool:
     return deleted
 
 
+def outcome(name: str, *, deleted: bool) -> str:
+    """Return what :func:`delete` did, in a sentence."""
+    return f"Job {name} is deleted." if deleted else f"Job {name} was gone already."
+
+
 def question(job: JobInfo) -> str:
     """Return the question before a job is deleted."""
     return f"Delete job {job.name} ({job.state.lower()}) from namespace {job.namespace}, with its pods and logs?"

@@ -335,6 +335,7 @@ def test_the_embedded_cluster_is_named_where_no_cluster_is_set_up(machine, share
     assert machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--json").returncode == 0
     hint = "The embedded cluster is running on this machine: add --local to use it."
     assert hint in machine.cli("slices").stderr
+    assert hint in machine.cli("elastic", "inject", "slice-down", "0", "--job", "x").stderr
     assert hint in machine.cli("doctor").stdout
     shared_notebook.run("%load_ext pathways_jupyter")
     assert hint in shared_notebook.run("%pathways slices").shown

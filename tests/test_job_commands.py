@@ -129,7 +129,7 @@ def test_a_job_is_suspended_and_resumed(machine, cluster):
     machine.cli("job", "delete", "idle", "--yes", "--local")
 
 
-def test_jobs_from_a_notebook(shared_notebook, cluster):
+def test_jobs_from_a_notebook(machine, shared_notebook, cluster):
     assert shared_notebook.run("%load_ext pathways_jupyter").status == "ok"
     cell = yaml.safe_dump(training("celled", "python", "-c", "print('from a cell')"), sort_keys=False)
     ran = shared_notebook.run(f"%%pathwaysjob --local --wait\n{cell}")
@@ -145,7 +145,12 @@ def test_jobs_from_a_notebook(shared_notebook, cluster):
     assert question.startswith("Delete job celled (completed) from namespace default")
     shared_notebook.client.input("n")
     assert "Not deleted." in shared_notebook.finish(request).text
-    assert "is deleted" in shared_notebook.run("%pathways job delete celled --local --yes").text
+    # Deleted elsewhere while the question is open.
+    request = shared_notebook.begin("%pathways job delete celled --local")
+    shared_notebook.client.get_stdin_msg(timeout=60)
+    assert "Job celled is deleted." in machine.cli("job", "delete", "celled", "--local", "--yes").stdout
+    shared_notebook.client.input("y")
+    assert "Job celled was gone already." in shared_notebook.finish(request).text
     shown = shared_notebook.run("%pathways job new t --tpu tpuv6e:2x2=1 --image i -- python t.py --x")
     assert yaml.safe_load(shown.text)["spec"]["controller"]["template"]["spec"]["containers"][0]["command"] == [
         "python", "t.py", "--x",

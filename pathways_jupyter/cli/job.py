@@ -174,4 +174,4 @@ def delete(json: bool, **values: Any) -> None:
     if json:
         show_json({"name": name, "deleted": deleted})
     else:
-        click.echo(f"Job {name} is deleted." if deleted else f"Job {name} was gone already.")
+        click.echo(job_requests.outcome(name, deleted=deleted))

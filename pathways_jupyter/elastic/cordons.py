@@ -135,7 +135,7 @@ def main(arguments: list[str]) -> int:
                 continue
             try:
                 # Also when the file is gone: it may have been removed by someone who did not heal.
-                fault_targets.ask(where, lambda client, _: uncordon(client, fault))
+                reach.ask(where, lambda client, _: uncordon(client, fault))
             except PathwaysError:
                 time.sleep(_AGAIN_SECONDS)
             else:

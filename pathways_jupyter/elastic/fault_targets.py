@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pathways_jupyter import blocking
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.elastic.kinds import Kind
 from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
@@ -77,7 +76,7 @@ class Target:
         Raises:
           PathwaysError: The cluster cannot be reached, or `question` raised it.
         """
-        return ask(self.where, question)
+        return reach.ask(self.where, question)
 
     def holds(self, number: int) -> bool:
         """Whether a slice may be hit."""
@@ -173,22 +172,6 @@ async def running(client: Client, of: Workers, number: int) -> list[Object]:
     if not alive:
         raise SessionError(f"Slice {number} of {of.name} has no running worker.", hint="Wait until it is up.")
     return alive
-
-
-def ask(where: Where, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:
-    """Run `question` with a client of the cluster of `where` and the namespace; return its result.
-
-    Raises:
-      PathwaysError: The cluster cannot be reached, or `question` raised it.
-    """
-
-    async def answer() -> Answer:
-        async with reach.explained(where):
-            cluster = await (reach.again(where) if isinstance(where, SessionRecord) else reach.cluster(where))
-            async with Client(cluster) as client:
-                return await question(client, where.namespace or client.namespace)
-
-    return blocking.run(answer())
 
 
 def to_json(where: Where) -> str:

@@ -126,8 +126,7 @@ def delete(connection: Connection, values: Values) -> None:
         if answer.strip().lower() not in {"y", "yes"}:
             connection.screen.line("Not deleted.")
             return
-    job_requests.delete(name, placed)
-    connection.screen.line(f"Job {name} is deleted.")
+    connection.screen.line(job_requests.outcome(name, deleted=job_requests.delete(name, placed)))
 
 
 def _apply(screen: Screen, text: str, values: Values, *, source: str) -> Any:

@@ -1,23 +1,30 @@
-"""Resolve a session's cluster, at its start and for a later clean-up, which may run in another process."""
+"""Resolve the cluster of a session or of a command's options, and ask it something.
+
+A session's cluster is resolved at its start and for a later clean-up, which may run in another process.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
-from pathways_jupyter import runtime_files
+from pathways_jupyter import blocking, runtime_files
 from pathways_jupyter.config import ConnectConfig, runtime_dir
 from pathways_jupyter.errors import ApiError, ClusterError, ConfigError, LocalClusterError
 from pathways_jupyter.kube.auth import of_config
+from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.retry import Backoff
 from pathways_jupyter.sentences import say
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.registry import SessionRecord
+
+Answer = TypeVar("Answer")
 
 _FIRST_PAUSE_SECONDS = 0.01
 _ENDING_SECONDS = 1.0
@@ -47,6 +54,52 @@ async def again(record: SessionRecord) -> Cluster:
     if not config.cluster and not config.context and record.context != "in-cluster":
         config = replace(config, context=record.context)
     return await cluster(config, environ)
+
+
+def ask(where: ConnectConfig | SessionRecord, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:
+    """Run `question` with a client of the cluster of `where` and the namespace; return its result.
+
+    Raises:
+      PathwaysError: The cluster cannot be reached, or `question` raised it.
+    """
+
+    async def answer() -> Answer:
+        async with explained(where), await _client(where) as client:
+            return await question(client, where.namespace or client.namespace)
+
+    return blocking.run(answer())
+
+
+def stream(
+    where: ConnectConfig | SessionRecord, source: Callable[[Client, str], AsyncIterator[Answer]]
+) -> Iterator[Answer]:
+    """Yield the values of `source` as they arrive; :func:`ask` for asynchronous iterators."""
+
+    async def values() -> AsyncIterator[Answer]:
+        async with explained(where), await _client(where) as client:
+            async for value in source(client, where.namespace or client.namespace):
+                yield value
+
+    return blocking.iterate(values)
+
+
+async def _client(where: ConnectConfig | SessionRecord) -> Client:
+    if isinstance(where, SessionRecord):
+        return Client(await again(where))
+    try:
+        return Client(await cluster(where))
+    except ConfigError as error:
+        if hint := embedded_hint(where):
+            raise ConfigError(str(error), hint=f"{hint} {error.hint}") from error
+        raise
+
+
+def embedded_hint(config: ConnectConfig) -> str:
+    """Return a hint if no cluster was named but the embedded one is running; otherwise an empty string."""
+    named = config.cluster or config.context or config.kubeconfig
+    if named or not runtime_files.is_held(runtime_dir() / "local" / "local" / runtime_files.ALIVE):
+        return ""
+    return "The embedded cluster is running on this machine: add --local to use it."
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import pytest
 from small_training import Data, check, first_state, step
 
 from pathways_jupyter import elastic
-from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.record import Kind, Record
 from pathways_jupyter.events import SessionState
 from pathways_jupyter.kube import objects
+from pathways_jupyter.session import reach
 from pathways_jupyter.session.kernel.supervisor_link import Link
 
 
@@ -24,7 +24,7 @@ def lose(session):
                 if part in name:
                     await objects.delete(client, objects.PODS, name, namespace=namespace, grace_seconds=0)
 
-        fault_targets.ask(session.record, delete)
+        reach.ask(session.record, delete)
 
     return lose
 

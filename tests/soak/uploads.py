@@ -16,8 +16,8 @@ BEGIN = f"""
 import threading, time
 import jax, numpy as np
 import pathways_jupyter
-from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.kube import objects
+from pathways_jupyter.session import reach
 
 session = pathways_jupyter.connect(tpu={{"{INSTANCE}": 2}}, local=True, wait=60, progress=False)
 small = np.ones(4096, np.float32)
@@ -28,7 +28,7 @@ async def delete(client, namespace):
 def lose_while_uploading():
     devices = jax.devices()
     jax.device_put(small, devices[0]).block_until_ready()
-    losing = threading.Thread(target=lambda: fault_targets.ask(session.record, delete))
+    losing = threading.Thread(target=lambda: reach.ask(session.record, delete))
     losing.start()
     deadline = time.monotonic() + 30
     try:
