@@ -74,6 +74,7 @@ describe('suggestion', () => {
     address: '',
     version: '',
     health: 'ready' as const,
+    reason: '',
     pod: '',
     embedded: false,
     capacity: [{ instance_type: 'tpuv6e:2x2', chips: 4, total: 2, ready: 2, free, reclaimable: 0 }]

@@ -28,6 +28,7 @@ export function slice(some: Partial<ISlice> = {}): ISlice {
     number: 0,
     instance_type: 'tpuv6e:2x2',
     health: 'ready',
+    availability: 'free',
     hosts: [host()],
     holder: null,
     ...some
@@ -161,6 +162,7 @@ export function service(some: Partial<IService> = {}): IService {
     address: '',
     version: '',
     health: 'ready',
+    reason: '',
     capacity: [{ instance_type: 'tpuv6e:2x2', chips: 4, total: 2, ready: 2, free: 2, reclaimable: 0 }],
     pod: '',
     embedded: false,

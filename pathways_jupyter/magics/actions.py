@@ -119,8 +119,7 @@ def slices(connection: Connection, values: Values) -> Any:
         from pathways_jupyter.widgets.slices import SliceMap
 
         return SliceMap(connection.shell, current, found)
-    viewer = picture.Viewer.of(current.record) if current is not None and mine else picture.Viewer(user=current_user())
-    return picture.view(found, viewer=viewer)
+    return picture.view(found, viewer=picture.Viewer(mine, current_user()))
 
 
 def panel(connection: Connection, values: Values) -> Any:

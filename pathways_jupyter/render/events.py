@@ -48,7 +48,7 @@ ELASTIC_TONES = {
     Kind.RESUMED: Tone.OK,
     Kind.GROWN: Tone.OK,
 }
-_MARKS = {Tone.FAIL: Mark.FAIL, Tone.WAIT: Mark.WARN, Tone.OK: Mark.OK, Tone.NONE: Mark.NONE, Tone.MINE: Mark.NONE}
+_MARKS = {Tone.FAIL: Mark.FAIL, Tone.WAIT: Mark.WARN, Tone.OK: Mark.OK, Tone.NONE: Mark.NONE}
 _NONE = "No events yet."
 
 

@@ -20,7 +20,6 @@ class Tone(StrEnum):
     OK = "ok"
     WAIT = "wait"
     FAIL = "fail"
-    MINE = "mine"
     NONE = "none"
 
 
@@ -40,8 +39,7 @@ _STYLE = (
 .pathways-jupyter .pw-muted { opacity: .72; }
 .pathways-jupyter .pw-tone { color: var(--pw-tone); font-weight: 600; white-space: nowrap; }
 .pathways-jupyter .pw-ok { --pw-tone: var(--pw-ok); } .pathways-jupyter .pw-wait { --pw-tone: var(--pw-wait); }
-.pathways-jupyter .pw-fail { --pw-tone: var(--pw-fail); } .pathways-jupyter .pw-mine { --pw-tone: var(--pw-mine); }
-.pathways-jupyter .pw-none { --pw-tone: var(--pw-none); }
+.pathways-jupyter .pw-fail { --pw-tone: var(--pw-fail); } .pathways-jupyter .pw-none { --pw-tone: var(--pw-none); }
 """,
     ),
     (
@@ -88,6 +86,8 @@ _STYLE = (
   border: 1px solid var(--pw-line); border-top: 3px solid var(--pw-tone); border-radius: 4px;
   padding: .3rem .55rem .45rem; min-width: 7.5rem;
 }
+.pathways-jupyter .pw-of-this { box-shadow: 0 0 0 2px var(--pw-mine); }
+.pathways-jupyter .pw-of-other { box-shadow: 0 0 0 1px var(--pw-none); }
 .pathways-jupyter .pw-hosts { display: flex; flex-wrap: wrap; gap: .3rem; margin-top: .3rem; }
 .pathways-jupyter .pw-host { background: var(--pw-fill); border-radius: 3px; padding: .25rem; display: grid; gap: 3px; }
 .pathways-jupyter .pw-chip {

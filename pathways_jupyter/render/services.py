@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from pathways_jupyter.render import html, text
-from pathways_jupyter.render.html import Tone
+from pathways_jupyter.render.slicemap import TONES
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service.checks import Finding, Level
@@ -18,7 +18,6 @@ from pathways_jupyter.service.rollout import Step, StepKind
 _HEADERS = ("", "service", "namespace", "slices", "type", "ready", "in use", "by", "JAX", "age", "address")
 _NONE = "There is no Pathways service that you may see."
 _MARKS = {State.READY: Mark.OK, State.STARTING: Mark.WAIT, State.DOWN: Mark.FAIL}
-_TONES = {State.READY: Tone.OK, State.STARTING: Tone.WAIT, State.DOWN: Tone.FAIL}
 _STEPS = {StepKind.DONE: Mark.OK, StepKind.WAIT: Mark.WAIT, StepKind.WARN: Mark.WARN}
 _LEVELS = {Level.OK: Mark.OK, Level.WARN: Mark.WARN, Level.FAIL: Mark.FAIL}
 
@@ -31,7 +30,7 @@ def view(services: Sequence[Overview], *, now: float | None = None) -> View:
     rows = [_row(each, now) for each in services]
     notes = [f"{Mark.WARN} {note}" for each in services for note in _notes(each)]
     rich = [
-        [html.toned(_TONES[each.state], row[0]), html.code(row[1]), *map(escape, row[2:])]
+        [html.toned(TONES[each.state], row[0]), html.code(row[1]), *map(escape, row[2:])]
         for each, row in zip(services, rows, strict=True)
     ]
     return View(
@@ -66,8 +65,8 @@ def details(service: Overview, *, now: float | None = None) -> View:
         f"{_MARKS[service.state]} {service.name}\n{text.fields(pairs)}\n  In a notebook: {line}",
         html.page(
             html.card(
-                _TONES[service.state],
-                html.head(service.name, html.toned(_TONES[service.state], state)),
+                TONES[service.state],
+                html.head(service.name, html.toned(TONES[service.state], state)),
                 html.fields(pairs[1:]),
                 html.line(html.muted("In a notebook:"), html.code(line)),
             ),

@@ -15,9 +15,10 @@ from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.render import events as timeline
 from pathways_jupyter.render import html, slicemap, text
 from pathways_jupyter.render.html import Tone
-from pathways_jupyter.render.slicemap import Box
+from pathways_jupyter.render.slicemap import THIS_NOTEBOOK, Box, Owner
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
+from pathways_jupyter.service.podstate import State
 from pathways_jupyter.session.registry import SessionRecord
 
 _TONES = {
@@ -43,7 +44,7 @@ _NEWS = {
     EventKind.WARNING,
 }
 _RECENT = 5
-_MARKS = {Tone.OK: Mark.OK, Tone.WAIT: Mark.WAIT, Tone.FAIL: Mark.FAIL, Tone.NONE: Mark.NONE, Tone.MINE: Mark.OK}
+_MARKS = {Tone.OK: Mark.OK, Tone.WAIT: Mark.WAIT, Tone.FAIL: Mark.FAIL, Tone.NONE: Mark.NONE}
 
 _ADVICE: Mapping[SessionState, str] = {
     SessionState.DEGRADED: "Arrays on the slice that is down are lost. A new worker restores it; other slices work.",
@@ -185,9 +186,9 @@ def _boxes(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[
             Box(
                 each.index if each.number is None else each.number,
                 types[each.index] if each.index < len(types) else "",
-                Tone.OK if each.up else Tone.FAIL,
-                "ready" if each.up else "down",
-                held=each.up,
+                State.READY if each.up else State.DOWN,
+                THIS_NOTEBOOK if each.up else State.DOWN,
+                Owner.THIS,
                 detail="as JAX counts" if each.number is None else detail,
             )
         )

@@ -1,22 +1,38 @@
 """A map of slices: a box for each slice, with its hosts and their chips inside.
 
-The state of a slice is shown as a word as well as a colour; the chips of a held slice are filled, those of a free slice
-are hollow, and those of a slice that is kept for a silent session are half filled.
+The colour is the health of the slice, and a word beside it says the same. A blue frame and a filled star mark what this
+notebook has, a grey frame and a hollow star what others have. The chips of a held slice are filled, those of a free one
+are hollow, and those of a slice that is kept for a silent session are half filled. The sidebar draws slices likewise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from html import escape
 
 from pathways_jupyter import tpu
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.render import html, text
 from pathways_jupyter.render.html import Tone
+from pathways_jupyter.service.podstate import State
+
+TONES = {State.READY: Tone.OK, State.STARTING: Tone.WAIT, State.DOWN: Tone.FAIL}
+"""The colours of health."""
+THIS_NOTEBOOK = "this notebook"
+"""The word for a slice that the notebook which shows it has."""
 
 _MANY_HOSTS = 16
 _MOST_SLICES = 128
+
+
+class Owner(StrEnum):
+    """Who holds a slice, or has lost it and waits for it; the value is the mark beside its number."""
+
+    NONE = ""
+    THIS = "★"
+    OTHER = "☆"
 
 
 @dataclass(frozen=True)
@@ -24,18 +40,17 @@ class Box:
     """One slice to draw.
 
     Attributes:
-      state: Its state, in a word or two.
-      held: Whether a session holds it.
-      kept: Whether that session is silent.
+      word: What one can do with it, in a word or two.
+      kept: Whether the session that holds it is silent.
       detail: Its holder, or what it waits for.
       down: Indices of hosts that do not run.
     """
 
     index: int
     instance_type: str
-    tone: Tone
-    state: str
-    held: bool = False
+    health: State
+    word: str
+    owner: Owner = Owner.NONE
     kept: bool = False
     detail: str = ""
     down: tuple[int, ...] = ()
@@ -50,12 +65,13 @@ def picture(boxes: Sequence[Box]) -> str:
 
 
 def _box(box: Box) -> str:
-    label = f"slice {box.index}, {box.instance_type}, {box.state}{f', {box.detail}' if box.detail else ''}"
-    held = " pw-kept" if box.kept else " pw-held" if box.held else ""
+    tone = TONES[box.health]
+    label = f"slice {box.index}, {box.instance_type}, {box.word}{f', {box.detail}' if box.detail else ''}"
+    held = "kept" if box.kept else "held" if box.owner and box.health is State.READY else "free"
     return (
-        f'<div class="pw-slice pw-{box.tone}{held}" role="listitem" aria-label="{escape(label)}">'
-        f"<div><b>slice {box.index}</b> {html.muted(box.instance_type)}</div>"
-        f"<div>{html.toned(box.tone, box.state)} {html.muted(box.detail)}</div>{_hosts(box)}</div>"
+        f'<div class="pw-slice pw-{tone} pw-of-{box.owner.name.lower()} pw-{held}" role="listitem" '
+        f'aria-label="{escape(label)}"><div><b>slice {box.index}</b> {box.owner} {html.muted(box.instance_type)}</div>'
+        f"<div>{html.toned(tone, box.word)} {html.muted(box.detail)}</div>{_hosts(box)}</div>"
     )
 
 
@@ -70,7 +86,7 @@ def _hosts(box: Box) -> str:
     hosts = []
     for host in range(kind.hosts):
         # If a slice is down and the failed hosts are known, only those are drawn as failed.
-        tone = Tone.NONE if box.tone is Tone.FAIL and box.down and host not in box.down else box.tone
+        tone = Tone.NONE if box.health is State.DOWN and box.down and host not in box.down else TONES[box.health]
         grid = '<div class="pw-chip"></div>' * chips
         hosts.append(
             f'<div class="pw-host pw-{tone}" title="host {host}: {text.count(kind.chips_per_host, "chip")}" '

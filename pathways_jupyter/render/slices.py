@@ -5,23 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 from pathways_jupyter.render import html, slicemap, text
-from pathways_jupyter.render.html import Tone
-from pathways_jupyter.render.slicemap import Box
+from pathways_jupyter.render.slicemap import THIS_NOTEBOOK, TONES, Box, Owner
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
-from pathways_jupyter.service.model import Holder, Service, Slice
+from pathways_jupyter.service.model import Availability, Holder, Service, Slice
 from pathways_jupyter.service.names import short_path
 from pathways_jupyter.service.podstate import State
-from pathways_jupyter.session.registry import SessionRecord
 
 _MARKS = {State.READY: Mark.OK, State.STARTING: Mark.WAIT, State.DOWN: Mark.FAIL}
-_TONES = {State.READY: Tone.OK, State.STARTING: Tone.WAIT, State.DOWN: Tone.FAIL}
-_HEADERS = ("", "slice", "state", "held by", "since", "hosts")
+_HEADERS = ("", "slice", "state", "since", "hosts")
 _NONE = "There is no Pathways service in this namespace."
-_RECLAIMABLE = "reclaimable"
 _WHAT_RECLAIMABLE_MEANS = "Reclaimable: the session is silent; its slices are kept until someone needs them."
 
 
@@ -32,26 +27,21 @@ class Viewer:
     Attributes:
       session: Id of the session of this notebook; empty when it has none, or in a terminal.
       user: Name of this user, whose other notebooks are named differently from other users; empty in a terminal.
-      lost: The service's numbers of the session's slices that are down. Their proxy's log does not name them any more.
     """
 
     session: str = ""
     user: str = ""
-    lost: frozenset[int] = frozenset()
 
-    @classmethod
-    def of(cls, record: SessionRecord) -> Viewer:
-        """The notebook of that session."""
-        return cls(
-            record.id,
-            record.user,
-            frozenset(each.number for each in record.slices if each.number is not None and not each.up),
-        )
+    def has(self, each: Slice) -> Owner:
+        """Whether this notebook or another session holds a slice, or has lost it."""
+        if each.held_by is None:
+            return Owner.NONE
+        return Owner.THIS if self.session and each.held_by.session == self.session else Owner.OTHER
 
-    def owner(self, holder: Holder) -> str:
+    def name(self, holder: Holder) -> str:
         """Name `holder` as the sidebar does: this notebook, another one of this user, or another user."""
         if self.session and holder.session == self.session:
-            return "this notebook"
+            return THIS_NOTEBOOK
         if self.user and holder.user == self.user:
             return f"my other notebook {short_path(holder.notebook) or f'(session {holder.session})'}"
         return str(holder)
@@ -89,16 +79,16 @@ def _text(service: Service, viewer: Viewer, now: float) -> str:
 
 
 def _html(service: Service, viewer: Viewer, now: float) -> str:
-    tone = _service_tone(service)
+    tone = TONES[service.state]
     boxes = [
         Box(
             each.index,
             service.instance_type,
-            _tone(each, viewer),
-            _state(each, viewer),
-            held=each.held_by is not None,
-            kept=_is_reclaimable(each),
-            detail=_detail(each, service, viewer, now),
+            each.state,
+            _word(each, service, viewer),
+            viewer.has(each),
+            kept=service.availability(each) is Availability.RECLAIMABLE,
+            detail=" · ".join(filter(None, [_detail(each, service, viewer, now), _since(each, now), _reasons(each)])),
             down=tuple(host.index for host in each.hosts if host.state is State.DOWN),
         )
         for each in service.slices
@@ -109,48 +99,50 @@ def _html(service: Service, viewer: Viewer, now: float) -> str:
         slicemap.picture(boxes),
         *(html.line(html.muted(_waits(holder, viewer, now))) for holder in _loose(service)),
         html.line(html.muted(_WHAT_RECLAIMABLE_MEANS)) if service.reclaimable else "",
-        "" if service.ready else html.line(escape(service.reason)),
     )
 
 
-def _service_tone(service: Service) -> Tone:
-    if not service.ready:
-        return Tone.FAIL
-    return Tone.OK if all(each.state is State.READY for each in service.slices) else Tone.WAIT
-
-
 def _summary(service: Service) -> str:
-    if not service.ready:
-        return f"its resource manager is not ready{f' ({service.reason})' if service.reason else ''}"
+    if service.problem:
+        return service.problem
     total = text.count(len(service.slices), "slice")
-    ready = sum(each.state is State.READY for each in service.slices)
-    some = "" if ready == len(service.slices) else f"{ready} ready, "
-    silent = f", {service.reclaimable} {_RECLAIMABLE}" if service.reclaimable else ""
+    some = "" if service.ready == len(service.slices) else f"{service.ready} ready, "
+    silent = f", {service.reclaimable} {Availability.RECLAIMABLE}" if service.reclaimable else ""
     return f"{total} of {service.instance_type}, {some}{service.free} free{silent}"
 
 
 def _row(each: Slice, service: Service, viewer: Viewer, now: float) -> tuple[str, ...]:
-    held = each.held_by
-    owner = viewer.owner(held) if held else _loser(each, service, viewer)
+    waits = service.availability(each) in {Availability.STARTING, Availability.RECLAIMABLE}
     return (
-        Mark.WAIT if _is_reclaimable(each) else _MARKS[each.state],
-        str(each.index),
-        _RECLAIMABLE if _is_reclaimable(each) else str(each.state),
-        _silent(held, owner, now) or ("-" if each.state is State.READY else ""),
-        text.duration(now - held.since) if held else "",
+        Mark.WAIT if waits else _MARKS[each.state],
+        f"{each.index} {viewer.has(each)}".rstrip(),
+        ", ".join(filter(None, [_word(each, service, viewer), _detail(each, service, viewer, now)])),
+        _since(each, now),
         _hosts(each),
     )
 
 
-def _is_reclaimable(each: Slice) -> bool:
-    return each.state is State.READY and each.held_by is not None and each.held_by.reclaimable is not None
+def _word(each: Slice, service: Service, viewer: Viewer) -> str:
+    word = service.availability(each)
+    if word is not Availability.IN_USE or each.held_by is None:
+        return word
+    owner = viewer.name(each.held_by)
+    return owner if owner == THIS_NOTEBOOK else f"{word} by {owner}"
 
 
-def _silent(holder: Holder | None, owner: str, now: float) -> str:
-    """Add to a holder's name for how long its session has been silent, if it is."""
-    if holder is None or holder.reclaimable is None:
-        return owner
-    return f"{owner}, silent for {text.duration(now - holder.reclaimable.silent_since)}"
+def _detail(each: Slice, service: Service, viewer: Viewer, now: float) -> str:
+    """What the word does not say of a holder: who it is, and for how long it has been silent, or waits."""
+    word, held = service.availability(each), each.held_by
+    if held is None or word is Availability.IN_USE:
+        return ""
+    if word is Availability.DOWN:
+        return f"{viewer.name(held)} (lost, waiting for it)"
+    silent = f", silent for {text.duration(now - held.reclaimable.silent_since)}" if held.reclaimable else ""
+    return f"{viewer.name(held)}{silent}"
+
+
+def _since(each: Slice, now: float) -> str:
+    return text.duration(now - each.held_by.since) if each.held_by else ""
 
 
 def _hosts(each: Slice) -> str:
@@ -163,45 +155,6 @@ def _reasons(each: Slice) -> str:
     return ", ".join(sorted({host.reason for host in each.hosts if host.reason}))
 
 
-def _tone(each: Slice, viewer: Viewer) -> Tone:
-    held = each.held_by
-    if _is_reclaimable(each):
-        return Tone.WAIT
-    if each.state is State.READY and held is not None:
-        return Tone.MINE if viewer.session and held.session == viewer.session else Tone.NONE
-    return _TONES[each.state]
-
-
-def _state(each: Slice, viewer: Viewer) -> str:
-    held = each.held_by
-    if each.state is not State.READY:
-        return str(each.state)
-    if held is None:
-        return "free"
-    if held.reclaimable is not None:
-        return _RECLAIMABLE
-    return "this notebook" if viewer.session and held.session == viewer.session else "taken"
-
-
-def _detail(each: Slice, service: Service, viewer: Viewer, now: float) -> str:
-    held = each.held_by
-    if held is None:
-        return " · ".join(filter(None, (_loser(each, service, viewer), _reasons(each))))
-    since = text.duration(now - held.since)
-    owner = _silent(held, viewer.owner(held), now)
-    # The state's word names this notebook already.
-    return since if owner == _state(each, viewer) else f"{owner}, {since}"
-
-
-def _loser(each: Slice, service: Service, viewer: Viewer) -> str:
-    """Say of a slice without a holder that this notebook's session lost it, and waits for it."""
-    if each.state is State.READY or each.index not in viewer.lost:
-        return ""
-    # A service has its own numbers: this one may not be the session's.
-    known = any(holder.session == viewer.session for holder in service.holders)
-    return "this notebook (lost, waiting for it)" if known else ""
-
-
 def _loose(service: Service) -> list[Holder]:
     """Holders without a slice in the picture: they wait, or their log does not say which slices they have."""
     drawn = {each.held_by.job for each in service.slices if each.held_by is not None}
@@ -212,4 +165,4 @@ def _waits(holder: Holder, viewer: Viewer, now: float) -> str:
     wanted = text.count(sum(holder.instances.values()), "slice")
     does = "waits for" if holder.waiting else "holds" if holder.placed else "has asked for"
     silent = f", {text.reclaimable(holder.reclaimable, now)}" if holder.reclaimable else ""
-    return f"{viewer.owner(holder)} {does} {wanted}, {text.duration(now - holder.since)}{silent}"
+    return f"{viewer.name(holder)} {does} {wanted}, {text.duration(now - holder.since)}{silent}"

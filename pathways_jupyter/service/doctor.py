@@ -167,7 +167,7 @@ async def _service(client: Client, service: ServiceInfo) -> tuple[Finding, ...]:
         return (failed("service", error),)
     if service.ended:
         return (failed("service", discovery.has_ended(service)),)
-    if not drawn.ready:
+    if drawn.head is not State.READY:
         head = Finding(
             "service",
             Level.FAIL,

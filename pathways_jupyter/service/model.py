@@ -7,10 +7,12 @@ is shown as held by it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 from pathways_jupyter.service.names import short_path
 from pathways_jupyter.service.podstate import State
+from pathways_jupyter.wording import count
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,25 @@ class Host:
     restarts: int = 0
 
 
+class Availability(StrEnum):
+    """Whether a session can have a slice now, in the word that all pictures use."""
+
+    FREE = "free"
+    IN_USE = "in use"
+    RECLAIMABLE = "reclaimable"
+    """Its session is silent: the next one that needs it gets it."""
+    READY = "ready"
+    """Who holds it, if anyone does, is not known."""
+    STARTING = "starting"
+    DOWN = "down"
+
+
 @dataclass(frozen=True)
 class Slice:
     """A slice.
 
     Attributes:
+      state: That of its worst host; down too while its holder has lost it, until the holder's proxy has it again.
       worker_job: The Job of its workers.
       held_by: Its holder; None when it is free, or when the holder is unknown (see :attr:`Service.certain`).
     """
@@ -102,30 +118,60 @@ class Service:
     """A service.
 
     Attributes:
-      ready: Whether its resource manager runs.
+      head: State of its resource manager.
       holders: All proxies that hold slices or wait for them, oldest first.
       certain: Whether the holder of every slice is known.
       reason: Kubernetes' reason why the resource manager is not ready.
+      state: Ready when its resource manager and at least one slice are, so that a session can use it.
     """
 
     name: str
     namespace: str
     address: str
     instance_type: str
-    ready: bool
+    head: State
     slices: tuple[Slice, ...]
     holders: tuple[Holder, ...]
     certain: bool
     reason: str = ""
+    state: State = field(init=False)
+
+    def __post_init__(self) -> None:
+        states = {each.state for each in self.slices}
+        best = next((each for each in (State.READY, State.STARTING) if each in states), State.DOWN)
+        object.__setattr__(self, "state", best if self.head is State.READY else self.head)
+
+    def availability(self, each: Slice) -> Availability:
+        """Return the word for one of its slices."""
+        if each.state is not State.READY:
+            return Availability(each.state)
+        if each.held_by is not None:
+            return Availability.IN_USE if each.held_by.reclaimable is None else Availability.RECLAIMABLE
+        return Availability.FREE if self.certain else Availability.READY
+
+    @property
+    def problem(self) -> str:
+        """Why it is not ready, as a clause; empty when it is."""
+        if self.state is State.READY:
+            return ""
+        what, reasons = "its resource manager is not ready", {self.reason}
+        if self.head is State.READY:
+            what = f"0 of {count(len(self.slices), 'slice')} ready"
+            reasons = {host.reason for each in self.slices for host in each.hosts}
+        known = ", ".join(sorted(filter(None, reasons)))
+        return f"{what} ({known})" if known else what
+
+    @property
+    def ready(self) -> int:
+        """Number of slices that are ready, held or not."""
+        return sum(1 for each in self.slices if each.state is State.READY)
 
     @property
     def free(self) -> int:
         """Number of slices that are ready and, as far as is known, not held."""
         if self.certain:
-            return sum(1 for each in self.slices if each.state is State.READY and each.held_by is None)
-        usable = sum(1 for each in self.slices if each.state is State.READY)
-        held = sum(_holding(each, self.instance_type) for each in self.holders)
-        return max(0, usable - held)
+            return sum(1 for each in self.slices if self.availability(each) is Availability.FREE)
+        return max(0, self.ready - sum(_holding(each, self.instance_type) for each in self.holders))
 
     @property
     def in_use(self) -> int:

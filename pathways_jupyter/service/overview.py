@@ -31,14 +31,14 @@ class Overview:
     Attributes:
       address: ``host:port`` of its resource manager, from its JobSet.
       seen: The address that the worker of its first slice says in its log; empty when that log cannot be read.
-      state: ``ready``, ``starting`` or ``down``.
+      state: ``ready``, ``starting`` or ``down``; ready when a session can use at least one of its slices.
       ready: Number of slices that are ready.
       in_use: Number of slices that proxies hold.
       users: The holders, each with user and notebook.
       image: Image of resource manager and workers.
       jax: JAX version in the image's tag; empty where it names none.
       created: When it was deployed, in seconds since the epoch.
-      reason: Why its resource manager is not ready.
+      reason: Why it is not ready.
     """
 
     name: str
@@ -86,7 +86,6 @@ async def overviews(client: Client, namespace: str = "", wanted: str = "") -> tu
 
 async def overview(client: Client, service: ServiceInfo, picture: Service) -> Overview:
     """Return the overview of one service that was fetched already."""
-    usable = sum(each.state is State.READY for each in picture.slices)
     return Overview(
         name=service.name,
         namespace=service.namespace,
@@ -94,9 +93,9 @@ async def overview(client: Client, service: ServiceInfo, picture: Service) -> Ov
         seen=await _seen(client, picture),
         instance_type=service.instance_type,
         hosts_per_slice=service.hosts_per_slice,
-        state=State.READY if picture.ready else State.DOWN if service.ended or service.started else State.STARTING,
+        state=picture.state,
         slices=len(picture.slices),
-        ready=usable,
+        ready=picture.ready,
         in_use=picture.in_use,
         free=picture.free,
         users=tuple(str(each) for each in picture.holders if each.placed != 0),
@@ -104,7 +103,7 @@ async def overview(client: Client, service: ServiceInfo, picture: Service) -> Ov
         sidecar_image=service.sidecar_image,
         jax=of_image(service.server_image).jax,
         created=service.created,
-        reason="" if picture.ready else picture.reason,
+        reason=picture.problem,
     )
 
 

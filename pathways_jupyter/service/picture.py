@@ -42,12 +42,10 @@ def picture(
     """
     read = placements or {}
     holders = _holders(service, jobs, pods, read, reclaimable or {})
-    by_worker_job = {
-        worker_job: holder
-        for holder in holders
-        if holder.pod in read
-        for worker_job in read[holder.pod].slices.values()
-    }
+    placed = [(holder, read[holder.pod]) for holder in holders if holder.pod in read]
+    lost = {job: (holder, False) for holder, placement in placed for job in placement.lost.values()}
+    # A slice that another proxy has got meanwhile is lost no more.
+    held = lost | {job: (holder, True) for holder, placement in placed for job in placement.slices.values()}
     head = pods.of_head(service.name)
     memory: Drawn = {} if drawn is None else drawn
     return Service(
@@ -55,8 +53,8 @@ def picture(
         namespace=service.namespace,
         address=service.address,
         instance_type=service.instance_type,
-        ready=not service.ended and any(each.state is State.READY for each in head),
-        slices=tuple(_slice(service, index, pods, by_worker_job, memory) for index in range(service.slices)),
+        head=_head_state(service, is_running=any(each.state is State.READY for each in head)),
+        slices=tuple(_slice(service, index, pods, held, memory) for index in range(service.slices)),
         holders=holders,
         certain=all(_is_certain(holder, read.get(holder.pod)) for holder in holders),
         reason=service.ended
@@ -84,10 +82,16 @@ def outline(service: ServiceInfo, jobs: Iterable[Object]) -> Service:
     return replace(
         drawn,
         slices=tuple(slices),
-        ready=ready.get(f"{service.name}-{names.HEAD_JOB}-0", 0) > 0,
+        head=_head_state(service, is_running=ready.get(f"{service.name}-{names.HEAD_JOB}-0", 0) > 0),
         certain=not drawn.holders,
         reason="",
     )
+
+
+def _head_state(service: ServiceInfo, *, is_running: bool) -> State:
+    if is_running and not service.ended:
+        return State.READY
+    return State.DOWN if service.ended or service.started else State.STARTING
 
 
 def _worker_job(service: ServiceInfo, index: int) -> str:
@@ -98,12 +102,13 @@ def _slice(
     service: ServiceInfo,
     index: int,
     pods: PodIndex,
-    holders: Mapping[str, Holder],
+    held: Mapping[str, tuple[Holder, bool]],
     drawn: Drawn,
 ) -> Slice:
     worker_job = _worker_job(service, index)
     workers = pods.of_slice(service.name, service.worker_job, index)
-    source = (service.started, service.hosts_per_slice, workers, holders.get(worker_job))
+    holder, is_placed = held.get(worker_job, (None, True))
+    source = (service.started, service.hosts_per_slice, workers, holder, is_placed)
     before = drawn.get(worker_job)
     # Cheap: the workers of a slice are the same object until one of them has changed.
     if before is not None and before[0] == source:
@@ -113,7 +118,10 @@ def _slice(
     hosts = tuple(_host(service, host, newest.get(host)) for host in range(service.hosts_per_slice))
     states = {host.state for host in hosts}
     state = next(each for each in (State.DOWN, State.STARTING, State.READY) if each in states)
-    made = Slice(index, state, hosts, worker_job, holders.get(worker_job))
+    # For the session that has it, a slice whose workers start again is down, until its proxy has got it back.
+    if holder is not None and (state is not State.READY or not is_placed):
+        state = State.DOWN
+    made = Slice(index, state, hosts, worker_job, holder)
     drawn[worker_job] = source, made
     return made
 

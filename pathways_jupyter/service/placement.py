@@ -44,17 +44,20 @@ class Placement:
 
     Attributes:
       slices: The worker Job of each placed slice, by the proxy's index of it (empty where the log does not name it).
+      lost: The worker Job of each slice that was placed and has gone down, likewise: the proxy waits for it.
     """
 
     slices: dict[int, str] = field(default_factory=dict)
+    lost: dict[int, str] = field(default_factory=dict)
 
     def feed(self, line: str) -> Transition | None:
         """Process one line of the log; return its transition, or None for a line about something else."""
         change = parse(line)
         if change is not None and change.placed:
             self.slices[change.slice] = change.worker_job
-        elif change is not None:
-            self.slices.pop(change.slice, None)
+            self.lost.pop(change.slice, None)
+        elif change is not None and change.slice in self.slices:
+            self.lost[change.slice] = self.slices.pop(change.slice)
         return change
 
     @property

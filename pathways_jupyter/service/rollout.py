@@ -113,17 +113,13 @@ class _Rollout:
     @property
     def ready(self) -> bool:
         """Whether the head's and all workers' pods are ready."""
-        return self._synced and self.picture.ready and self._ready_slices == len(self.picture.slices)
+        return self._synced and self.picture.head is State.READY and self.picture.ready == len(self.picture.slices)
 
     @property
     def head(self) -> str:
         """Name of the head's pod."""
         found = self._index.of_head(self.service.name)
         return found[-1].name if found else ""
-
-    @property
-    def _ready_slices(self) -> int:
-        return sum(each.state is State.READY for each in self.picture.slices)
 
     def take(self, resource: Resource, change: ChangeType, item: Object) -> list[Step]:
         """Apply a change; return what is new.
@@ -152,7 +148,7 @@ class _Rollout:
 
     def missing(self) -> str:
         """Return what is not up, in a few words."""
-        if not self.picture.ready:
+        if self.picture.head is not State.READY:
             return f"its head is not up ({self.picture.reason or 'no pod'})"
         waiting = [each for each in self.picture.slices if each.state is not State.READY]
         if not waiting:
@@ -163,7 +159,7 @@ class _Rollout:
         return f"{late}; slice {waiting[0].index}: {first}"
 
     def _news(self) -> list[Step]:
-        steps = self._said_once("head", self.picture.ready, "The head", self._why_head())
+        steps = self._said_once("head", self.picture.head is State.READY, "The head", self._why_head())
         for each in self.picture.slices:
             late = next((host for host in each.hosts if host.state is not State.READY), None)
             why = ""
@@ -171,7 +167,7 @@ class _Rollout:
                 which = f"host {late.index}, " if len(each.hosts) > 1 else ""
                 why = f"{which}{self._why(late)}"
             # Workers are created after the head is up, so until then their absence says nothing.
-            if self.picture.ready or late is None:
+            if self.picture.head is State.READY or late is None:
                 steps += self._said_once(f"slice {each.index}", late is None, f"Slice {each.index}", why)
         return steps
 
@@ -183,10 +179,10 @@ class _Rollout:
         self._said[part] = words
         total = len(self.picture.slices)
         if up:
-            of = f" ({self._ready_slices} of {total})" if part != "head" else ""
-            return [Step(StepKind.DONE, f"{title} is up{of}.", self._ready_slices, total)]
+            of = f" ({self.picture.ready} of {total})" if part != "head" else ""
+            return [Step(StepKind.DONE, f"{title} is up{of}.", self.picture.ready, total)]
         kind = StepKind.WARN if any(text in why for text in FATAL_REASONS.values()) else StepKind.WAIT
-        return [Step(kind, f"{title}: {why}.", self._ready_slices, total)]
+        return [Step(kind, f"{title}: {why}.", self.picture.ready, total)]
 
     def _why_head(self) -> str:
         pod = self._pods.get(self.head)
@@ -207,7 +203,7 @@ class _Rollout:
         self._warned.add((kind, reason, message))
         level = StepKind.WARN if event.get("type") == "Warning" else StepKind.WAIT
         text = f"{kind} {name}: {reason}: {message.rstrip('.')}."
-        return [Step(level, text, self._ready_slices, len(self.picture.slices))]
+        return [Step(level, text, self.picture.ready, len(self.picture.slices))]
 
     def _is_of_interest(self, name: str, kind: str) -> bool:
         """Whether an event about this object explains why a part of the service is not up yet."""

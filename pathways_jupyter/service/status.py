@@ -20,7 +20,6 @@ from pathways_jupyter.service.model import Holder, Reclaimable, Service
 from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podindex import PodIndex
-from pathways_jupyter.service.podstate import State
 
 _LOG_SECONDS = 5.0
 
@@ -109,7 +108,7 @@ def capacity_error(
     """
     wanted = sum(instances.values())
     held = [each for each in service.holders if each.placed != 0]
-    usable = sum(1 for each in service.slices if each.state is State.READY)
+    usable = service.ready
     there = len(service.slices)
     if usable < wanted and there == 1:
         found = say("only-ready", number=usable, service=service.name)

@@ -71,7 +71,7 @@ def slice_rows(service: Service, *, me: str, cache: RowCache | None = None) -> l
     known: RowCache = {} if cache is None else cache
     rows = []
     for each in service.slices:
-        key, source = f"{place}/{each.index}", (each, service.instance_type, me)
+        key, source = f"{place}/{each.index}", (each, service.availability(each), service.instance_type, me)
         former = known.get(key)
         # Cheap: a slice is the same object until it is drawn again.
         row = former[1] if former is not None and former[0] == source else _slice(key, service, each, chips, me)
@@ -101,7 +101,8 @@ def _service(place: str, info: ServiceInfo, service: Service, head: str, chips: 
         "namespace": service.namespace,
         "address": service.address,
         "version": Image.parse(info.server_image).tag,
-        "health": State.READY if service.ready else State.STARTING if not info.started else State.DOWN,
+        "health": service.state,
+        "reason": service.problem,
         "pod": head,
         "embedded": bool(info.embedded),
         "capacity": [
@@ -109,7 +110,7 @@ def _service(place: str, info: ServiceInfo, service: Service, head: str, chips: 
                 "instance_type": service.instance_type,
                 "chips": chips,
                 "total": len(service.slices),
-                "ready": sum(1 for each in service.slices if each.state is State.READY),
+                "ready": service.ready,
                 "free": service.free,
                 "reclaimable": service.reclaimable,
             }
@@ -127,6 +128,7 @@ def _slice(key: str, service: Service, each: Slice, chips: Sequence[int], me: st
         "number": each.index,
         "instance_type": service.instance_type,
         "health": each.state,
+        "availability": service.availability(each),
         "hosts": [
             {
                 "pod": host.pod,

@@ -61,7 +61,7 @@ class SliceMap(Live):
             self._loop.call_soon_threadsafe(self._task.cancel)
 
     def _drawn(self, note: str = "") -> Any:
-        return still.view(self._services, viewer=still.Viewer.of(self._session.record), note=note)
+        return still.view(self._services, viewer=still.Viewer(self._session.id, self._session.record.user), note=note)
 
     def _begin(self) -> None:
         # Daemon threads, so that a kernel can exit without waiting for them. Two, because following the session's

@@ -61,7 +61,7 @@ def service(count=3, hosts=4, **changes):
         "namespace": "default",
         "address": "head:29001",
         "instance_type": "tpuv6e:4x4",
-        "ready": True,
+        "head": State.READY,
         "slices": (*drawn, *rest),
         "holders": (mine, waits),
         "certain": True,
@@ -113,7 +113,7 @@ def test_a_session_with_a_slice_down_does_not_look_connected():
     drawn = sessions.card(record(**DEGRADED), DEVICES, [DOWN], now=NOW)
     assert drawn.text.startswith(f"! Session 4f2a: degraded, 1 of 2 slices, since {text.moment(NOW - 5)}")
     assert "4 of 8 (slice 0: 4 × TPU v6 lite, slice 1: down)" in drawn.text
-    assert "slice 0, tpuv6e:2x2, ready" in drawn.html
+    assert "slice 0, tpuv6e:2x2, this notebook" in drawn.html
     assert "slice 1, tpuv6e:2x2, down" in drawn.html
     assert "degraded, 1 of 2 slices" in sessions.table([record(**DEGRADED)]).text
 
@@ -122,7 +122,7 @@ def test_a_slice_has_the_services_number_and_jaxs_index_beside_it_where_they_dif
     held = {"instances": {"tpuv6e:2x2": 1}, "slices": (SessionSlice(1, 0, up=True),)}
     drawn = sessions.card(record(**held), {0: DEVICES[0]})
     assert "4 (slice 1 (your 0): 4 × TPU v6 lite)" in drawn.text
-    assert "slice 1, tpuv6e:2x2, ready, your 0" in drawn.html
+    assert "slice 1, tpuv6e:2x2, this notebook, your 0" in drawn.html
 
 
 def test_an_age_is_that_of_the_state_and_not_of_the_session():
@@ -146,9 +146,11 @@ def test_slices_name_three_owners_and_who_waits():
     held = (first, down, dataclasses.replace(rest[0], held_by=other), dataclasses.replace(rest[1], held_by=stranger))
     shown = dataclasses.replace(whole, slices=held)
     drawn = slices.view([shown], viewer=slices.Viewer("4f2a", "ada"), now=NOW)
-    for owner in ("this notebook", "my other notebook eval.ipynb", "eve (session 77aa)"):
+    for owner in ("this notebook", "in use by my other notebook eval.ipynb", "in use by eve (session 77aa)"):
         assert owner in drawn.text
         assert owner in drawn.html
+    rows = [re.split(r" {2,}", line.strip())[1:3] for line in drawn.text.splitlines()[3:7]]
+    assert [number for number, _ in rows] == ["0 ★", "1", "2 ☆", "3 ☆"]
     assert "3/4 (CrashLoopBackOff)" in drawn.text
     assert "slice 0, tpuv6e:4x4, this notebook, 1 min" in drawn.html
     assert "slice 1, tpuv6e:4x4, down, CrashLoopBackOff" in drawn.html
@@ -157,12 +159,33 @@ def test_slices_name_three_owners_and_who_waits():
 
 
 def test_slices_say_which_one_this_notebook_lost_and_are_not_green_then():
-    degraded = record(**DEGRADED)
-    drawn = slices.view([service()], viewer=slices.Viewer.of(degraded), now=NOW)
-    assert "this notebook (lost, waiting for it)" in drawn.text
-    assert "slice 1, tpuv6e:4x4, down, this notebook (lost, waiting for it) · CrashLoopBackOff" in drawn.html
+    whole = service()
+    first, down, last = whole.slices
+    lost = dataclasses.replace(whole, slices=(first, dataclasses.replace(down, held_by=first.held_by), last))
+    drawn = slices.view([lost], viewer=slices.Viewer("4f2a", "ada"), now=NOW)
+    assert re.search(r"✗ +1 ★ +down, this notebook \(lost, waiting for it\)", drawn.text)
+    waits = "down, this notebook (lost, waiting for it) · 1 min 00 s · CrashLoopBackOff"
+    assert f"slice 1, tpuv6e:4x4, {waits}" in drawn.html
     assert "3 slices of tpuv6e:4x4, 2 ready, 1 free" in drawn.text
+    assert '<div class="pw-slice pw-fail pw-of-this pw-free"' in drawn.html
+
+
+def test_a_slice_looks_the_same_in_a_sessions_card_and_among_the_services_slices():
+    def box(drawn):
+        return re.search(r'<div class="(pw-slice[^"]*)"[^>]*><div>(.*?)<span', drawn.html).groups()
+
+    viewer = slices.Viewer("4f2a", "ada")
+    assert box(slices.view([service()], viewer=viewer)) == box(sessions.card(record(), DEVICES))
+
+
+def test_a_service_without_a_ready_slice_is_not_green_and_none_of_its_slices_is_free():
+    pending = (Host(0, State.STARTING, "w", reason="Unschedulable"),)
+    unusable = tuple(Slice(index, State.STARTING, pending, f"w{index}") for index in range(500))
+    drawn = slices.view([service(slices=unusable, holders=())], now=NOW)
+    assert "0 of 500 slices ready (Unschedulable)" in drawn.text
     assert '<div class="pw-card pw-wait"' in drawn.html
+    assert re.search(r"… +0 +starting +0/1 \(Unschedulable\)", drawn.text)
+    assert "free" not in drawn.text
 
 
 def test_a_kind_of_slice_that_is_not_known_is_shown_in_words():
@@ -235,7 +258,7 @@ def test_slices_of_a_silent_session_are_reclaimable_in_words_and_shape():
     both = (Slice(0, State.READY, ready, "w0", holder), Slice(1, State.READY, ready, "w1"))
     drawn = slices.view([service(instance_type="tpuv6e:2x2", slices=both, holders=(holder,))], now=NOW)
     assert "2 slices of tpuv6e:2x2, 1 free, 1 reclaimable" in drawn.text
-    assert re.search(r"0 +reclaimable +ada \(train.ipynb\), silent for 5 min 00 s", drawn.text)
+    assert re.search(r"0 ☆ +reclaimable, ada \(train.ipynb\), silent for 5 min 00 s", drawn.text)
     assert "its slices are kept until someone needs them" in drawn.text
     assert "reclaimable, ada (train.ipynb), silent for 5 min 00 s" in drawn.html
     assert drawn.html.count('pw-kept"') == 1

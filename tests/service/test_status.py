@@ -54,7 +54,7 @@ def draw(pods, jobs=(), placements=None, service=None):
 
 def test_a_service_whose_pods_are_ready_is_ready():
     drawn = draw(cluster_pods())
-    assert drawn.ready
+    assert drawn.state is State.READY
     assert [each.state for each in drawn.slices] == [State.READY, State.READY]
     assert drawn.slices[1].hosts[0].node == "node-1-0"
     assert (drawn.free, drawn.certain, drawn.holders) == (2, True, ())
@@ -90,8 +90,8 @@ def test_one_host_of_many_takes_its_slice_down():
 
 def test_a_service_that_has_just_been_made_is_starting_and_not_down():
     drawn = draw([pod(names.HEAD_JOB, 0, phase="Pending", ready=False)], service=made(started=False))
-    assert not drawn.ready
-    assert drawn.reason == "Pending"
+    assert (drawn.head, drawn.state) == (State.STARTING, State.STARTING)
+    assert drawn.problem == "its resource manager is not ready (Pending)"
     assert {each.state for each in drawn.slices} == {State.STARTING}
 
 
@@ -113,6 +113,37 @@ def test_a_proxy_whose_log_names_its_slices_is_drawn_on_them():
     assert holder.instances == {"tpuv6e:2x2": 1}
     assert (drawn.free, drawn.certain) == (1, True)
     assert str(holder) == "jane (train.ipynb)"
+
+
+def test_a_slice_that_its_proxy_has_lost_is_down_until_the_proxy_has_it_again():
+    job, placement = a_proxy("s1"), Placement()
+    for said in ("unplaced -> placed on", "placed -> unplaced from"):
+        placement.feed(f"Transition slice 0 (tpuv6e:2x2) {said} {SERVICE}-worker-1: heartbeat lost")
+    again = pod("worker", 1, phase="Pending", ready=False)
+    for pods in (cluster_pods(), [*cluster_pods()[:2], again]):
+        drawn = draw([*pods, proxy_pod(job)], [job], {proxy_pod(job)["metadata"]["name"]: placement})
+        lost = drawn.slices[1]
+        assert (lost.state, lost.held_by.session, drawn.availability(lost)) == (State.DOWN, "s1", "down")
+        assert (drawn.state, drawn.free) == (State.READY, 1)
+    placement.feed(f"Transition slice 0 (tpuv6e:2x2) unplaced -> placed on {SERVICE}-worker-1")
+    healed = draw([*cluster_pods(), proxy_pod(job)], [job], {proxy_pod(job)["metadata"]["name"]: placement})
+    assert healed.availability(healed.slices[1]) == "in use"
+
+
+def test_a_lost_slice_that_another_session_has_got_is_that_ones():
+    jobs = [a_proxy("s1"), a_proxy("s2")]
+    read = [Placement(lost={0: f"{SERVICE}-worker-1"}), Placement({0: f"{SERVICE}-worker-1"})]
+    placements = {proxy_pod(job)["metadata"]["name"]: each for job, each in zip(jobs, read, strict=True)}
+    drawn = draw([*cluster_pods(), *map(proxy_pod, jobs)], jobs, placements)
+    assert (drawn.slices[1].state, drawn.slices[1].held_by.session) == (State.READY, "s2")
+
+
+def test_a_slice_whose_worker_starts_again_is_down_for_its_holder_and_starting_for_no_one():
+    job = a_proxy("s1")
+    pods = [*cluster_pods()[:2], pod("worker", 1, phase="Pending", ready=False)]
+    assert draw(pods).slices[1].state is State.STARTING
+    held = {proxy_pod(job)["metadata"]["name"]: Placement({0: f"{SERVICE}-worker-1"})}
+    assert draw([*pods, proxy_pod(job)], [job], held).slices[1].state is State.DOWN
 
 
 def test_a_proxy_whose_log_does_not_name_its_slices_is_a_holder_of_so_many():

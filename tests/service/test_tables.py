@@ -23,7 +23,7 @@ def hosts(state):
 
 def service(held=None, state=State.READY):
     slices = (Slice(0, State.READY, hosts(State.READY), "w-0", held), Slice(1, state, hosts(state), "w-1", None))
-    return Service("svc", "ns", "svc:29001", "tpuv6e:4x4", True, slices, (held,) if held else (), True)
+    return Service("svc", "ns", "svc:29001", "tpuv6e:4x4", State.READY, slices, (held,) if held else (), True)
 
 
 def drawn(made, **options):
@@ -35,6 +35,33 @@ def test_a_slice_says_what_is_mine():
     assert rows["ns/svc/0"]["holder"]["mine"] is True
     assert rows["ns/svc/1"]["holder"] is None
     assert drawn(service(holder("joe")))["slices"]["ns/svc/0"]["holder"]["mine"] is False
+
+
+def test_a_slice_is_free_only_when_it_is_ready_and_known_to_be_held_by_no_one():
+    def words(made):
+        return [row["availability"] for row in drawn(made)["slices"].values()]
+
+    assert words(service(holder())) == ["in use", "free"]
+    assert words(service(replace(holder(), reclaimable=Reclaimable(7.0, 900.0)))) == ["reclaimable", "free"]
+    assert words(service(state=State.STARTING)) == ["free", "starting"]
+    assert words(service(state=State.DOWN)) == ["free", "down"]
+    assert words(replace(service(), certain=False)) == ["ready", "ready"]
+
+
+def test_a_row_that_is_kept_is_made_again_when_its_holder_becomes_known():
+    cache = {}
+    drawn(replace(service(), certain=False), cache=cache)
+    assert drawn(service(), cache=cache)["slices"]["ns/svc/0"]["availability"] == "free"
+
+
+def test_a_service_without_a_ready_slice_is_not_ready_and_says_why():
+    pending = tuple(Host(index, State.STARTING, f"w-{index}", "", "Unschedulable") for index in range(4))
+    unusable = tuple(Slice(index, State.STARTING, pending, f"w-{index}") for index in range(500))
+    (row,) = drawn(replace(service(), slices=unusable))["services"].values()
+    assert (row["health"], row["reason"]) == ("starting", "0 of 500 slices ready (Unschedulable)")
+    assert [(each["ready"], each["free"]) for each in row["capacity"]] == [(0, 0)]
+    (row,) = drawn(service(state=State.DOWN))["services"].values()
+    assert (row["health"], row["reason"]) == ("ready", "")
 
 
 def test_each_host_has_its_chips():

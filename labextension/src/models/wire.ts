@@ -20,6 +20,9 @@ export type SessionState =
 /** The health of a slice, host, service or proxy. */
 export type Health = 'ready' | 'starting' | 'down';
 
+/** Whether a session can have a slice now; `ready` if it is not known who holds it. */
+export type Availability = 'free' | 'in use' | 'reclaimable' | 'ready' | 'starting' | 'down';
+
 /** The code and the parameters of a sentence; the server's part is pathways_jupyter/sentences.py. */
 export interface IText {
   readonly code: string;
@@ -153,8 +156,11 @@ export interface ISlice {
   /** The service's number of the slice; JAX numbers the slices of one session separately. */
   readonly number: number;
   readonly instance_type: string;
+  /** `down` also while its holder has lost it, until the holder's proxy has it again. */
   readonly health: Health;
+  readonly availability: Availability;
   readonly hosts: readonly IHost[];
+  /** The session that has it, or has lost it and waits for it. */
   readonly holder: IHolder | null;
 }
 
@@ -165,7 +171,10 @@ export interface IService {
   readonly namespace: string;
   readonly address: string;
   readonly version: string;
+  /** Ready when its resource manager and at least one slice are. */
   readonly health: Health;
+  /** Why it is not ready, as a clause. */
+  readonly reason: string;
   readonly capacity: readonly ICapacity[];
   /** Pod of its resource manager; empty while there is none. */
   readonly pod: string;
