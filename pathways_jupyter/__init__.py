@@ -138,8 +138,8 @@ def connect(
       pathways_service: Another name of `service`.
       expected_tpu_instances: Another name of `tpu`.
       proxy_server_image: Another name of `proxy_image`.
-      proxy_job_name: Not supported; accepted as None for compatibility with pathwaysutils.
-      collect_service_metrics: Not supported; accepted as False for compatibility with pathwaysutils.
+      proxy_job_name: A keyword of pathwaysutils that changes nothing here, which a warning says.
+      collect_service_metrics: Another one.
 
     Raises:
       ConfigError: An argument is invalid; nothing was changed.
@@ -182,6 +182,9 @@ def __getattr__(name: str) -> Any:
         from pathways_jupyter.session.kernel.session import Session
 
         return Session
+    if name == "isc_pathways":
+        # A script written for pathwaysutils runs with only the package in its import changed.
+        return sys.modules[__name__]
     if name in {"colocated", "elastic"}:
         return importlib.import_module(f"pathways_jupyter.{name}")
     if name == "__version__":

@@ -27,24 +27,18 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-# Keywords of pathwaysutils that are not supported here: a Job is named after its session.
-_UNSUPPORTED = ("proxy_job_name", "collect_service_metrics")
 
 
 def resolve(arguments: Mapping[str, Any]) -> ConnectConfig:
     """Return the validated config of `arguments`; starts nothing.
 
     Args:
-      arguments: As for :func:`pathways_jupyter.config.resolve`, and the unsupported keywords of pathwaysutils.
+      arguments: As for :func:`pathways_jupyter.config.resolve`.
 
     Raises:
       ConfigError: A value is invalid.
     """
-    given = dict(arguments)
-    for name in _UNSUPPORTED:
-        if given.pop(name, None):
-            raise ConfigError(f"{name} is not supported.", hint="Leave it out: the proxy is named after its session.")
-    checked = config.resolve(given)
+    checked = config.resolve(arguments)
     for name in ("cluster", "context", "kubeconfig"):
         if checked.local and getattr(checked, name):
             raise ConfigError(

@@ -124,7 +124,6 @@ def test_every_setting_has_a_keyword():
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        ({"proxy_job_name": "mine"}, "proxy_job_name"),
         ({"expected_tpu_instances": {"tpuv6e:3x3": 1}}, "topology"),
         (
             {"local": True, "context": "other", "expected_tpu_instances": {"tpuv6e:2x2": 1}},

@@ -3,6 +3,8 @@
 import dataclasses
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import played_google
 import pytest
@@ -59,3 +61,64 @@ def test_the_guides_example_runs_in_a_notebook(on_google, open_notebook):
     cell = open_notebook(on_google).run(EXAMPLE + SEE)
     assert cell.status == "ok", cell.shown
     assert [line for line in cell.text.splitlines() if line in SEEN] == SEEN
+
+
+# What the peer's own example is started with; its flags stand for all of its keywords.
+FLAGS = [
+    "--cluster=my-cluster",
+    "--project=my-project",
+    "--region=region",
+    "--gcs_bucket=gs://user-bucket",
+    "--pathways_service=pathways-cluster-pathways-head-0-0.pathways-cluster:29001",
+    "--tpu_count=2",
+    "--proxy_job_name=mine",
+    "--proxy_options=use_insecure_credentials:true",
+    "--collect_service_metrics",
+]
+NAME = "proxy_job_name is not used: the proxy's Job is named after its session."
+METRICS = "collect_service_metrics is not used: nothing is written to Cloud Monitoring"
+EMBEDDED = (
+    "The embedded cluster is used, as PATHWAYS_JUPYTER_LOCAL or the profile says: cluster, project and region are"
+)
+
+
+def run_the_peers_script(machine, directory, **environ):
+    """Run pathwaysutils' example with nothing but the package in its import changed."""
+    package = "pathwaysutils.experimental.shared_pathways_service"
+    (folder,) = find_spec(package).submodule_search_locations
+    text = (Path(folder) / "run_connect_example.py").read_text()
+    line = f"from {package} import isc_pathways\n"
+    assert text.count(line) == 1
+    script = directory / "run_connect_example.py"
+    script.write_text(text.replace(line, "from pathways_jupyter import isc_pathways\n"))
+    return subprocess.run(
+        [sys.executable, str(script), *FLAGS],
+        env={**machine.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+def warned(done):
+    """The warnings of a script, without the lines that show where."""
+    return [line.partition("UserWarning: ")[2] for line in done.stderr.splitlines() if "UserWarning: " in line]
+
+
+def test_the_peers_script_runs_with_its_import_changed(on_google, tmp_path):
+    done = run_the_peers_script(on_google, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Original Matrix (on all 8 devices)" in done.stdout
+    name, metrics = warned(done)
+    assert name == NAME
+    assert metrics.startswith(METRICS)
+    # They point to the user's own line.
+    assert all("run_connect_example.py" in line for line in done.stderr.splitlines() if "UserWarning" in line)
+
+
+def test_the_peers_script_runs_on_the_embedded_cluster_too(machine, cluster, tmp_path):
+    done = run_the_peers_script(machine, tmp_path, PATHWAYS_JUPYTER_LOCAL="1")
+    assert done.returncode == 0, done.stderr
+    assert "Original Matrix (on all 8 devices)" in done.stdout
+    assert [line for line in warned(done) if line.startswith(EMBEDDED)] == [f"{EMBEDDED} ignored."]

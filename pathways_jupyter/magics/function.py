@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter import entry
+from pathways_jupyter import config, entry
 from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.magics.waiting import Waiting
@@ -14,6 +15,14 @@ from pathways_jupyter.wording import Face
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
+
+_UNUSED: Mapping[str, str] = {
+    "proxy_job_name": "the proxy's Job is named after its session",
+    "collect_service_metrics": "nothing is written to Cloud Monitoring; `pathways-jupyter usage` shows who has held "
+    "how many chip-hours",
+}
+"""Keywords of pathwaysutils that change nothing here, with what happens instead."""
+_GKE = ("cluster", "project", "region")
 
 
 class _Errors(Screen):
@@ -47,15 +56,15 @@ def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
     if progress is None:
         progress = connection is not None or sys.stderr.isatty()
     try:
-        checked = entry.resolve(asked)
+        checked = entry.resolve(_without_unused(asked))
         if not progress:
             made = session.connect(entry.located(checked), revive=entry.revive)
         else:
             with Waiting(connection.screen if connection is not None else _Errors()) as waiting:
                 if checked.local:
                     waiting.embedded()
-                config = entry.located(checked)
-                made = waiting.through(session.start(config, revive=entry.revive)).session
+                located = entry.located(checked)
+                made = waiting.through(session.start(located, revive=entry.revive)).session
                 waiting.done()
     except PathwaysError as error:
         # Even in a notebook this was a call from Python, so hints must name keywords, not flags of the magic.
@@ -69,3 +78,20 @@ def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
     if connection is not None:
         connection.watch(made)
     return made
+
+
+def _without_unused(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `asked` without what scripts written for pathwaysutils pass, but has no effect here; warn about each."""
+    left = dict(asked)
+    ignored = [f"{name} is not used: {instead}." for name, instead in _UNUSED.items() if left.pop(name)]
+    # Such a script names its cluster, and must run unchanged where the environment chooses the embedded one.
+    if left["local"] is None and any(left[name] for name in _GKE) and config.resolve(left).local:
+        left.update(dict.fromkeys(_GKE))
+        ignored.append(
+            "The embedded cluster is used, as PATHWAYS_JUPYTER_LOCAL or the profile says: "
+            "cluster, project and region are ignored."
+        )
+    for line in ignored:
+        # At the line that calls pathways_jupyter.connect().
+        warnings.warn(line, stacklevel=4)
+    return left
