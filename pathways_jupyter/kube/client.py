@@ -11,15 +11,14 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.kube import answers, problems
+from pathways_jupyter.kube.clock import ServerClock, boot_seconds
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
 from pathways_jupyter.kube.websocket import WebSocket
 from pathways_jupyter.retry import Backoff
@@ -45,8 +44,6 @@ MAX_ANSWER_BYTES = 512 * 1024 * 1024
 # Idempotent as this package uses them: doing one twice has the same result.
 _IDEMPOTENT = {"GET", "PUT", "PATCH", "DELETE"}
 _BUSY = {429, 503}
-_CLOCK_TOLERANCE_SECONDS = 2.0
-_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
 _ROLES_SECONDS = 3.0
@@ -78,8 +75,7 @@ class Client:
         self._leaving: list[asyncio.Task[None]] = []
         # Whether this server has ever answered, so that it is worth waiting for.
         self._known = False
-        # How far the server's clock is ahead of this machine's, in seconds.
-        self._ahead = 0.0
+        self._clock = ServerClock()
 
     async def __aenter__(self) -> Self:
         return self
@@ -98,7 +94,7 @@ class Client:
 
     def now(self) -> float:
         """Return the API server's time, in seconds since the epoch; this machine's time before the first answer."""
-        return time.time() + self._ahead
+        return self._clock.now()
 
     def close(self) -> None:
         """Close all connections, once the requests and streams in progress have ended."""
@@ -265,21 +261,11 @@ class Client:
             self.close()
 
     async def _send(self, api: Api, request: tuple[Any, ...]) -> ClientResponse:
+        sent = boot_seconds()
         response = await api.send(request)
         self._known = True
-        if date := response.headers.get("Date"):
-            self._set_clock(date)
+        self._clock.correct(response.headers.get("Date", ""), sent)
         return response
-
-    def _set_clock(self, date: str) -> None:
-        try:
-            _, day, month, year, clock, _ = date.split()
-            date_time = datetime.fromisoformat(f"{year}-{_MONTHS.index(month) // 3 + 1:02}-{day}T{clock}+00:00")
-        except ValueError:
-            return
-        ahead = date_time.timestamp() - time.time()
-        # The header has whole seconds, so ignore small differences.
-        self._ahead = ahead if abs(ahead) > _CLOCK_TOLERANCE_SECONDS else 0.0
 
     async def _read(self, response: ClientResponse) -> bytes:
         """Return the whole body, after which the connection can carry the next request."""

@@ -8,7 +8,7 @@ the last moment saves the Job.
 A proxy with a relay holds its arrays for longer than its Lease. Between the two it is *reclaimable*: a sweep leaves it
 alone, unless the caller needs its slices.
 
-All times are the API server's, because the clocks of laptops differ by more than a lease.
+All times are the API server's, because the clocks of laptops differ by more than a lease, and are set back.
 """
 
 from __future__ import annotations
@@ -300,10 +300,15 @@ def _judge(job: Object, lease: Object | None, now: float) -> _Abandoned | None:
 
 
 def _renewed(lease: Object) -> float:
-    """Return when `lease` was renewed last, in seconds since the epoch."""
-    spec = lease.get("spec") or {}
-    renewed = spec.get("renewTime") or spec.get("acquireTime") or lease["metadata"].get("creationTimestamp")
-    return parse_time(str(renewed)) if renewed else 0.0
+    """Return when `lease` was renewed last, in seconds since the epoch.
+
+    A client whose clock was set back writes a `renewTime` in the past. When it wrote that, the API server has noted by
+    its own clock.
+    """
+    spec, metadata = lease.get("spec") or {}, lease["metadata"]
+    renewed = spec.get("renewTime") or spec.get("acquireTime") or metadata.get("creationTimestamp")
+    written = [each.get("time") for each in metadata.get("managedFields") or ()]
+    return max((parse_time(str(each)) for each in [renewed, *written] if each), default=0.0)
 
 
 async def _clear(client: Client, abandoned: _Abandoned) -> Swept | None:

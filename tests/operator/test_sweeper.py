@@ -4,6 +4,7 @@ import signal
 import sys
 
 from program_log import Log
+from waits import wait_until
 
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBS, LEASES
@@ -70,6 +71,21 @@ async def test_it_reports_a_session_that_becomes_silent_and_one_that_is_back(ben
         assert {each["metadata"]["name"] for each in (await objects.list_(client, JOBS)).items} == {name}
 
 
+async def test_a_session_whose_clock_was_set_back_is_not_swept(bench):
+    """Another proxy's lease ends later, so that its removal shows that the first one was left alone."""
+    async with bench.client() as client:
+        stop = asyncio.Event()
+        running = asyncio.create_task(Sweeper(client, interval=1e6, say=say).run(stop))
+        set_back, dead = await bench.proxy(client, "set-back"), await bench.proxy(client, "dead")
+        await leases.create(client, set_back, seconds=3600)
+        await bench.renewed_at(client, set_back, client.now() - 25 * 3600)
+        await leases.create(client, dead, seconds=1)
+        await until_jobs(bench, client, {set_back["metadata"]["name"]})
+        stop.set()
+        await asyncio.wait_for(running, DEADLINE)
+        assert await objects.find(client, LEASES, set_back["metadata"]["name"], namespace="default")
+
+
 async def start(bench, *arguments):
     return await asyncio.create_subprocess_exec(
         sys.executable,
@@ -92,9 +108,8 @@ async def test_the_program_ends_on_sigterm(bench):
 async def test_the_program_sweeps_once_when_asked_to(bench):
     async with bench.client() as client:
         dead = await bench.proxy(client, "dead")
-        await leases.create(client, dead, seconds=1)
-        past = {"spec": {"renewTime": "2020-01-01T00:00:00.000000Z"}}
-        await objects.patch(client, LEASES, dead["metadata"]["name"], past, namespace="default")
+        lease = await leases.create(client, dead, seconds=1)
+        await asyncio.to_thread(wait_until, lambda: leases.is_stale(lease, client.now()))
         process = await start(bench, "--once", "--namespace", "default")
         out, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
         assert process.returncode == 0

@@ -107,6 +107,16 @@ async def test_a_sweep_can_be_limited_to_a_user_or_a_session(bench, monkeypatch)
         assert [each.session for each in await leases.sweep(client, "")] == ["c"]
 
 
+@pytest.mark.parametrize("jump", [-120.0, -25 * HOUR, 24 * HOUR])
+async def test_a_renewal_by_a_clock_that_was_set_counts_from_when_the_server_received_it(bench, jump):
+    async with bench.client() as client:
+        job = await bench.proxy(client, "s1")
+        await leases.create(client, job, seconds=60)
+        await bench.renewed_at(client, job, client.now() + jump)
+        assert await leases.sweep(client, "default", reclaim=leases.EVERY) == ()
+        assert await jobs(client) == {job["metadata"]["name"]}
+
+
 async def test_any_number_may_sweep_at_once_and_each_job_is_reported_once(bench, monkeypatch):
     async with bench.client() as client:
         for index in range(10):

@@ -15,7 +15,7 @@ from pathways_jupyter.local.kubelet import Kubelet
 from pathways_jupyter.local.network import Network
 from pathways_jupyter.local.recorder import Recorder
 from pathways_jupyter.local.spawner import Spawner
-from pathways_jupyter.service import names, proxy_job, service_jobset
+from pathways_jupyter.service import leases, names, proxy_job, service_jobset
 
 DEADLINE = 60.0
 
@@ -115,3 +115,18 @@ class QuietCluster:
             **options,
         )
         return await objects.create(client, objects.JOBS, proxy_job.job(spec))
+
+    async def renewed_at(self, client: Client, job: dict, at: float) -> None:
+        """Renew the Lease of a proxy Job as a session does whose clock says `at`."""
+        lease = {
+            "apiVersion": objects.LEASES.api_version,
+            "kind": objects.LEASES.kind,
+            "spec": {"renewTime": leases.stamp(at)},
+        }
+        await client.request(
+            "PATCH",
+            objects.LEASES.item("default", job["metadata"]["name"]),
+            query={"fieldManager": "session", "force": "true"},
+            body=lease,
+            content_type="application/apply-patch+yaml",
+        )

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.events import EventKind
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.sentences import say
 from pathways_jupyter.service import leases
 from pathways_jupyter.session.record_figures import figures
@@ -32,7 +33,7 @@ class Pause:
     """A period in which this process did not run.
 
     Attributes:
-      ended: When it ended, by :func:`now`.
+      ended: When it ended, in :func:`~pathways_jupyter.kube.clock.boot_seconds`.
       asleep: Whether the whole computer slept; False when only this process was stopped.
     """
 
@@ -46,18 +47,12 @@ class Pause:
         return f"The session's supervisor did not run for {self.seconds:.0f} s"
 
 
-def now() -> float:
-    """Return seconds on a clock that continues while the computer sleeps."""
-    # macOS has no such steady clock; the time of day is close enough there.
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.time()
-
-
 class PauseWatch:
     """Records the last pause of this process while :meth:`run` is running."""
 
     def __init__(self) -> None:
         self._last: Pause | None = None
-        self._seen, self._seen_awake = now(), time.monotonic()
+        self._seen, self._seen_awake = boot_seconds(), time.monotonic()
 
     async def run(self) -> None:
         """Compare the clocks every half second."""
@@ -67,7 +62,7 @@ class PauseWatch:
 
     def last(self) -> Pause | None:
         """Return the last pause, including one that ended just now; None when there was none."""
-        seen, awake = now(), time.monotonic()
+        seen, awake = boot_seconds(), time.monotonic()
         # What exceeds the interval of a timer that fires on time.
         paused = seen - self._seen - _TICK_SECONDS
         if paused > _LEAST_SECONDS:
@@ -101,7 +96,7 @@ class LeaseKeeper:
         self._job = job
         self._on_gone = on_gone
         self._seconds = session_log.config.lease_seconds
-        self._renewed = now()
+        self._renewed = boot_seconds()
         self._pauses = PauseWatch()
 
     async def check(self) -> None:
@@ -122,7 +117,7 @@ class LeaseKeeper:
                 reason=error.reason,
                 hint=f"{error.hint} {why}".strip(),
             ) from error
-        self._renewed = now()
+        self._renewed = boot_seconds()
 
     async def run(self) -> None:
         """Renew the Lease until it no longer exists."""
@@ -135,7 +130,7 @@ class LeaseKeeper:
                     if not await self._renew():
                         self._on_gone(say("lease-deleted"))
                         return
-                    failures, self._renewed = 0, now()
+                    failures, self._renewed = 0, boot_seconds()
                 except ClusterError as error:
                     logger.warning("lease: %s", error)
                     failures += 1
@@ -157,7 +152,7 @@ class LeaseKeeper:
           reason: The observed symptom.
           removed: Whether the proxy's Job is gone from the cluster.
         """
-        pause, at = self._pauses.last(), now()
+        pause, at = self._pauses.last(), boot_seconds()
         if pause is None or (pause.ended < self._renewed and at - pause.ended > _RECENT_SECONDS):
             return reason
         if at - self._renewed < self._seconds:
@@ -170,7 +165,7 @@ class LeaseKeeper:
         return f"{pause}; its lease expired after {self._seconds:.0f} s. {reason} {advice}"
 
     def _warn(self, error: ClusterError) -> None:
-        left = max(0.0, self._seconds - (now() - self._renewed))
+        left = max(0.0, self._seconds - (boot_seconds() - self._renewed))
         config = self._session_log.config
         then = f"expires in {left:.0f} s"
         if config.relay:

@@ -62,7 +62,7 @@ def test_a_loss_without_a_pause_restores_of_none(config, cluster):
 @pytest.mark.parametrize(("awake", "words"), [(0.5, "This computer slept"), (86.0, "supervisor did not run")])
 def test_a_computer_that_slept_is_distinguished_from_a_process_that_was_stopped(monkeypatch, awake, words):
     clocks = {"always": 1000.0, "awake": 50.0}
-    monkeypatch.setattr(lease_keeper, "now", lambda: clocks["always"])
+    monkeypatch.setattr(lease_keeper, "boot_seconds", lambda: clocks["always"])
     monkeypatch.setattr(lease_keeper.time, "monotonic", lambda: clocks["awake"])
     watch = PauseWatch()
     clocks["always"] += lease_keeper._TICK_SECONDS
