@@ -49,13 +49,23 @@ def resolve(arguments: Mapping[str, Any]) -> ConnectConfig:
 
 
 def located(asked: ConnectConfig) -> ConnectConfig:
-    """Return `asked`; if it means the embedded cluster, start that if needed and fill in its kubeconfig.
+    """Return `asked`; if it means the embedded cluster, start or grow that if needed and fill in its kubeconfig.
 
     Raises:
       LocalClusterError: The embedded cluster does not start.
     """
     # A cluster that is started now has no jobs.
     return on_local_cluster(asked, start=not asked.job) if asked.local else asked
+
+
+def embedded_stage(asked: ConnectConfig) -> str:
+    """Return what :func:`located` has to do for `asked`, as a stage of connecting to the embedded cluster."""
+    from pathways_jupyter.local import cluster
+
+    running = cluster.find()
+    if running is None:
+        return "start the embedded cluster"
+    return f"{'add slices to' if running.lacks(asked.instances) else 'find'} the embedded cluster"
 
 
 def look(arguments: Mapping[str, Any]) -> ConnectConfig:
@@ -73,7 +83,7 @@ def on_local_cluster(asked: ConnectConfig, *, start: bool = True) -> ConnectConf
     """Return `asked` with the kubeconfig of the embedded cluster filled in.
 
     Args:
-      start: Start it if it is not running.
+      start: Start it if it is not running, and add the slices that it lacks.
 
     Raises:
       LocalClusterError: It does not start; or it is not running and `start` is false.

@@ -1,5 +1,7 @@
 """pathways_jupyter.connect(): the front door for scripts."""
 
+import contextlib
+import dataclasses
 import inspect
 import json
 import subprocess
@@ -11,6 +13,9 @@ import pytest
 import pathways_jupyter
 from pathways_jupyter.config import ALIASES, SETTINGS
 from pathways_jupyter.errors import ConfigError
+from tests.conftest import Notebook
+
+LOAD = "%load_ext pathways_jupyter\n%pathways"
 
 SCRIPT = """
 import sys, jax, pathways_jupyter
@@ -67,12 +72,28 @@ def test_a_cluster_smaller_than_the_default_is_used_as_it_is(machine):
                 check=False,
             )
             assert (done.stdout, done.returncode) == ("4 28.0\n", 0), done.stderr
-            more = machine.cli("local", "up", "--slices", "2", **own)
-            assert "has tpuv6e:2x2=1, too few for tpuv6e:2x2=2" in more.stderr
             fast = machine.cli("local", "up", "--slices", "1", "--fast-heal", **own)
             assert "does not heal fast" in fast.stderr
         finally:
             machine.cli("local", "down", **own)
+
+
+def test_connect_adds_the_slices_that_a_running_cluster_lacks_beside_those_in_use(machine):
+    with tempfile.TemporaryDirectory(prefix="pj-") as home:
+        own = dataclasses.replace(machine, environ={**machine.environ, "JUPYTER_RUNTIME_DIR": home})
+        assert own.cli("local", "up", "--slices", "1", "--sidecar").returncode == 0
+        try:
+            with contextlib.closing(Notebook(own)) as one, contextlib.closing(Notebook(own)) as two:
+                assert one.run(f"{LOAD} connect --local\nimport jax; x = jax.numpy.arange(8.0)").status == "ok"
+                grown = two.run(f"{LOAD} connect --local --tpu tpuv6e:2x2=3 --at-least 2")
+                assert grown.status == "ok", grown.shown
+                assert two.run("import jax; print(len(jax.devices()))").text.strip() == "8"
+                # Those stages are shown that take place.
+                assert any("add slices to the embedded cluster" in each for each in two.seen)
+                assert not any("start the embedded cluster" in each for each in (*one.seen, *two.seen))
+                assert one.run("print(float(x.sum()))").text.strip() == "28.0"
+        finally:
+            own.cli("local", "down")
 
 
 LOSE_AND_RECONNECT = """

@@ -1,4 +1,4 @@
-"""The example of elastic training runs as it is written, on three slices of a cluster of its own."""
+"""The example of elastic training runs as it is written, on a cluster as the first example starts one."""
 
 import re
 import tempfile
@@ -11,15 +11,15 @@ NOTEBOOK = Path(__file__).parents[1] / "examples" / "notebooks" / "04-elastic.ip
 
 
 @pytest.fixture
-def larger(machine, monkeypatch):
-    """A machine whose embedded cluster has three slices."""
+def own(machine, monkeypatch):
+    """A machine whose embedded cluster has two slices, as 01-connect.ipynb leaves it."""
     with tempfile.TemporaryDirectory(prefix="pj-") as name:
         own = replace(
             machine,
             directory=Path(name),
             environ={**machine.environ, "HOME": name, "JUPYTER_RUNTIME_DIR": f"{name}/runtime"},
         )
-        assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=3", "--fast-heal").returncode == 0
+        assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=2", "--sidecar", "--fast-heal").returncode == 0
         for variable, value in own.environ.items():
             monkeypatch.setenv(variable, value)
         yield own
@@ -28,7 +28,7 @@ def larger(machine, monkeypatch):
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("steps", [500, pytest.param(800, marks=pytest.mark.soak)])
-def test_04_elastic_is_true(larger, steps):
+def test_04_elastic_is_true_after_01(own, steps):
     # Imported here, because every process of a test run imports this file, and they take seconds.
     import nbformat
     from nbclient import NotebookClient
@@ -38,7 +38,7 @@ def test_04_elastic_is_true(larger, steps):
     # With fewer steps than it is written with, but enough for a slice to be lost, and to come back, among them.
     (training,) = [cell for cell in notebook.cells if "steps=800" in cell.source]
     training.source = training.source.replace("steps=800", f"steps={steps}")
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(larger.directory)}}).execute()
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(own.directory)}}).execute()
     cells = {cell.id: cell for cell in notebook.cells if cell.cell_type == "code"}
 
     def text(name):

@@ -106,12 +106,18 @@ def test_a_notebook_whose_kernel_was_killed_claims_nothing_of_today(execute):
     assert re.search(r"As of [-0-9]+ [0-9:]+", shown)
 
 
-def test_what_the_notebooks_import_is_what_make_installs():
-    """`make lab` installs the package with what it needs, and the group `examples`, and nothing else."""
+def test_what_the_notebooks_import_is_what_the_first_line_of_the_readme_and_make_install():
+    """They install the package with what it needs, and the extra `examples`, and nothing else."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert "--editable . --group examples\n" in (ROOT / "Makefile").read_text()
+    assert "pip install '.[examples]' " in (ROOT / "README.md").read_text()
+    assert "--editable '.[examples]'\n" in (ROOT / "Makefile").read_text()
+    assert (ROOT / "binder" / "requirements.txt").read_text() == ".[examples]\n"
     installed = set()
-    wanted = [*project["project"]["dependencies"], *project["dependency-groups"]["examples"], "pathways_jupyter"]
+    wanted = [
+        *project["project"]["dependencies"],
+        *project["project"]["optional-dependencies"]["examples"],
+        "pathways_jupyter",
+    ]
     while wanted:
         name = re.match(r"[\w.-]+", wanted.pop())[0].lower().replace("_", "-")
         if name in installed:

@@ -66,7 +66,7 @@ def up(
     name: str,
     as_json: bool,
 ) -> None:
-    """Start it, unless it is running, and wait until its service is ready."""
+    """Start it, or add the slices that it lacks, and wait until its service is ready."""
     from pathways_jupyter.local import cluster
 
     wanted = tpu.parse_instances(instances)

@@ -41,7 +41,7 @@ def run(program: tuple[str, ...], quiet: bool, tcp: bool, **values: Any) -> None
     session: ProgramSession | None = None
     try:
         if asked.local:
-            progress.show("make sure that the embedded cluster runs")
+            progress.show(entry.embedded_stage(asked))
         session = ProgramSession(entry.located(asked), program, tcp=tcp)
         with session:
             for event in session.events():

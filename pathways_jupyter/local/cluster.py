@@ -59,6 +59,12 @@ class Cluster:
     context: str = CONTEXT
     spare: Mapping[str, int] = field(default_factory=dict)
 
+    def lacks(self, needed: Mapping[str, int]) -> dict[str, int]:
+        """What of `needed` (slices per instance type) the cluster would have to grow to."""
+        # Spare nodes count: a service may have been deployed on them, and connecting finds out whether it was.
+        has = {kind: self.instances.get(kind, 0) + self.spare.get(kind, 0) for kind in needed}
+        return {kind: count for kind, count in needed.items() if has[kind] < count}
+
     def restart_api(self, *, away: float = 0.0) -> None:
         """Restart the API server in place: connections drop, the state is read from disk, pods keep running.
 
@@ -109,7 +115,7 @@ def up(
     fast_heal: bool = False,
     spare: Mapping[str, int] | None = None,
 ) -> Cluster:
-    """Start a cluster with these slices, or return the running one of that name.
+    """Start a cluster with these slices, or return the running one of that name, with slices added that it lacks.
 
     Args:
       instances: Slices per instance type; each type becomes a service of its own.
@@ -126,7 +132,7 @@ def up(
 
     Raises:
       ConfigError: An instance type or a count cannot be used.
-      LocalClusterError: The cluster cannot be started, or one of that name runs with other slices.
+      LocalClusterError: The cluster cannot be started, or one of that name runs and does not heal as fast as wanted.
     """
     wanted = _parsed(instances)
     settings: dict[str, Any] = {
@@ -145,10 +151,10 @@ def up(
 
 
 def ensure(needed: Mapping[str, int] | None = None) -> Cluster:
-    """The running cluster if it has the slices that are needed, else a new one whose hosts can run a notebook's cells.
+    """The running cluster, with slices added that it lacks, else a new one whose hosts can run a notebook's cells.
 
-    A new cluster is at least as large as the default one, so that the next notebook finds a slice in it too; a running
-    cluster only has to have what is needed.
+    A new cluster is at least as large as the default one, so that the next notebook finds a slice in it too. One that
+    was killed is started again as it was: its sessions reconnect to what they had.
 
     Args:
       needed: Slices per instance type; None accepts any cluster.
@@ -157,33 +163,33 @@ def ensure(needed: Mapping[str, int] | None = None) -> Cluster:
     """
     wanted = _parsed(needed or {})
     fresh = {kind: max(count, DEFAULT_INSTANCES.get(kind, 0)) for kind, count in wanted.items()}
-    settings = {"idle_seconds": DEFAULT_IDLE_SECONDS, "sidecar": True}
+    settings: dict[str, Any] = {"idle_seconds": DEFAULT_IDLE_SECONDS, "sidecar": True}
+    # Only a daemon that was killed leaves a record.
+    if not (place := ClusterDirectory("local")).alive() and (killed := place.read()) is not None:
+        fresh = {kind: max(fresh.get(kind, 0), killed.instances.get(kind, 0)) for kind in {**killed.instances, **fresh}}
+        settings |= {"fast_heal": killed.fast_heal, "spare": killed.spare}
     return _up("local", needed=wanted, fresh=fresh or DEFAULT_INSTANCES, settings=settings, wait=True)
 
 
 def _up(
     name: str, *, needed: Mapping[str, int], fresh: Mapping[str, int], settings: Mapping[str, Any], wait: bool
 ) -> Cluster:
-    """The running cluster, which must have what is `needed`, else a new one with `fresh` slices and these settings."""
+    """The running cluster, grown to what is `needed`, else a new one with `fresh` slices and these settings."""
     place = ClusterDirectory(name)
     with place.exclusively():
         if not place.alive():
             _start(place, {"instances": dict(fresh), **settings})
-        record = _running(name)
-    cluster = _cluster(place, record)
-    end_it = f"End it first, with everything that runs in it: pathways-jupyter local down{_named(name)}"
-    # Spare nodes count: a service may have been deployed on them, and connecting finds out whether it was.
-    has = {kind: cluster.instances.get(kind, 0) + cluster.spare.get(kind, 0) for kind in needed}
-    if short := {kind: count for kind, count in needed.items() if has[kind] < count}:
-        raise LocalClusterError(
-            f"The embedded cluster has {tpu.format_instances(cluster.instances)}, too few for "
-            f"{tpu.format_instances(short)}.",
-            hint=end_it,
-        )
-    if settings.get("fast_heal") and not cluster.fast_heal:
-        raise LocalClusterError(
-            f"The embedded cluster {name!r} is already running and does not heal fast.", hint=end_it
-        )
+        cluster = _cluster(place, _running(name))
+        if settings.get("fast_heal") and not cluster.fast_heal:
+            raise LocalClusterError(
+                f"The embedded cluster {name!r} is already running and does not heal fast.",
+                hint=f"End it first, with everything that runs in it: pathways-jupyter local down{_named(name)}",
+            )
+        spare = {kind: count for kind, count in settings.get("spare", {}).items() if count > cluster.spare.get(kind, 0)}
+        if (short := cluster.lacks(needed)) or spare:
+            record = _running(name)
+            control.ask(record.control, Order.GROW, timeout=_START_SECONDS, instances=short, spare=spare)
+            cluster = _cluster(place, _running(name))
     if wait:
         cluster.wait()
     return cluster

@@ -1,4 +1,4 @@
-"""The cluster's control socket: status, waiting until it is ready, restarting the API, and stopping.
+"""The cluster's control socket: status, waiting until it is ready, growing, restarting the API, and stopping.
 
 The request is one JSON line, the answer JSON lines. Only the cluster's owner can open the socket: it is in a 0700
 directory. The connection that asked for a stop closes when the daemon's process has ended, which is how the client
@@ -23,11 +23,13 @@ class Order(StrEnum):
     STATUS = "status"
     WAIT = "wait"
     """Answered once every service is ready."""
+    GROW = "grow"
+    """Have at least so many slices per instance type: ``instances``, and ``spare``."""
     RESTART_API = "restart-api"
     STOP = "stop"
 
 
-def ask(path: str | Path, order: Order, *, timeout: float | None = None, **details: float) -> dict[str, Any]:
+def ask(path: str | Path, order: Order, *, timeout: float | None = None, **details: object) -> dict[str, Any]:
     """Send an order and wait for its answer.
 
     Args:
@@ -56,7 +58,7 @@ def stop(path: str | Path, *, timeout: float | None = None) -> None:
 
 
 def _exchange(
-    path: str | Path, order: Order, timeout: float | None, details: Mapping[str, float]
+    path: str | Path, order: Order, timeout: float | None, details: Mapping[str, object]
 ) -> Iterator[dict[str, Any]]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout)

@@ -43,7 +43,6 @@ class Daemon:
 
     def __init__(self, place: ClusterDirectory, shape: Shape, *, idle_seconds: float) -> None:
         self._place = place
-        self._shape = shape
         self._idle_seconds = idle_seconds
         # First, because it takes longest: the fork server imports JAX while this process imports the API server.
         warm, cold = (Spawner(each, log=place.path / "zygote.log") for each in (programs.preload_jax, programs.preload))
@@ -54,6 +53,7 @@ class Daemon:
             from pathways_jupyter.local.running import RunningCluster
 
         self._cluster = RunningCluster(place.path, shape, cold=cold, warm=warm)
+        self._control = self._cluster.network.sockets("control") / "c"
         self._stopping = asyncio.Event()
         self._ready = asyncio.Event()
         self._stop_reason = ""
@@ -71,22 +71,10 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, f"received {number.name}")
         loop.add_signal_handler(signal.SIGHUP, self._restart_api)
-        control = self._cluster.network.sockets("control") / "c"
-        server = await asyncio.start_unix_server(self._accept, control)
+        server = await asyncio.start_unix_server(self._accept, self._control)
         try:
             await self._cluster.start()
-            record = Record(
-                os.getpid(),
-                self._cluster.api.port,
-                str(control),
-                dict(self._shape.instances),
-                self._shape.sidecar,
-                self._shape.fast_heal,
-                tuple(map(str, self._cluster.network.roots)),
-                dict(self._shape.spare),
-            )
-            self._place.write(record)
-            report(record)
+            report(self._write_record())
             self._spawn(self._await_ready())
             self._spawn(self._watch_idleness())
             await self._stopping.wait()
@@ -97,6 +85,21 @@ class Daemon:
             server.close()
             await self._cluster.close()
         self._place.remove()
+
+    def _write_record(self) -> Record:
+        shape = self._cluster.shape
+        record = Record(
+            os.getpid(),
+            self._cluster.api.port,
+            str(self._control),
+            dict(shape.instances),
+            shape.sidecar,
+            shape.fast_heal,
+            tuple(map(str, self._cluster.network.roots)),
+            dict(shape.spare),
+        )
+        self._place.write(record)
+        return record
 
     def _stop(self, why: str) -> None:
         self._stop_reason = self._stop_reason or why
@@ -135,8 +138,8 @@ class Daemon:
                 self._stop_requests.append(writer)
                 self._stop("stop requested")
                 return
-            answer = await self._answer(order, away=float(request.get("away", 0.0)))
-        except (ValueError, KeyError, TypeError):
+            answer = await self._answer(order, request)
+        except (ValueError, KeyError, TypeError, AttributeError):
             answer = {"error": f"Unknown request; the daemon serves {', '.join(Order)}."}
         except PathwaysError as error:
             answer = {"error": str(error), "hint": error.hint}
@@ -145,7 +148,7 @@ class Daemon:
             await writer.drain()
         writer.close()
 
-    async def _answer(self, order: Order, *, away: float) -> Mapping[str, Any]:
+    async def _answer(self, order: Order, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if order is Order.WAIT:
             self._waiting += 1
             try:
@@ -154,16 +157,21 @@ class Daemon:
             finally:
                 self._waiting -= 1
             self._raise_if_failed()
+        elif order is Order.GROW:
+            await self._cluster.grow(request["instances"], request["spare"])
+            self._write_record()
+            self._ready.clear()
+            self._spawn(self._await_ready())
         elif order is Order.RESTART_API:
-            await self._cluster.restart_api(away)
+            await self._cluster.restart_api(float(request.get("away", 0.0)))
         return {
             "pid": os.getpid(),
             "url": self._cluster.api.url,
             "ready": self._ready.is_set(),
             "busy": self._cluster.busy,
-            "services": self._cluster.services,
+            "services": list(self._cluster.services),
             "failed": self._cluster.failed,
-            "instances": dict(self._shape.instances),
+            "instances": dict(self._cluster.shape.instances),
         }
 
     def _raise_if_failed(self) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import re
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -33,7 +35,7 @@ from pathways_jupyter.service import names
 
 _log = logging.getLogger(__name__)
 
-_READY = re.compile(rb"\*\*\* (\d+)/(\d+) Pathways Slices Now Ready")
+_READY = re.compile(rb"\*\*\* (\d+)/\d+ Pathways Slices Now Ready")
 
 
 class _Controller(Protocol):
@@ -53,7 +55,7 @@ class RunningCluster:
 
     def __init__(self, directory: Path, shape: Shape, *, cold: Spawner, warm: Spawner) -> None:
         self._directory = directory
-        self._shape = shape
+        self.shape = shape
         self._healing = FAST if shape.fast_heal else KUBERNETES
         self._cold = cold
         self._warm = warm
@@ -72,7 +74,9 @@ class RunningCluster:
         self.api = self._api_server(shape.port)
         self._controllers: list[_Controller] = []
         self._restarting = asyncio.Lock()
-        self.services: list[str] = []
+        self._nodes: NodeController
+        self.services: dict[str, int] = {}
+        """The slices of each of the cluster's own services, by name."""
 
     async def start(self) -> None:
         """Start everything; the services become ready on their own.
@@ -81,16 +85,35 @@ class RunningCluster:
           LocalClusterError: The port is taken.
           ConfigError: An instance type is not in the catalogue.
         """
-        nodes = nodes_for(self._shape.nodes, cpu_nodes=self._shape.cpu_nodes)
+        nodes = nodes_for(self.shape.nodes, cpu_nodes=self.shape.cpu_nodes)
         await self.api.start()
         write_kubeconfig(self._directory / "kubeconfig", self.api, user=ADMIN, token=self.api.add_token(ADMIN))
         self._start_controllers(nodes)
+        self._ship()
+
+    async def grow(self, instances: Mapping[str, int], spare: Mapping[str, int]) -> None:
+        """Have at least these slices per instance type; returns before they are ready.
+
+        Raises:
+          ConfigError: An instance type is not in the catalogue.
+        """
+        grown = dataclasses.replace(
+            self.shape, instances=_larger(self.shape.instances, instances), spare=_larger(self.shape.spare, spare)
+        )
+        nodes = nodes_for(grown.nodes, cpu_nodes=grown.cpu_nodes)
+        # The controllers and the store are others after a restart of the API.
+        async with self._restarting:
+            self.shape = grown
+            self._nodes.want(nodes)
+            self._ship()
+
+    def _ship(self) -> None:
         self.services = ship(
             self._store,
-            self._shape.instances,
+            self.shape.instances,
             cluster=self._directory.name,
-            sidecar=self._shape.sidecar,
-            hollow=self._shape.hollow,
+            sidecar=self.shape.sidecar,
+            hollow=self.shape.hollow,
         )
 
     async def close(self) -> None:
@@ -117,7 +140,7 @@ class RunningCluster:
             self._kubelet.detach()
             self._store.close()
             self._store = Store(self._directory / "state")
-            self._start_controllers(nodes_for(self._shape.nodes, cpu_nodes=self._shape.cpu_nodes))
+            self._start_controllers(nodes_for(self.shape.nodes, cpu_nodes=self.shape.cpu_nodes))
             self.api = self._api_server(port)
             await self.api.start()
 
@@ -131,7 +154,11 @@ class RunningCluster:
 
         Hollow services are ready with their pods.
         """
-        await asyncio.gather(*(self._until_settled(each) for each in self.services))
+        settled: set[tuple[str, int]] = set()
+        # The cluster may grow meanwhile.
+        while missing := set(self.services.items()) - settled:
+            await asyncio.gather(*(self._until_settled(service) for service, _ in missing))
+            settled |= missing
 
     @property
     def failed(self) -> dict[str, str]:
@@ -165,21 +192,21 @@ class RunningCluster:
             self._kubelet,
             directory=self._directory,
             port=port,
-            stream_idle_seconds=self._shape.stream_idle_seconds,
+            stream_idle_seconds=self.shape.stream_idle_seconds,
         )
 
     def _start_controllers(self, nodes: list[Object]) -> None:
         recorder = Recorder(self._store)
-        registered = NodeController(
+        self._nodes = NodeController(
             self._store,
             recorder,
             nodes,
             address=self._kubelet.node_address,
-            repair_seconds=self._shape.repair_seconds,
+            repair_seconds=self.shape.repair_seconds,
         )
         self._controllers = [
-            registered,
-            NodePoolController(self._store, registered),
+            self._nodes,
+            NodePoolController(self._store, self._nodes),
             Scheduler(self._store, recorder),
             JobSetController(self._store, recorder),
             JobController(self._store, recorder, backoff=self._healing.jobs),
@@ -228,16 +255,16 @@ class RunningCluster:
             try:
                 async for change in watch:
                     metadata = change.object["metadata"]
-                    if self._shape.hollow and condition(change.object.get("status", {}), "Ready"):
+                    if self.shape.hollow and condition(change.object.get("status", {}), "Ready"):
                         return
                     # LookupError: its container has no log yet; the pod's next change tries again.
                     with contextlib.suppress(LookupError):
-                        if await self._reports_ready(metadata["uid"]):
+                        if await self._reports_ready(metadata["uid"], service):
                             return
             finally:
                 watch.close()
 
-    async def _reports_ready(self, uid: str) -> bool:
+    async def _reports_ready(self, uid: str, service: str) -> bool:
         pieces = self._kubelet.logs(
             uid,
             names.RESOURCE_MANAGER_CONTAINER,
@@ -248,9 +275,14 @@ class RunningCluster:
             timestamps=False,
         )
         async for piece in pieces:
-            if any(ready == wanted for ready, wanted in _READY.findall(piece)):
+            # All of those that it should have by now: it also reported when it had all of fewer.
+            if any(int(ready) >= self.services[service] for ready in _READY.findall(piece)):
                 return True
         return False
+
+
+def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {kind: max(one.get(kind, 0), other.get(kind, 0)) for kind in {**one, **other}}
 
 
 def _is_head(pod: Object, service: str) -> bool:

@@ -38,8 +38,10 @@ def service_name(instance_type: str, position: int) -> str:
     return re.sub("[^a-z0-9]+", "-", instance_type)
 
 
-def ship(store: Store, instances: Mapping[str, int], *, cluster: str, sidecar: bool, hollow: bool = False) -> list[str]:
-    """Create the objects that the cluster ships with, unless they exist already.
+def ship(
+    store: Store, instances: Mapping[str, int], *, cluster: str, sidecar: bool, hollow: bool = False
+) -> dict[str, int]:
+    """Create the objects that the cluster ships with; those that exist already stay, services with more slices.
 
     Args:
       instances: Slices per instance type.
@@ -48,12 +50,12 @@ def ship(store: Store, instances: Mapping[str, int], *, cluster: str, sidecar: b
       hollow: Report the services' pods as running without starting processes; for tests of scale.
 
     Returns:
-      The names of the services.
+      The slices of each service, by its name.
 
     Raises:
       ConfigError: An instance type is not in the catalogue.
     """
-    services = []
+    services = {}
     for position, (instance_type, slices) in enumerate(instances.items()):
         spec = service_jobset.ServiceSpec(
             tpu.parse_instance_type(instance_type),
@@ -68,8 +70,15 @@ def ship(store: Store, instances: Mapping[str, int], *, cluster: str, sidecar: b
         _keep_off_nodes_of_jobs(manifest)
         if hollow:
             _hollow(manifest)
-        _create(store, JOBSETS, manifest)
-        services.append(spec.name)
+        found = store.find(JOBSETS, names.DEFAULT_NAMESPACE, spec.name)
+        if found is None:
+            store.create(JOBSETS, manifest)
+        else:
+            # Past the rule of a real cluster that forbids it. The JobSet's controller makes the missing workers, and
+            # the resource manager learns of them when they register.
+            jobs = manifest["spec"]["replicatedJobs"]
+            store.update(JOBSETS, {**found, "spec": {**found["spec"], "replicatedJobs": jobs}})
+        services[spec.name] = slices
     _create(store, NETWORK_POLICIES, networkpolicy.for_proxies(names.DEFAULT_NAMESPACE))
     for resource, obj in _operator():
         _create(store, resource, obj)

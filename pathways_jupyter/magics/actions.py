@@ -49,7 +49,7 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
     try:
         with Waiting(connection.screen, place) as waiting:
             if asked.local:
-                waiting.embedded()
+                waiting.enter(entry.embedded_stage(asked))
             config = entry.located(asked)
             attempt = waiting.through(session.start(config, connection.variables, revive=entry.revive))
     except KeyboardInterrupt:
@@ -68,7 +68,7 @@ def reconnect(connection: Connection, values: Values, place: Place | None = None
     try:
         with Waiting(connection.screen, place) as waiting:
             if current.config.local and current.state is SessionState.LOST:
-                waiting.embedded()
+                waiting.enter(entry.embedded_stage(current.config))
             attempt = waiting.through(session.restart(current, connection.variables))
     except KeyboardInterrupt:
         connection.draw()

@@ -62,7 +62,7 @@ def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
         else:
             with Waiting(connection.screen if connection is not None else _Errors()) as waiting:
                 if checked.local:
-                    waiting.embedded()
+                    waiting.enter(entry.embedded_stage(checked))
                 located = entry.located(checked)
                 made = waiting.through(session.start(located, revive=entry.revive)).session
                 waiting.done()

@@ -50,10 +50,10 @@ class Waiting:
         self._said = ("", "")
         self._said_at = 0.0
 
-    def embedded(self) -> None:
-        """Enter the first stage: making sure that the embedded cluster runs."""
+    def enter(self, stage: str) -> None:
+        """Enter a stage before those of the attempt to connect."""
         with self._lock:
-            self._progress.enter("start the embedded cluster")
+            self._progress.enter(stage)
 
     def through(self, attempt: ConnectionAttempt[Session]) -> ConnectionAttempt[Session]:
         """Show the progress of `attempt`, and return it when it is connected.

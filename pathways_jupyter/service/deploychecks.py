@@ -133,9 +133,9 @@ def _is_embedded(pools: Mapping[str, _Pool]) -> bool:
 
 
 def _with_spare(spec: ServiceSpec) -> str:
-    """Return how to start an embedded cluster with nodes for a service, which gcloud cannot create there."""
+    """Return how to give an embedded cluster nodes for a service, which gcloud cannot create there."""
     wanted = f"{spec.instance_type}={spec.slices}"
-    return f"pathways-jupyter local up --spare {wanted}; an existing one has to be ended first, with local down."
+    return f"pathways-jupyter local up --spare {wanted}, or a larger number if it has so many spare ones already."
 
 
 async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool]) -> Finding:
@@ -157,7 +157,7 @@ async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool])
         "If a pool starts from zero nodes, add --skip-checks."
     )
     if _is_embedded(pools):
-        more = f"Start the embedded cluster with them: {_with_spare(spec)}"
+        more = f"Add them to the embedded cluster: {_with_spare(spec)}"
     if not whole:
         others = [str(pool) for pool in pools.values() if pool.accelerator]
         there = f" TPU node pools there: {', '.join(others)}." if others else " There are no TPU nodes."
@@ -217,8 +217,8 @@ async def _head(client: Client, spec: ServiceSpec, wanted: str, pools: Mapping[s
         )
         if _is_embedded(pools):
             more = (
-                "Delete a service that is not needed: pathways-jupyter service delete NAME --local; or start the "
-                f"embedded cluster with nodes for another one: {_with_spare(spec)}"
+                "Delete a service that is not needed: pathways-jupyter service delete NAME --local; or add nodes for "
+                f"another one to the embedded cluster: {_with_spare(spec)}"
             )
         return Finding(
             "head",

@@ -20,6 +20,7 @@ from pathways_jupyter.local.directory import ClusterDirectory
 
 DEADLINE = 90.0
 WAITED = "exec sleep 600"
+HEAD = "batch.kubernetes.io/job-name=pathways-cluster-pathways-head-0"
 
 kubectl_needed = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
@@ -85,10 +86,38 @@ def test_up_again_gives_the_same_cluster(shared):
     assert cluster.up({"tpuv6e:2x2": 1}, name="shared").pid == shared.pid
 
 
-def test_up_with_more_than_there_is_is_refused(shared):
-    with pytest.raises(LocalClusterError, match="too few for tpuv6e:2x2=3") as error:
-        cluster.up({"tpuv6e:2x2": 3}, name="shared")
-    assert "local down" in error.value.hint
+@kubectl_needed
+def test_up_with_more_than_there_is_adds_it_to_what_runs(name):
+    small = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=600, fast_heal=True)
+    before = {pod["metadata"]["uid"] for pod in items(small, "pods")}
+    grown = cluster.up({"tpuv6e:2x2": 3, "tpuv5e:2x4": 1}, name=name, spare={"tpuv5e:2x2": 1})
+    assert grown == cluster.find(name)
+    assert (grown.pid, grown.instances, grown.spare) == (
+        small.pid,
+        {"tpuv6e:2x2": 3, "tpuv5e:2x4": 1},
+        {"tpuv5e:2x2": 1},
+    )
+    assert before < {pod["metadata"]["uid"] for pod in items(grown, "pods")}
+    assert grown.status()["services"] == ["pathways-cluster", "tpuv5e-2x4"]
+    assert "*** 3/3 Pathways Slices Now Ready" in kubectl(grown, "logs", "--tail=-1", "-l", HEAD).stdout
+    pools = {node["metadata"]["labels"]["cloud.google.com/gke-nodepool"] for node in items(grown, "nodes")}
+    assert pools == {
+        "cpu-np",
+        *(f"tpu{pool}" for pool in ("v6e-2x2-0", "v6e-2x2-1", "v6e-2x2-2", "v5e-2x4-0", "v5e-2x2-0")),
+    }
+    # A resource manager that replaces the one that has grown, and an API that was restarted, know of all three.
+    kubectl(grown, "delete", "pod", "-l", HEAD)
+    kubectl(grown, "wait", "--for=condition=Ready", "pod", "-l", HEAD, "--timeout=60s")
+    command = ["kubectl", "--kubeconfig", grown.kubeconfig, "logs", "-f", "--tail=-1", "-l", HEAD]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
+        try:
+            assert following.stdout is not None
+            assert any("*** 3/3 Pathways Slices Now Ready" in line for line in following.stdout)
+        finally:
+            following.terminate()
+    grown.restart_api()
+    assert cluster.up({"tpuv6e:2x2": 3}, name=name) == grown
+    assert cluster.up({"tpuv6e:2x2": 4}, name=name).instances == {"tpuv6e:2x2": 4, "tpuv5e:2x4": 1}
 
 
 @kubectl_needed
@@ -111,9 +140,8 @@ def test_the_service_looks_as_its_documentation_shows_it(shared):
 @kubectl_needed
 def test_a_worker_that_is_killed_comes_back_and_its_slice_heals(shared):
     worker = next(pod for pod in items(shared, "pods") if "worker-1" in pod["metadata"]["name"])["metadata"]["name"]
-    label = "batch.kubernetes.io/job-name=pathways-cluster-pathways-head-0"
     with subprocess.Popen(
-        ["kubectl", "--kubeconfig", shared.kubeconfig, "logs", "-f", "--tail=-1", "-l", label],
+        ["kubectl", "--kubeconfig", shared.kubeconfig, "logs", "-f", "--tail=-1", "-l", HEAD],
         stdout=subprocess.PIPE,
         text=True,
     ) as following:

@@ -31,7 +31,8 @@ def own(machine, tmp_path_factory):
     assert not alive
 
 
-def test_a_cluster_that_was_killed_is_reported_and_reconnecting_starts_another(own):
+def test_a_cluster_that_was_killed_is_reported_and_reconnecting_starts_another_of_its_size(own):
+    assert own.cli("local", "up", "--slices", "3", "--fast-heal").returncode == 0
     with contextlib.closing(Notebook(own)) as notebook:
         assert notebook.run(LOAD + "--local").status == "ok"
         pid = json.loads(own.cli("local", "status", "--json").stdout)["pid"]
@@ -47,6 +48,8 @@ def test_a_cluster_that_was_killed_is_reported_and_reconnecting_starts_another(o
         again = notebook.run("%pathways reconnect")
         assert again.status == "ok", again.shown
         assert notebook.run("import jax; print(len(jax.devices()))").text.strip() == "4"
+        restarted = json.loads(own.cli("local", "status", "--json").stdout)
+        assert (restarted["instances"], restarted["fast_heal"]) == ({"tpuv6e:2x2": 3}, True)
         over = notebook.run("%pathways disconnect")
         assert "is over" in over.text
         assert "Not everything" not in over.text

@@ -58,10 +58,15 @@ class NodeController:
 
     def start(self) -> None:
         """Register the nodes and begin to reconcile them."""
-        for name in self._wanted:
-            if self._store.find(NODES, "", name) is None:
-                self._register(name)
+        self.want(list(self._wanted.values()))
         self._loop.start()
+
+    def want(self, nodes: Sequence[Object]) -> None:
+        """Keep these nodes registered from now on; register those that are missing."""
+        self._wanted = {node["metadata"]["name"]: node for node in nodes}
+        for name in self._wanted:
+            if self._store.find(NODES, "", name) is None and name not in self._missing:
+                self._register(name)
 
     async def close(self) -> None:
         """Stop reconciling the nodes."""

@@ -22,6 +22,7 @@ class Host:
       job: The Kubernetes Job of the slice, the name by which users know a slice.
       pod: The pod that it runs in.
       sidecar: The unix socket on which the colocated Python sidecar of its pod listens, if there is one.
+      slices: How many slices its service had when it was started.
     """
 
     slice_index: int
@@ -29,6 +30,7 @@ class Host:
     job: str
     pod: str
     sidecar: str = ""
+    slices: int = 0
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> Host:
@@ -43,6 +45,7 @@ class Host:
             str(message["job"]),
             str(message["pod"]),
             str(message.get("sidecar", "")),
+            int(message.get("slices", 0)),
         )
 
 
@@ -105,6 +108,11 @@ class Slices:
     def ready(self) -> int:
         """The number of ready slices."""
         return sum(each.ready for each in self.slices)
+
+    def grow(self, count: int) -> None:
+        """Have at least so many slices, new ones of the last one's kind."""
+        kind = self.slices[-1].instance_type
+        self.slices += [Slice(index, kind) for index in range(len(self.slices), count)]
 
     def refusal(self, host: Host) -> str:
         """The reason why a worker cannot be part of this service; empty when it can."""

@@ -74,6 +74,8 @@ class ResourceManager:
     # -- workers
 
     async def _serve_worker(self, link: Link, host: Host) -> None:
+        # The embedded cluster adds slices to a running service by adding workers.
+        self._slices.grow(host.slices)
         if refusal := self._slices.refusal(host):
             raise ValueError(refusal)
         joined, replaced = self._slices.add(host)
@@ -133,6 +135,8 @@ class ResourceManager:
     # -- proxies
 
     async def _serve_proxy(self, link: Link, request: Request) -> None:
+        # This resource manager may be the replacement of one that had grown.
+        self._slices.grow(max(request.held, default=-1) + 1)
         if reason := self._slices.impossible(request):
             raise ValueError(reason)
         self._proxies[request] = link

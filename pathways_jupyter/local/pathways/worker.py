@@ -106,6 +106,8 @@ def _about_this_host() -> dict[str, Any]:
     sidecar = addresses.own_socket(names.SIDECAR_PORT)
     return {
         "slice": slice_index,
+        # How many the service had when this worker was made: an embedded cluster grows.
+        "slices": int(os.environ.get("MEGASCALE_NUM_SLICES", "1")),
         # Kubernetes gives every pod of an indexed Job its number; here that is the host's place in the slice.
         "host": int(os.environ.get("JOB_COMPLETION_INDEX", "0")),
         "job": f"{jobset}-{replicated_job}-{slice_index}",
