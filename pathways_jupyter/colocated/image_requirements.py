@@ -137,7 +137,10 @@ def _meet(one: SpecifierSet, other: SpecifierSet) -> bool:
 
 _PLATFORM = "manylinux_2_28_x86_64"
 _OLDER = ("manylinux_2_17_x86_64", "manylinux2014_x86_64", "any")
-_CONFLICT = re.compile(r"^(The conflict is caused by:|ERROR: (?!ResolutionImpossible).*)$")
+_LOOSEN = "Loosen a version in requirements.txt, or choose another --jax-version."
+_CONFLICT = re.compile(r"^The conflict is caused by:\n(.*?)(?=^To fix this|\Z)", re.DOTALL | re.MULTILINE)
+_BROKEN = re.compile(r"^WARNING: Retrying .* after (.*)$", re.MULTILINE)
+_ERROR = re.compile(r"^ERROR: (?!Ignored the following|ResolutionImpossible)(.*)$", re.MULTILINE)
 
 
 def lock(wanted: Sequence[str], server: Sequence[str], python: str) -> list[str]:
@@ -152,7 +155,7 @@ def lock(wanted: Sequence[str], server: Sequence[str], python: str) -> list[str]
       Lines ``name==version``, sorted; packages of `server` are left out, as the image has them.
 
     Raises:
-      PathwaysError: pip found no versions that fit together; the message is pip's own.
+      PathwaysError: pip found no versions that fit together, or failed; the message is pip's own.
     """
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
@@ -165,7 +168,8 @@ def lock(wanted: Sequence[str], server: Sequence[str], python: str) -> list[str]
         (folder / "server.txt").write_text("\n".join(server) + "\n", encoding="utf-8")
         done = subprocess.run(
             [
-                *(sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet"),
+                # Not --quiet, with which pip does not say what a conflict is caused by.
+                *(sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--progress-bar", "off"),
                 *("--disable-pip-version-check", "--no-input", "--report", str(folder / "report.json")),
                 *("--only-binary", ":all:", "--implementation", "cp", "--python-version", python),
                 *(part for platform in (_PLATFORM, *_OLDER) for part in ("--platform", platform)),
@@ -177,21 +181,24 @@ def lock(wanted: Sequence[str], server: Sequence[str], python: str) -> list[str]
             check=False,
         )
         if done.returncode:
-            raise PathwaysError(
-                f"These requirements do not fit together on the sidecar: {_reason(done.stderr)}",
-                hint="Loosen a version in requirements.txt, or choose another --jax-version.",
-            )
+            raise _refused(done.stdout, done.stderr)
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     present = {canonicalize_name(Requirement(each).name) for each in server}
     chosen = {canonicalize_name(each["metadata"]["name"]): each["metadata"]["version"] for each in report["install"]}
     return [f"{name}=={version}" for name, version in sorted(chosen.items()) if name not in present]
 
 
-def _reason(output: str) -> str:
-    """The part of pip's output that names the conflicting packages."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    for index, line in enumerate(lines):
-        if _CONFLICT.match(line):
-            found = [each for each in lines[index : index + 6] if "To fix this" not in each]
-            return " ".join(found).removeprefix("ERROR: ")
-    return lines[-1].removeprefix("ERROR: ") if lines else "pip did not say why."
+def _refused(output: str, errors: str) -> PathwaysError:
+    """Return the error for a pip that failed, with the reason that it printed."""
+    if conflict := _CONFLICT.search(output):
+        # The constraints are the sidecar's, which the user has not written.
+        caused = conflict[1].replace("The user requested (constraint)", "The sidecar needs")
+        reason = "\n".join(line for line in caused.splitlines() if line.strip())
+        return PathwaysError(f"These requirements do not fit together on the sidecar:\n{reason}", hint=_LOOSEN)
+    # An index that pip cannot reach counts as empty for it.
+    if (broken := _BROKEN.findall(errors)) and "(from versions: none)" in errors:
+        return PathwaysError(f"pip cannot reach its index: {broken[-1]}", hint="Check the network and pip's settings.")
+    reasons = _ERROR.findall(errors) or errors.strip().splitlines()[-1:] or ["It did not say why."]
+    return PathwaysError(
+        f"pip finds no versions of these requirements for the sidecar: {' '.join(reasons)}", hint=_LOOSEN
+    )

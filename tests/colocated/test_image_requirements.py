@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import zipfile
+
 import pytest
 from hypothesis import given, settings, strategies
 from packaging.specifiers import SpecifierSet
 
 from pathways_jupyter.colocated import image_requirements as requirements
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.errors import ConfigError, PathwaysError
 
 SERVER = requirements.server_requirements("0.10.0")
 
@@ -82,3 +84,47 @@ def test_two_requirements_conflict_where_no_version_fits_both(one: list[str], ot
 )
 def test_a_version_below_a_bound_is_found(one: str, other: str) -> None:
     assert requirements.conflicts([f"x{one}"], [f"x{other}"], "3.12") == []
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    """The only wheels that pip finds: data 1.0 needs tokens 2 or later, of which there is none."""
+    for name, needs in (("data", "Requires-Dist: tokens>=2\n"), ("tokens", "")):
+        about = f"{name}-1.0.dist-info"
+        with zipfile.ZipFile(tmp_path / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{needs}")
+            wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{about}/RECORD", "")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    return tmp_path
+
+
+def test_pips_own_reason_for_a_conflict_is_shown(index) -> None:
+    with pytest.raises(PathwaysError) as caught:
+        requirements.lock(["data"], ["tokens==1.0"], "3.12")
+    message = str(caught.value)
+    assert "data 1.0 depends on tokens>=2" in message
+    assert "The sidecar needs tokens==1.0" in message
+    assert "Loosen a version" in caught.value.hint
+    assert all(each not in message for each in ("ResolutionImpossible", "To fix this", "/tmp", "http"))
+
+
+def test_pips_own_reason_for_a_version_that_does_not_exist_is_shown(index) -> None:
+    with pytest.raises(PathwaysError) as caught:
+        requirements.lock(["tokens==7"], ["jax==0.10.0"], "3.12")
+    message = str(caught.value)
+    assert "Could not find a version that satisfies the requirement tokens==7 (from versions: 1.0)" in message
+    assert "ERROR" not in message
+
+
+def test_an_index_that_cannot_be_reached_is_the_reason(monkeypatch) -> None:
+    for name, value in (("CONFIG_FILE", "/dev/null"), ("INDEX_URL", "http://127.0.0.1:9/simple"), ("RETRIES", "1")):
+        monkeypatch.setenv(f"PIP_{name}", value)
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
+    with pytest.raises(PathwaysError) as caught:
+        requirements.lock(["tokens"], ["jax==0.10.0"], "3.12")
+    assert "refused" in str(caught.value)
+    assert "Loosen" not in caught.value.hint
