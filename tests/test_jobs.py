@@ -1,5 +1,6 @@
 """PathwaysJobs on the embedded cluster, with kubectl alone: from apply to their end."""
 
+import copy
 import json
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import time
 
 import pytest
 from pathways_jobs import ELASTIC, headless, training
+from upstream_jobs import COLOCATED_PYTHON
 
 from pathways_jupyter.local import programs
 
@@ -187,12 +189,31 @@ print("answer", int(write(jax.device_put(np.array(41), cpus[0]))))
 """
 
 
-def test_a_colocated_job_runs_python_on_its_own_sidecar(kubectl, job):
-    sidecar = f"us-docker.pkg.dev/cloud-tpu-v2-images/pathways-colocated-python/sidecar:{programs.tags('sidecar')[1]}"
-    component = {"componentType": "colocated_python_sidecar", "image": sidecar}
-    name = job(training("colocated", *python(COLOCATED_PROGRAM), slices=2, customComponents=[component]))
+def test_googles_colocated_sample_runs_on_its_own_sidecar(kubectl, job):
+    """It names a head that does not exist, in JAX_BACKEND_TARGET; image, command and the size of slices are ours."""
+    made = copy.deepcopy(COLOCATED_PYTHON)
+    registry = "us-docker.pkg.dev/cloud-tpu-v2-images/pathways-colocated-python"
+    made["spec"]["customComponents"][0]["image"] = f"{registry}/sidecar:{programs.tags('sidecar')[1]}"
+    made["spec"]["workers"][0] |= {"type": "ct6e-standard-4t", "topology": "2x2"}
+    (main,) = made["spec"]["controller"]["template"]["spec"]["containers"]
+    main["command"] = python(COLOCATED_PROGRAM)
+    name = job(made)
     kubectl.until(name, "Completed")
     assert "answer 42" in kubectl.log(name)
+
+
+def test_a_users_init_container_ends_before_pathways_programs_start(kubectl, job):
+    made = training("prepared", *python(DEVICES))
+    data = {"name": "data", "image": "python:3.12", "command": python("print('prepared')")}
+    made["spec"]["controller"]["template"]["spec"]["initContainers"] = [data]
+    made["metadata"]["annotations"] = {"note": "mine"}
+    name = job(made)
+    kubectl.until(name, "Completed")
+    (pod,) = kubectl.pods(name)
+    states = {each["name"]: each["state"]["terminated"] for each in pod["status"]["initContainerStatuses"]}
+    assert [*states] == ["data", "pathways-rm", "pathways-proxy"]
+    assert states["data"]["finishedAt"] <= states["pathways-rm"]["startedAt"]
+    assert pod["metadata"]["annotations"]["note"] == "mine"
 
 
 @pytest.mark.soak

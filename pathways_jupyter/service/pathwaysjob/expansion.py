@@ -1,6 +1,7 @@
 """PathwaysJob -> JobSet: the head with Pathways' programs and the user's containers, and one worker Job per slice.
 
-A pure function, so that the controller and a client that expands a job itself create the same JobSet. The workers, the
+A pure function, so that the controller and a client that expands a job itself create the same JobSet. It is the one
+that Google's controller (google/pathways-job) makes, but for the differences that docs/jobs.md lists. The workers, the
 network and the startup policy are those of a service (:mod:`pathways_jupyter.service.service_jobset`).
 """
 
@@ -21,6 +22,7 @@ RIGID_RESTARTS = 4
 """How often each worker of a job that is not elastic may be restarted."""
 
 _EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _METRICS = "--enable_metrics_collection=true"
 _COORDINATOR = {"fieldRef": {"fieldPath": f"metadata.labels['{names.COORDINATOR_LABEL}']"}}
 
@@ -50,9 +52,13 @@ def expand(manifest: Mapping[str, Any]) -> Manifest:
     )
     if not job.namespace:
         del made["metadata"]["namespace"]
+    # All but kubectl's copy of the PathwaysJob, with which `kubectl apply` would compare the JobSet.
+    annotations = {key: value for key, value in job.annotations.items() if key != _LAST_APPLIED}
+    if annotations:
+        made["metadata"]["annotations"] = annotations
     head, workers = made["spec"]["replicatedJobs"]
     _finish_workers(workers, job)
-    _finish_head(head, job)
+    _finish_head(head, job, annotations, workers["template"]["spec"]["template"]["spec"]["nodeSelector"])
     if not job.headless:
         # Workers never end by themselves: the job is complete when the user's containers are.
         made["spec"]["successPolicy"] = {"operator": "All", "targetReplicatedJobs": [names.HEAD_JOB]}
@@ -77,7 +83,7 @@ def _finish_workers(workers: Manifest, job: Job) -> None:
         pod["priorityClassName"] = job.priority_class
 
 
-def _finish_head(head: Manifest, job: Job) -> None:
+def _finish_head(head: Manifest, job: Job, annotations: Mapping[str, str], worker_nodes: Mapping[str, str]) -> None:
     template = head["template"]["spec"]["template"]
     (manager,) = template["spec"]["containers"]
     programs = [manager, _proxy(job)]
@@ -85,21 +91,20 @@ def _finish_head(head: Manifest, job: Job) -> None:
         if job.metrics:
             program["args"].append(_METRICS)
         _customize(program, _component(job, kind))
-    if job.template is not None:
-        pod = _user_pod(job, programs)
-        own = job.template.get("metadata") or {}
-        template["metadata"] = {
-            **template["metadata"],
-            "annotations": {**(own.get("annotations") or {}), **template["metadata"]["annotations"]},
-            **({"labels": dict(own["labels"])} if own.get("labels") else {}),
-        }
-    else:
-        pod = {"restartPolicy": "Never", "containers": programs}
+    if job.elastic_slices:
+        # Behind the job's own flags, of which it is the one that counts: the last of two wins.
+        programs[1]["args"].append(f"--num_elastic_slices={job.elastic_slices}")
+    # Beside its own workers, the head must not have a host to itself.
+    own = {} if job.mode == fields.COLOCATE_MODE else {_EXCLUSIVE: "kubernetes.io/hostname"}
+    head["template"]["metadata"] = {"annotations": {**annotations, **own}}
+    theirs = (job.template or {}).get("metadata") or {}
+    template["metadata"] = {
+        "annotations": {**(theirs.get("annotations") or {}), **annotations, **own},
+        **({"labels": dict(theirs["labels"])} if theirs.get("labels") else {}),
+    }
+    pod = _user_pod(job, programs) if job.template is not None else {"restartPolicy": "Never", "containers": programs}
     if job.mode == fields.COLOCATE_MODE:
-        # Its place is beside its own workers, so it must not have a host to itself.
-        for metadata in (head["template"]["metadata"], template["metadata"]):
-            metadata["annotations"].pop(_EXCLUSIVE)
-        _colocate(pod, job)
+        _colocate(pod, job, worker_nodes)
     template["spec"] = pod
 
 
@@ -109,7 +114,8 @@ def _user_pod(job: Job, programs: list[Manifest]) -> Manifest:
     pod: Manifest = copy.deepcopy(job.template.get("spec") or {})
     pod.setdefault("restartPolicy", "Never")
     sidecars = [{**program, "restartPolicy": "Always"} for program in programs]
-    pod["initContainers"] = [*sidecars, *(pod.get("initContainers") or ())]
+    # The user's come first: they may prepare what the programs need.
+    pod["initContainers"] = [*(pod.get("initContainers") or ()), *sidecars]
     for container in pod.get("containers") or ():
         if container["name"] == job.main_container:
             _set_environment(container)
@@ -117,17 +123,16 @@ def _user_pod(job: Job, programs: list[Manifest]) -> Manifest:
 
 
 def _set_environment(container: Manifest) -> None:
-    """Point the JAX of the user's main container at the proxy; what the user sets takes precedence."""
-    given = container.get("env") or []
-    named = {each["name"] for each in given}
+    """Point the JAX of the user's main container at the proxy of this job, whatever the user set."""
     ours: list[Manifest] = [
         {"name": "PATHWAYS_HEAD", "valueFrom": copy.deepcopy(_COORDINATOR)},
         {"name": "JAX_PLATFORMS", "value": "proxy"},
         {"name": "XCLOUD_ENVIRONMENT", "value": "GCP"},
         {"name": "JAX_BACKEND_TARGET", "value": f"grpc://$(PATHWAYS_HEAD):{names.PROXY_PORT}"},
     ]
+    named = {each["name"] for each in ours}
     # First, because a variable can refer only to those before it.
-    container["env"] = [*(each for each in ours if each["name"] not in named), *given]
+    container["env"] = [*ours, *(each for each in container.get("env") or () if each["name"] not in named)]
 
 
 def _proxy(job: Job) -> Manifest:
@@ -138,8 +143,6 @@ def _proxy(job: Job) -> Manifest:
     ]
     if _component(job, fields.SIDECAR).image:
         arguments.append("--sidecar_name=external")
-    if job.elastic_slices:
-        arguments.append(f"--num_elastic_slices={job.elastic_slices}")
     return {
         "name": names.PROXY_CONTAINER,
         "image": f"{names.IMAGE_REPOSITORY}/{names.PROXY_IMAGE}:{job.version}",
@@ -154,16 +157,13 @@ def _proxy(job: Job) -> Manifest:
     }
 
 
-def _colocate(pod: Manifest, job: Job) -> None:
-    """Put the head on the nodes of its own workers, and of no other job's."""
+def _colocate(pod: Manifest, job: Job, nodes: Mapping[str, str]) -> None:
+    """Put the head on the nodes of its own workers, which `nodes` selects, and of no other job's."""
     own = {"key": names.JOBSET_NAME_LABEL, "operator": "In", "values": [job.name]}
     other = {"key": names.JOBSET_NAME_LABEL, "operator": "NotIn", "values": [job.name]}
     any_job = {"key": "job-name", "operator": "Exists"}
-    pod["nodeSelector"] = {
-        **(pod.get("nodeSelector") or {}),
-        names.ACCELERATOR_LABEL: job.instance_type.machine.accelerator,
-        names.TOPOLOGY_LABEL: job.instance_type.topology,
-    }
+    # Not the template's own: where the workers are is decided by theirs.
+    pod["nodeSelector"] = dict(nodes)
     pod["tolerations"] = [
         *(pod.get("tolerations") or ()),
         {"key": names.TPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"},

@@ -59,6 +59,7 @@ class Job:
     instance_type: InstanceType
     slices: int
     labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
     directory: str = ""
     version: str = LATEST
     mode: str = DEFAULT_MODE
@@ -103,6 +104,7 @@ def read(manifest: Mapping[str, Any]) -> Job:
         instance_type=instance_type,
         slices=slices,
         labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
         directory=spec.get("pathwaysDir") or "",
         version=spec.get("pathwaysVersion") or LATEST,
         mode=controller.get("deploymentMode") or DEFAULT_MODE,
