@@ -206,6 +206,8 @@ def test_a_training_loop_goes_on_where_the_network_left_it(training, notebook, m
 
     training.finish()
     assert set(states(notebook)) == {"connected", "interrupted"}
+    events = notebook.run("%pathways events").text
+    assert events.count("is interrupted") == events.count("Connected again after") >= 3
     assert notebook.run("%pathways disconnect").status == "ok"
     assert not training.path.exists()
 

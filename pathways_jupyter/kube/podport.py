@@ -20,8 +20,8 @@ from pathways_jupyter.kube.websocket import WebSocket
 
 PROTOCOL = "v4.channel.k8s.io"
 
-KEEP_ALIVE_SECONDS = 60.0
-"""Time between the messages that keep an idle connection open."""
+KEEP_ALIVE_SECONDS = 15.0
+"""Time between the messages that keep an idle connection open, also where a kubelet closes it after 20 s."""
 
 _DATA, _ERROR = 0, 1
 _MAX_PENDING_BYTES = 256 * 1024
@@ -48,9 +48,9 @@ class Target:
 class Remote:
     """The remote half of a connection.
 
-    A kubelet closes a stream without messages after four hours (`streamingConnectionIdleTimeout`). JAX sends nothing
-    between computations, so an idle session would lose its arrays over night. Pings do not count as messages: the
-    kubelet's WebSocket library answers them itself. So an empty message is sent on the data channel once a minute: it
+    A kubelet closes a stream without messages after four hours, or what its `streamingConnectionIdleTimeout` says. JAX
+    sends nothing between computations, so an idle session would lose its arrays. Pings do not count as messages: the
+    kubelet's WebSocket library answers them itself. So an empty message is sent on the data channel now and then: it
     counts, and it delivers no bytes to the program in the pod.
 
     Attributes:

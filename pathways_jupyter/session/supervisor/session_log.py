@@ -185,9 +185,10 @@ class SessionLog:
             self.enter(SessionState.INTERRUPTED, message)
 
     def restored(self, seconds: float) -> None:
-        """Transition back from interrupted, to connected or degraded."""
+        """Transition back from interrupted to connected, and from there to degraded if a slice is down."""
         if self.record.state is SessionState.INTERRUPTED:
-            self._judge_slices(say("restored", seconds=f"{seconds:.0f}"))
+            self.enter(SessionState.CONNECTED, say("restored", seconds=f"{seconds:.0f}"))
+            self._judge_slices()
 
     def report(self, kind: EventKind, message: str, **data: Any) -> None:
         """Publish an event to all listeners, and log it."""
@@ -211,8 +212,8 @@ class SessionLog:
             self.update(slices=slices)
         self.history.add(event)
 
-    def _judge_slices(self, message: str = "") -> None:
-        """Enter connected or degraded, whichever matches the slices, with `message` if all of them are up."""
+    def _judge_slices(self) -> None:
+        """Enter connected or degraded, whichever matches the slices."""
         slices = self.record.slices
         up = sum(each.up for each in slices)
         if up < len(slices):
@@ -220,7 +221,7 @@ class SessionLog:
             self.enter(SessionState.DEGRADED, down)
         else:
             healed = say("all-up") if len(slices) > 1 else say("only-up")
-            self.enter(SessionState.CONNECTED, message or healed)
+            self.enter(SessionState.CONNECTED, healed)
 
     def stage(self, stage: Stage, message: str, **data: Any) -> None:
         """Publish the progress of connecting."""

@@ -1,0 +1,30 @@
+"""What a session's log says of an interruption, as `%pathways events` shows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.events import EventKind
+from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.supervisor.session_log import SessionLog
+
+
+@pytest.mark.parametrize(
+    ("down", "states"), [(False, ["interrupted", "connected"]), (True, ["interrupted", "connected", "degraded"])]
+)
+def test_the_end_of_an_interruption_is_an_event_also_where_a_slice_is_down(monkeypatch, down, states):
+    about = dict.fromkeys(("id", "kernel_id", "notebook", "user", "socket", "tunnel", "log"), "")
+    record = SessionRecord(**about, pid=1, kernel_pid=1, created=0.0, config={})
+    log = SessionLog(record, ConnectConfig(instances={"tpuv6e:2x2": 1}))
+    log.report(EventKind.SLICE_PLACED, "Slice 0 is placed.", slice=0, number=0)
+    log.connected()
+    events = []
+    monkeypatch.setattr(log.history, "add", events.append)
+    log.interrupted("The connection was reset.")
+    if down:
+        log.report(EventKind.SLICE_DOWN, "Slice 0 is down.", slice=0, number=0)
+    log.restored(6.2)
+    changes = [event for event in events if event.kind is EventKind.STATE]
+    assert [event.data["state"] for event in changes] == states
+    assert changes[1].message == "Connected again after 6 s; the arrays were kept."
