@@ -76,7 +76,10 @@ _BY_NAME: Mapping[str, Machine] = {
     **{name: _BY_VERSION[versions[0]] for name, versions in _GENERATIONS.items()},
 }
 _TOPOLOGY = re.compile(r"\d+(x\d+){1,2}")
-_COUNTED = re.compile(rf"(?:tpu)?(?P<name>{'|'.join(_GENERATIONS)})-(?P<number>\d+)")
+_AXIS = re.compile(r"[1-9][0-9]{0,3}")
+_MOST_CHIPS = 65_536
+"""More than any pod has; other users write types into the cluster, and a table has a row for each host of one."""
+_COUNTED = re.compile(rf"(?:tpu)?(?P<name>{'|'.join(_GENERATIONS)})-(?P<number>[0-9]{{1,6}})")
 _PAIR = re.compile(r"""\s*["']?(?P<name>[^"'{}]+?)["']?\s*:\s*(?P<count>[^:"']*?)\s*""")
 
 
@@ -227,5 +230,6 @@ def _valid_topology(machine: Machine, topology: str) -> bool:
     return (
         machine.cubes
         and len(axes) == 3
-        and all(axis.isdecimal() and int(axis) > 0 and int(axis) % 4 == 0 for axis in axes)
+        and all(_AXIS.fullmatch(axis) and int(axis) % 4 == 0 for axis in axes)
+        and math.prod(map(int, axes)) <= _MOST_CHIPS
     )

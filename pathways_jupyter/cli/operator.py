@@ -66,6 +66,6 @@ def manifests(image: str, namespace: str, replicas: int, metrics_port: int, as_j
         image, namespace=namespace or installation.NAMESPACE, replicas=replicas, metrics_port=metrics_port
     )
     if as_json:
-        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": made}, indent=2))
+        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": made}, indent=2, allow_nan=False))
     else:
         click.echo(yaml.safe_dump_all(made, sort_keys=False), nl=False)

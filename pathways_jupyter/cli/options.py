@@ -68,7 +68,7 @@ def show(view: View, *, as_json: bool) -> None:
 
 def show_json(value: Any, *, indent: int | None = 2) -> None:
     """Print `value` as JSON: dataclasses become objects, paths and dates strings."""
-    click.echo(json.dumps(value, default=_plain, indent=indent))
+    click.echo(json.dumps(value, default=_plain, indent=indent, allow_nan=False))
 
 
 def _plain(value: Any) -> Any:

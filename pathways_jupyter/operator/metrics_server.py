@@ -17,13 +17,14 @@ from pathways_jupyter.errors import ClusterError, PathwaysError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import LEASES
-from pathways_jupyter.service import metrics, names, status
+from pathways_jupyter.service import metrics, names, odd_objects, status
 from pathways_jupyter.service.session_figures import SessionFigures
 
 if TYPE_CHECKING:
     from aiohttp import web
     from prometheus_client.core import Metric
 
+_ODD = "Leases of sessions of which something cannot be read; `pathways-jupyter doctor` names them."
 FRESH_SECONDS = 5.0
 """How long one look at the cluster serves all scrapes."""
 
@@ -86,6 +87,7 @@ class ClusterMetrics:
         return [
             GaugeMetricFamily("pathways_up", up, value=1),
             *metrics.of_services((self._client.cluster.name, each) for each in services),
+            GaugeMetricFamily("pathways_odd_leases", _ODD, value=odd_objects.number_of(found.items)),
             *metrics.of_sessions(figures),
         ]
 

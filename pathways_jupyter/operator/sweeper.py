@@ -18,7 +18,7 @@ from pathways_jupyter.errors import ClusterError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import LEASES, Object
 from pathways_jupyter.kube.watch import ChangeType, watch
-from pathways_jupyter.service import leases, names
+from pathways_jupyter.service import cluster_input, leases, names
 
 INTERVAL_SECONDS = 30.0
 _RETRY_SECONDS = 5.0
@@ -43,8 +43,8 @@ class _Lease:
 
     @classmethod
     def of(cls, lease: Object) -> _Lease:
-        labels = lease["metadata"].get("labels") or {}
-        whose = f"session {labels.get(names.SESSION_LABEL)} of {labels.get(names.USER_LABEL) or 'unknown'}"
+        owner = cluster_input.Whose.of(lease)
+        whose = f"session {owner.session} of {owner.user or 'unknown'}"
         end, kept_until = leases.end(lease), leases.kept_until(lease)
         return cls(whose, end, kept_until, [end, kept_until])
 

@@ -13,6 +13,7 @@ from pathways_jupyter.render.view import View
 from pathways_jupyter.service.usage import NOT_RECORDED, Held, Usage
 
 _HEADERS = ("user", "session", "service", "slices", "held for", "chip-hours", "")
+_DOCTOR = "pathways-jupyter doctor names them."
 _UNCERTAIN = "~ Counted from the proxy's start: time in which it waited for slices may be included."
 
 
@@ -24,6 +25,8 @@ def view(usage: Usage) -> View:
     notes = [NOT_RECORDED]
     if any(not each.certain and not each.waits for each in usage.proxies):
         notes.insert(0, _UNCERTAIN)
+    if usage.odd:
+        notes.insert(0, f"{text.count(usage.odd, 'Job or Lease', 'Jobs or Leases')} cannot be read in full; {_DOCTOR}")
     lines = [f"{span}:", text.table(_HEADERS, rows), "", *totals] if rows else [f"{span}: no proxies."]
     rich = [html.line(html.muted(each)) for each in (*totals, *notes)]
     plain = "\n".join([*lines, "", *notes])
@@ -56,4 +59,5 @@ def _value(usage: Usage) -> dict[str, Any]:
         "users": usage.by_user(),
         "proxies": [{**dataclasses.asdict(each), "chip_hours": each.chip_hours} for each in usage.proxies],
         "not_recorded": NOT_RECORDED,
+        "odd": usage.odd,
     }

@@ -10,7 +10,12 @@ from pathways_jupyter.errors import ApiError, ServiceError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, Object
-from pathways_jupyter.service import names, service_jobset
+from pathways_jupyter.service import cluster_input, names, service_jobset
+from pathways_jupyter.service.cluster_input import MOST_HOSTS, MOST_SLICES
+
+
+class Unreadable(ValueError):
+    """A JobSet has the parts of a service, but cannot be one."""
 
 
 @dataclass(frozen=True)
@@ -133,10 +138,22 @@ def of_jobsets(jobsets: Sequence[Object]) -> tuple[ServiceInfo, ...]:
 
 
 def describe(found: Object, *, own: bool = False) -> ServiceInfo | None:
-    """Return the service that a JobSet describes; None when it is not a service.
+    """Return the service that a JobSet describes; None when it is not a service, or one that cannot be.
 
     Args:
       own: Also describe the resource manager and workers that one workload has for itself, such as a job.
+    """
+    try:
+        return read(found, own=own)
+    except Unreadable:
+        return None
+
+
+def read(found: Object, *, own: bool = False) -> ServiceInfo | None:
+    """Like :func:`describe`.
+
+    Raises:
+      Unreadable: Its numbers cannot be those of a service.
     """
     jobs = {str(job.get("name")): job for job in (found.get("spec") or {}).get("replicatedJobs") or ()}
     worker_job = next((name for name in names.WORKER_JOBS if name in jobs), "")
@@ -148,22 +165,25 @@ def describe(found: Object, *, own: bool = False) -> ServiceInfo | None:
     workers = _containers(jobs[worker_job])
     worker = workers.get(names.WORKER_CONTAINER, {})
     said = flags(manager)
-    slices = said.get("instance_count") or jobs[worker_job].get("replicas") or 1
+    slices = cluster_input.count(said.get("instance_count") or jobs[worker_job].get("replicas") or 1, MOST_SLICES)
+    hosts = cluster_input.count(_job_spec(jobs[worker_job]).get("parallelism") or 1, MOST_HOSTS)
+    if slices is None or hosts is None or slices * hosts > MOST_HOSTS:
+        raise Unreadable("it asks for more slices or hosts than any cluster has")
     name = str(found["metadata"]["name"])
     port = said.get("server_port") or names.RESOURCE_MANAGER_PORT
     return ServiceInfo(
         name=name,
         namespace=str(found["metadata"].get("namespace") or ""),
         address=f"{service_jobset.head_host(name)}:{port}",
-        instance_type=said.get("instance_type", ""),
-        slices=int(slices),
-        hosts_per_slice=int(_job_spec(jobs[worker_job]).get("parallelism") or 1),
+        instance_type=cluster_input.text(said.get("instance_type"), longest=64),
+        slices=slices,
+        hosts_per_slice=hosts,
         server_image=str(worker.get("image") or manager.get("image") or ""),
         sidecar_image=str((workers.get(names.SIDECAR_CONTAINER) or {}).get("image") or ""),
         worker_job=worker_job,
         started=objects.true_condition(found, "StartupPolicyCompleted") is not None,
         ended=_how_it_ended(found),
-        embedded=str((found["metadata"].get("labels") or {}).get(names.EMBEDDED_LABEL) or ""),
+        embedded=cluster_input.label(found, names.EMBEDDED_LABEL),
         created=objects.created(found),
     )
 

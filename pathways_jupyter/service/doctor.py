@@ -14,8 +14,17 @@ from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ApiError, PathwaysError
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, JOBSETS, NAMESPACES, NETWORK_POLICIES, NODES, PODS, Resource
-from pathways_jupyter.service import deploychecks, discovery, leases, names, networkpolicy, proxy_job, status
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, NAMESPACES, NETWORK_POLICIES, NODES, PODS, Resource
+from pathways_jupyter.service import (
+    deploychecks,
+    discovery,
+    leases,
+    names,
+    networkpolicy,
+    odd_objects,
+    proxy_job,
+    status,
+)
 from pathways_jupyter.service.checks import NEEDS, Finding, Level, Need, failed, jobsets, permission
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import Versions, differences, of_image
@@ -23,6 +32,7 @@ from pathways_jupyter.service.lab.manifests import SERVICE_ACCOUNTS
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.wording import count
 
+_SHOWN_OBJECTS = 5
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 # The permissions of those who do more than connect. Connecting needs none of these, so the doctor only warns.
@@ -115,6 +125,8 @@ async def findings(
             async for found in _about_service(client, namespace, config, versions or Versions()):
                 yield found
         for found in await _network(client, namespace):
+            yield found
+        for found in await _odd(client, namespace):
             yield found
         yield await _leftovers(client, namespace, leftovers)
 
@@ -245,6 +257,29 @@ async def _network(client: Client, namespace: str) -> tuple[Finding, ...]:
             Level.WARN,
             f"Other pods can reach the proxies in namespace {namespace}, and run code on TPU hosts: {why}.",
             f"Close their ports: pathways-jupyter network-policy | kubectl apply -n {namespace} -f -",
+        ),
+    )
+
+
+async def _odd(client: Client, namespace: str) -> tuple[Finding, ...]:
+    """Name the objects of other users that cannot be read; no finding without the permissions, which have checks."""
+    try:
+        listed = await asyncio.gather(
+            *(objects.list_(client, each, namespace=namespace) for each in (LEASES, JOBS, JOBSETS))
+        )
+    except PathwaysError:
+        return ()
+    found = [(each, said) for some in listed for each in some.items if (said := odd_objects.oddities(each))]
+    if not found:
+        return ()
+    named = [f"{odd_objects.name_of(each)} ({', '.join(said)})" for each, said in found[:_SHOWN_OBJECTS]]
+    more = f", and {len(found) - len(named)} more" if len(found) > len(named) else ""
+    return (
+        Finding(
+            "objects",
+            Level.WARN,
+            f"{count(len(found), 'object')} cannot be read in full: {'; '.join(named)}{more}.",
+            "Ask their users why, or delete them with kubectl; what cannot be read is left out elsewhere.",
         ),
     )
 

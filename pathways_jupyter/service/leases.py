@@ -22,9 +22,8 @@ from datetime import UTC, datetime
 from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import JOBS, LEASES, Object
-from pathways_jupyter.service import names
+from pathways_jupyter.service import cluster_input, names
 from pathways_jupyter.service.model import Reclaimable
 from pathways_jupyter.service.names import label_value
 
@@ -121,20 +120,19 @@ async def renew(client: Client, name: str, *, namespace: str, figures: str = "")
 def end(lease: Object) -> float:
     """Return when `lease` expires unless it is renewed, in seconds since the epoch."""
     renewed = _renewed(lease)
-    seconds = (lease.get("spec") or {}).get("leaseDurationSeconds") or DEFAULT_SECONDS
-    return renewed + float(seconds) if renewed else 0.0
+    written = (lease.get("spec") or {}).get("leaseDurationSeconds")
+    seconds = cluster_input.number(written, cluster_input.LONGEST_SECONDS) or DEFAULT_SECONDS
+    return renewed + seconds if renewed else 0.0
 
 
 def kept_until(lease: Object) -> float:
     """Return until when its Job is kept while its slices are not needed, in seconds since the epoch."""
-    text = str((lease["metadata"].get("annotations") or {}).get(names.KEEP_ANNOTATION, ""))
-    keep = float(text) if text.isdecimal() else 0.0
-    return max(end(lease), _renewed(lease) + keep)
+    return max(end(lease), _renewed(lease) + cluster_input.keep_seconds(lease))
 
 
 def may_be_kept(job: Object) -> bool:
     """Whether a proxy Job is kept beyond its Lease, because there is a relay beside the proxy."""
-    return names.KEEP_ANNOTATION in (job["metadata"].get("annotations") or {})
+    return cluster_input.keep_seconds(job) > 0
 
 
 def reclaimable(leases: Iterable[Object], now: float) -> dict[str, Reclaimable]:
@@ -147,11 +145,17 @@ def reclaimable(leases: Iterable[Object], now: float) -> dict[str, Reclaimable]:
       now: The API server's time, in seconds since the epoch.
     """
     return {
-        str(owner.get("uid")): Reclaimable(_renewed(lease), kept_until(lease))
+        uid: Reclaimable(_renewed(lease), kept_until(lease))
         for lease in leases
-        if names.KEEP_ANNOTATION in (lease["metadata"].get("annotations") or {}) and is_stale(lease, now)
-        for owner in lease["metadata"].get("ownerReferences") or ()
+        if cluster_input.keep_seconds(lease) and is_stale(lease, now)
+        for uid in owners(lease)
     }
+
+
+def owners(lease: Object) -> tuple[str, ...]:
+    """Return the uids of the proxies that `lease` is of: of its name, because its author may name any owner."""
+    found = lease["metadata"].get("ownerReferences") or ()
+    return tuple(str(each.get("uid")) for each in found if each.get("name") == lease["metadata"].get("name"))
 
 
 async def fetch_reclaimable(client: Client, namespace: str, jobs: Iterable[Object]) -> dict[str, Reclaimable]:
@@ -221,9 +225,7 @@ async def sweep(
     kept = [
         each
         for each in found
-        if each is not None
-        and each.kept
-        and wanted in {"", (each.job["metadata"].get("labels") or {}).get(names.SERVICE_LABEL)}
+        if each is not None and each.kept and wanted in {"", cluster_input.label(each.job, names.SERVICE_LABEL)}
     ]
     abandoned += sorted(kept, key=lambda each: each.silent, reverse=True)[:reclaim]
     if dry_run:
@@ -262,14 +264,13 @@ class _Abandoned:
     kept: bool = False
 
     def swept(self, error: str = "") -> Swept:
-        metadata = self.job["metadata"]
-        labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+        metadata, whose = self.job["metadata"], cluster_input.Whose.of(self.job)
         return Swept(
             job=str(metadata["name"]),
             namespace=str(metadata.get("namespace") or ""),
-            session=str(labels.get(names.SESSION_LABEL, "")),
-            user=str(labels.get(names.USER_LABEL, "")),
-            notebook=str(annotations.get(names.NOTEBOOK_ANNOTATION, "")),
+            session=whose.session,
+            user=whose.user,
+            notebook=whose.notebook,
             reason=self.reason,
             error=error,
             uid=str(metadata.get("uid") or ""),
@@ -284,18 +285,16 @@ def _judge(job: Object, lease: Object | None, now: float) -> _Abandoned | None:
     if metadata.get("deletionTimestamp"):
         return None
     # A Lease of another owner belongs to an earlier Job of the same name.
-    if lease is not None and any(
-        owner.get("uid") == metadata.get("uid") for owner in lease["metadata"].get("ownerReferences") or ()
-    ):
+    if lease is not None and str(metadata.get("uid")) in owners(lease):
         if not is_stale(lease, now):
             return None
-        seconds, silent = (lease.get("spec") or {}).get("leaseDurationSeconds"), now - _renewed(lease)
+        seconds, silent = end(lease) - _renewed(lease), now - _renewed(lease)
         left = kept_until(lease) - now
         if left > 0:
             reason = f"reclaimable: silent for {silent:.0f} s, and kept for {left:.0f} s more unless slices are needed"
             return _Abandoned(job, lease, reason, silent, kept=True)
-        return _Abandoned(job, lease, f"its lease of {seconds} s was not renewed", silent)
-    age = now - parse_time(str(metadata["creationTimestamp"]))
+        return _Abandoned(job, lease, f"its lease of {seconds:.0f} s was not renewed", silent)
+    age = now - objects.created(job)
     return _Abandoned(job, lease, "it never got a lease", age) if age > DEFAULT_SECONDS else None
 
 
@@ -306,9 +305,9 @@ def _renewed(lease: Object) -> float:
     its own clock.
     """
     spec, metadata = lease.get("spec") or {}, lease["metadata"]
-    renewed = spec.get("renewTime") or spec.get("acquireTime") or metadata.get("creationTimestamp")
-    written = [each.get("time") for each in metadata.get("managedFields") or ()]
-    return max((parse_time(str(each)) for each in [renewed, *written] if each), default=0.0)
+    renewed = (spec.get("renewTime"), spec.get("acquireTime"), metadata.get("creationTimestamp"))
+    written = [cluster_input.time(each.get("time")) for each in metadata.get("managedFields") or ()]
+    return max([next(filter(None, map(cluster_input.time, renewed)), 0.0), *written])
 
 
 async def _clear(client: Client, abandoned: _Abandoned) -> Swept | None:

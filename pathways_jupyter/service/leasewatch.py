@@ -74,7 +74,7 @@ class LeaseWatch:
         found = (await objects.list_(client, LEASES, namespace=namespace, labels=labels)).items
         now, ends = client.now(), dict[str, float]()
         for lease in found:
-            ends |= {str(each.get("uid")): leases.end(lease) for each in lease["metadata"].get("ownerReferences") or ()}
+            ends |= dict.fromkeys(leases.owners(lease), leases.end(lease))
         silent = {uid: each for uid, each in leases.reclaimable(found, now).items() if uid in self._jobs}
         if silent != self.reclaimable:
             self.reclaimable = silent

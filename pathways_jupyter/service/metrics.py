@@ -53,7 +53,8 @@ def of_sessions(sessions: Iterable[SessionFigures], *, unreachable: int | None =
     """
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-    listed = list(sessions)
+    # Prometheus refuses a series that comes twice, and a Lease may carry the labels of another session.
+    listed = list({(each.session, each.user, each.namespace, each.service): each for each in sessions}.values())
     states = GaugeMetricFamily("pathways_sessions", "Sessions by state.", labels=["state"])
     for state, number in sorted(Counter(each.state for each in listed).items()):
         states.add_metric([state], number)

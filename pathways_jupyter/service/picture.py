@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from pathways_jupyter.kube.objects import Object, created, true_condition
-from pathways_jupyter.service import discovery, names, proxy_job
+from pathways_jupyter.service import cluster_input, discovery, names, proxy_job
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Holder, Host, Reclaimable, Service, Slice
 from pathways_jupyter.service.placement import Placement
@@ -70,7 +70,13 @@ def outline(service: ServiceInfo, jobs: Iterable[Object]) -> Service:
     down, and what its nodes, reasons and holders are.
     """
     listed = list(jobs)
-    ready = {str(job["metadata"]["name"]): int((job.get("status") or {}).get("ready") or 0) for job in listed}
+    ready = {
+        str(job["metadata"]["name"]): cluster_input.count(
+            (job.get("status") or {}).get("ready"), cluster_input.MOST_HOSTS
+        )
+        or 0
+        for job in listed
+    }
     drawn = picture(replace(service, slices=0), pods=PodIndex(), jobs=listed)
     wanted = service.hosts_per_slice
     hosts = {state: tuple(Host(host, state) for host in range(wanted)) for state in (State.READY, State.STARTING)}
@@ -154,22 +160,19 @@ def _holder(
     metadata, container = job["metadata"], proxy_job.container(job)
     if container is None or metadata.get("deletionTimestamp") or true_condition(job, "Complete", "Failed"):
         return None
-    said = discovery.flags(container)
-    if not discovery.same_address(said.get("resource_manager_address", ""), service.address):
+    address = discovery.flags(container).get("resource_manager_address", "")
+    if not discovery.same_address(address, service.address):
         return None
-    instances: dict[str, int] = {}
-    for instance in filter(None, said.get("virtual_slices", "").split(",")):
-        instances[instance] = instances.get(instance, 0) + 1
+    instances, whose = proxy_job.instances(container), cluster_input.Whose.of(job)
     name = str(metadata["name"])
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     own = pods.of_job(name)
     # A pod and the one that follows it overlap for a moment.
     pod_name = own[-1].name if own else ""
     placement = placements.get(pod_name)
     return Holder(
-        session=str(labels.get(names.SESSION_LABEL, "")),
-        user=str(labels.get(names.USER_LABEL, "")),
-        notebook=str(annotations.get(names.NOTEBOOK_ANNOTATION, "")),
+        session=whose.session,
+        user=whose.user,
+        notebook=whose.notebook,
         since=created(job),
         instances=instances,
         waiting=None if placement is None else placement.placed < sum(instances.values()),

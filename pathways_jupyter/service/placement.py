@@ -9,9 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from pathways_jupyter.service import cluster_input
+
+_LONGEST_LINE = 4096
+"""The rest of a line is not searched: who runs a proxy may print lines of a megabyte, and every reader searches all."""
 _TRANSITION = re.compile(
-    r"Transition slice (?P<slice>\d+)(?: \((?P<type>[^)]*)\))? (?P<before>[\w-]+) -> (?P<after>[\w-]+)"
-    r"(?: on (?P<job>[a-z0-9][-a-z0-9.]*[a-z0-9]))?"
+    r"Transition slice (?P<slice>[0-9]{1,4})(?: \((?P<type>[^)]{0,64})\))? "
+    r"(?P<before>[\w-]{1,32}) -> (?P<after>[\w-]{1,32})(?: on (?P<job>[a-z0-9][-a-z0-9.]{0,251}[a-z0-9]))?"
 )
 
 
@@ -35,7 +39,7 @@ class Transition:
     def number(self) -> int | None:
         """The service's number of the slice, which its worker Job's name ends with; None in older logs."""
         number = self.worker_job.rpartition("-")[2]
-        return int(number) if number.isdecimal() else None
+        return cluster_input.count(number, cluster_input.MOST_SLICES)
 
 
 @dataclass
@@ -68,7 +72,7 @@ class Placement:
 
 def parse(line: str) -> Transition | None:
     """Parse a line of a proxy's log; None when it is not about a transition."""
-    match = _TRANSITION.search(line)
+    match = _TRANSITION.search(line[:_LONGEST_LINE])
     if match is None:
         return None
     return Transition(int(match["slice"]), match["type"] or "", match["after"] == "placed", match["job"] or "")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from pathways_jupyter.kube.objects import Object, created
-from pathways_jupyter.service import names
+from pathways_jupyter.service import cluster_input, names
 from pathways_jupyter.service.podstate import State, pod_state, restarts
 
 _Key = tuple[str, ...]
@@ -49,22 +49,21 @@ class PodFacts:
     def of(cls, pod: Object) -> PodFacts:
         """Return the facts about `pod`."""
         metadata = pod["metadata"]
-        labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
         state, reason = pod_state(pod)
-        host = str(labels.get(names.POD_INDEX_LABEL) or annotations.get(names.POD_INDEX_LABEL) or "")
+        host = cluster_input.label(pod, names.POD_INDEX_LABEL) or cluster_input.annotation(pod, names.POD_INDEX_LABEL)
         return cls(
             name=str(metadata["name"]),
             uid=str(metadata.get("uid") or ""),
             node=str((pod.get("spec") or {}).get("nodeName") or ""),
             created=created(pod),
             state=state,
-            reason=reason,
+            reason=cluster_input.text(reason),
             restarts=restarts(pod),
-            job=str(labels.get(names.JOB_NAME_LABEL) or labels.get("job-name") or ""),
-            jobset=str(labels.get(names.JOBSET_NAME_LABEL) or ""),
-            replicated_job=str(labels.get(names.REPLICATED_JOB_LABEL) or ""),
-            job_index=str(labels.get(names.JOB_INDEX_LABEL, "")),
-            host=int(host) if host.isdecimal() else 0,
+            job=cluster_input.label(pod, names.JOB_NAME_LABEL) or cluster_input.label(pod, "job-name"),
+            jobset=cluster_input.label(pod, names.JOBSET_NAME_LABEL),
+            replicated_job=cluster_input.label(pod, names.REPLICATED_JOB_LABEL),
+            job_index=cluster_input.label(pod, names.JOB_INDEX_LABEL),
+            host=cluster_input.count(host, cluster_input.MOST_HOSTS) or 0,
         )
 
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 import re
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pathways_jupyter import pod_settings
 from pathways_jupyter.errors import ConfigError, ServiceError
-from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import Object
-from pathways_jupyter.service import names
+from pathways_jupyter.service import cluster_input, discovery, names
 from pathways_jupyter.service.images import Image
 from pathways_jupyter.service.names import job_name, label_value
 from pathways_jupyter.service.relay import container as relay_container
@@ -31,6 +31,9 @@ TTL_SECONDS = 60
 GRACE_SECONDS = 5
 _FIRST_PORT, _PORTS = 29100, 900
 _OWN_FLAGS = ("server_port", "resource_manager_address", "gcs_scratch_location", "virtual_slices")
+_LONGEST_REQUEST = 65_536
+"""In characters: some thousand slices."""
+_LONGEST_TYPE, _MOST_TYPES = 64, 16
 _FLAG = re.compile(r"--(?P<name>[a-z][a-z0-9_]*)(=.*)?", re.DOTALL)
 
 
@@ -164,9 +167,18 @@ def container(job: Object) -> Mapping[str, Any] | None:
 
 def deadline(job: Object) -> float:
     """Return when Kubernetes ends a Job, in seconds since the epoch; 0 if it has no deadline or has not begun."""
-    seconds = (job.get("spec") or {}).get("activeDeadlineSeconds")
-    began = (job.get("status") or {}).get("startTime")
-    return parse_time(str(began)) + float(seconds) if seconds and began else 0.0
+    seconds = cluster_input.number((job.get("spec") or {}).get("activeDeadlineSeconds"), cluster_input.LONGEST_SECONDS)
+    began = cluster_input.time((job.get("status") or {}).get("startTime"))
+    return began + seconds if seconds and began else 0.0
+
+
+def instances(container: Mapping[str, Any]) -> dict[str, int]:
+    """Return the number of slices per instance type that a proxy's container asks for; empty if it cannot be read."""
+    written = discovery.flags(container).get("virtual_slices", "")
+    if len(written) > _LONGEST_REQUEST:
+        return {}
+    found = Counter(cluster_input.text(each, longest=_LONGEST_TYPE) for each in written.split(",") if each)
+    return dict(found) if len(found) <= _MOST_TYPES else {}
 
 
 def labels(spec: ProxySpec) -> dict[str, str]:

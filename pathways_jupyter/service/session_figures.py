@@ -11,8 +11,12 @@ import json
 from dataclasses import dataclass
 from typing import Self
 
+from pathways_jupyter.events import SessionState
 from pathways_jupyter.kube.objects import Object
-from pathways_jupyter.service import leases, names
+from pathways_jupyter.service import cluster_input, leases, names
+
+_MOST_RECONNECTS = 1_000_000_000
+_MOST_BYTES = 2**62
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class SessionFigures:
     user: str
     namespace: str
     service: str
-    state: str
+    state: SessionState
     waited: float
     reconnects: int
     sent: int | None = None
@@ -38,30 +42,24 @@ class SessionFigures:
 
     def to_json(self) -> str:
         """Return the figures as the value of the Lease's annotation."""
-        return json.dumps(dataclasses.asdict(self), separators=(",", ":"))
+        return json.dumps(dataclasses.asdict(self), separators=(",", ":"), allow_nan=False)
 
     @classmethod
     def of_lease(cls, lease: Object, now: float) -> Self | None:
         """Return the figures on `lease`; None if it has none, or has expired, so that they are out of date."""
-        if leases.is_stale(lease, now):
+        return None if leases.is_stale(lease, now) else cls.read(lease)
+
+    @classmethod
+    def read(cls, lease: Object) -> Self | None:
+        """Return the figures on `lease`; None if it has none, or one of them is not what this package writes."""
+        value = cluster_input.mapping(cluster_input.raw(lease, names.FIGURES_ANNOTATION))
+        state = next((each for each in SessionState if each == value.get("state")), None)
+        waited = cluster_input.number(value.get("waited"), cluster_input.LONGEST_SECONDS)
+        reconnects = cluster_input.count(value.get("reconnects"), _MOST_RECONNECTS)
+        if state is None or waited is None or reconnects is None:
             return None
-        try:
-            value = json.loads((lease["metadata"].get("annotations") or {})[names.FIGURES_ANNOTATION])
-            known = {each.name: value[each.name] for each in dataclasses.fields(cls) if each.name in value}
-            numbers = [known["waited"], known["reconnects"], known.get("sent") or 0, known.get("received") or 0]
-            if not all(isinstance(each, (int, float)) for each in numbers):
-                return None
-            labels = lease["metadata"].get("labels") or {}
-            # Who it belongs to is said by what the API server checks, not by what the session writes.
-            return cls(
-                **{
-                    **known,
-                    "session": str(labels.get(names.SESSION_LABEL, "")),
-                    "user": str(labels.get(names.USER_LABEL, "")),
-                    "namespace": str(lease["metadata"].get("namespace") or ""),
-                    "service": str(known["service"]),
-                    "state": str(known["state"]),
-                }
-            )
-        except (KeyError, TypeError, ValueError):
-            return None
+        # Who it belongs to is said by what the API server checks, not by what the session writes.
+        whose = cluster_input.Whose.of(lease)
+        sent, received = (cluster_input.count(value.get(name), _MOST_BYTES) for name in ("sent", "received"))
+        namespace, service = str(lease["metadata"].get("namespace") or ""), cluster_input.text(value.get("service"))
+        return cls(whose.session, whose.user, namespace, service, state, waited, reconnects, sent, received)

@@ -16,9 +16,8 @@ from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.events import SessionState
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import JOBS, LEASES, Object
-from pathways_jupyter.service import discovery, leases, names, proxy_job
+from pathways_jupyter.service import cluster_input, discovery, leases, odd_objects, proxy_job
 from pathways_jupyter.service.model import Reclaimable
 from pathways_jupyter.service.session_figures import SessionFigures
 
@@ -75,11 +74,13 @@ class Usage:
       since: Its beginning, in seconds since the epoch on the API server's clock.
       until: Its end, which is now.
       proxies: The largest share first.
+      odd: Number of Jobs and Leases of which something cannot be read, so that less is known than they say.
     """
 
     since: float
     until: float
     proxies: tuple[Held, ...]
+    odd: int = 0
 
     def by_user(self) -> dict[str, float]:
         """Return the chip-hours of each user, the largest first; proxies of an unknown user go by their Job."""
@@ -121,38 +122,39 @@ async def fetch(client: Client, namespace: str, seconds: float) -> Usage:
 
 def usage(jobs: Iterable[Object], found: Iterable[Object], *, since: float, now: float) -> Usage:
     """Compute the usage from the Jobs and Leases of a cluster; both times are in seconds since the epoch."""
+    jobs, found = list(jobs), list(found)
     by_place = {_place(lease): lease for lease in found}
     held = [each for job in jobs if (each := _held(job, by_place.get(_place(job)), since, now)) is not None]
-    return Usage(since, now, tuple(sorted(held, key=lambda each: (-(each.chip_hours or 0.0), each.job))))
+    sorted_ = tuple(sorted(held, key=lambda each: (-(each.chip_hours or 0.0), each.job)))
+    return Usage(since, now, sorted_, odd_objects.number_of([*jobs, *found]))
 
 
 def _held(job: Object, lease: Object | None, since: float, now: float) -> Held | None:
     container = proxy_job.container(job)
     if container is None:
         return None
-    metadata, labels = job["metadata"], job["metadata"].get("labels") or {}
-    flags = discovery.flags(container)
-    instances: dict[str, int] = {}
-    for instance in filter(None, flags.get("virtual_slices", "").split(",")):
-        instances[instance] = instances.get(instance, 0) + 1
+    metadata, whose, instances = job["metadata"], cluster_input.Whose.of(job), proxy_job.instances(container)
     figures = SessionFigures.of_lease(lease, now) if lease is not None else None
-    began = parse_time(str((job.get("status") or {}).get("startTime") or metadata["creationTimestamp"]))
+    began = cluster_input.time((job.get("status") or {}).get("startTime")) or objects.created(job)
     # After a reconnect the figures still contain the waits of previous proxies, which are not known one by one.
     certain = figures is not None and not figures.reconnects
     waits = figures is not None and figures.state == SessionState.WAITING
-    if certain and figures is not None:
-        began += figures.waited
     ended = _ended(job)
     until = min(now, ended or now)
+    if certain and figures is not None and began + figures.waited <= until:
+        began += figures.waited
+    else:
+        # Also where it says that it has waited for longer than it has been there.
+        certain = False
     if until < since:
         return None
     began = max(since, began)
     return Held(
-        user=str(labels.get(names.USER_LABEL, "")),
-        session=str(labels.get(names.SESSION_LABEL, "")),
+        user=whose.user,
+        session=whose.session,
         job=str(metadata["name"]),
         namespace=str(metadata.get("namespace") or ""),
-        service=flags.get("resource_manager_address", ""),
+        service=cluster_input.text(discovery.flags(container).get("resource_manager_address")),
         instances=instances,
         chips=_chips(instances),
         began=began,
@@ -168,7 +170,7 @@ def _ended(job: Object) -> float | None:
     status = job.get("status") or {}
     over = objects.true_condition(job, "Complete", "Failed")
     at = (status.get("completionTime") or over.get("lastTransitionTime")) if over else None
-    return parse_time(str(at)) if at else None
+    return cluster_input.time(at) or None
 
 
 def _chips(instances: Mapping[str, int]) -> int | None:

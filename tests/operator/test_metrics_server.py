@@ -1,5 +1,7 @@
 """What Prometheus gets from the operator: the whole cluster, and nothing that is out of date."""
 
+import math
+
 import aiohttp
 import holders
 import portpicker
@@ -10,7 +12,7 @@ from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import LEASES
 from pathways_jupyter.operator import metrics_server
-from pathways_jupyter.service import names
+from pathways_jupyter.service import leases, names
 from pathways_jupyter.service.names import current_user
 from pathways_jupyter.service.session_figures import SessionFigures
 
@@ -59,6 +61,40 @@ async def test_services_and_sessions_of_the_cluster_are_served(cluster, session)
     assert of(found, "pathways_session_slice_wait_seconds_total", **about) == [0]
     assert len(of(found, "pathways_session_tunnel_bytes_total", **about)) == 2
     assert sum(of(found, "pathways_sessions")) == 1
+
+
+HUGE = "1" + "0" * 400
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        f'{{"waited": {HUGE}, "reconnects": 0, "service": "x", "state": "connected"}}',
+        '{"waited": 1e999, "reconnects": 0, "service": "x", "state": "connected"}',
+        '{"waited": 1, "reconnects": 0, "service": "x", "state": "<img src=x onerror=alert(1)>"}',
+        f'{{"waited": 1, "reconnects": 0, "service": "x", "state": "connected", "sent": {HUGE}, "received": 1}}',
+        "[" * 3000,
+    ],
+    ids=["400-digits", "infinite", "unknown-state", "bytes", "deep"],
+)
+async def test_what_one_user_writes_does_not_take_the_metrics_from_the_others(bench, figures):
+    async with bench.client() as client:
+        for session, written in (("good", good_figures("good")), ("bad", figures)):
+            lease = await leases.create(client, await bench.proxy(client, session), seconds=3600)
+            change = {"metadata": {"annotations": {names.FIGURES_ANNOTATION: written}}}
+            await objects.patch(client, LEASES, lease["metadata"]["name"], change, namespace="default")
+        async with metrics_server.serving(client, portpicker.pick_unused_port(), say=print) as url:
+            found = await scrape(url)
+    assert of(found, "pathways_session_slice_wait_seconds_total", session="good") == [3]
+    assert {labels for kind, *rest in found if kind == "pathways_sessions" for labels in rest} == {
+        ("state", "connected")
+    }
+    assert all(math.isfinite(value) for value in found.values())
+    assert of(found, "pathways_odd_leases") == [0 if "sent" in figures else 1]
+
+
+def good_figures(session):
+    return SessionFigures(session, "jane", "default", "x", "connected", 3.0, 0).to_json()
 
 
 async def test_a_cluster_that_does_not_answer_leaves_one_metric(unreachable):

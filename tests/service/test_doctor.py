@@ -5,8 +5,8 @@ import pytest
 from pathways_jupyter import tpu
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.objects import JOBSETS, NETWORK_POLICIES
-from pathways_jupyter.service import checks, doctor, leases, names, networkpolicy, service_jobset
+from pathways_jupyter.kube.objects import JOBSETS, LEASES, NETWORK_POLICIES
+from pathways_jupyter.service import checks, doctor, leases, names, networkpolicy, service_jobset, status
 from pathways_jupyter.service.checks import NEEDS, Level
 from pathways_jupyter.service.images import Versions
 
@@ -174,3 +174,36 @@ async def test_leftovers_here_and_in_the_cluster_are_reported(bench, monkeypatch
     assert "session a1b2 of kernel 17" in found["leftovers"].message
     assert "pathways-proxy-jane-dead" in found["leftovers"].message
     assert "pathways-jupyter clean" in found["leftovers"].hint
+
+
+async def test_objects_that_cannot_be_read_are_named_with_their_user(bench):
+    async with bench.client() as client:
+        job = await bench.proxy(client, "bad", user="mallory", notebook="\x1b[2Ja.ipynb")
+        lease = await leases.create(client, job, seconds=3600)
+        name = lease["metadata"]["name"]
+        change = {
+            "metadata": {"annotations": {names.FIGURES_ANNOTATION: "{}", names.KEEP_ANNOTATION: "1" + "0" * 400}},
+            "spec": {"renewTime": "9999-12-31T23:59:59.000000Z"},
+        }
+        await objects.patch(client, LEASES, name, change, namespace="default")
+    found = (await examine(bench))["objects"]
+    assert found.level is Level.WARN
+    assert found.message.startswith(f"2 objects cannot be read in full: Lease default/{name} of mallory (annotation ")
+    assert "renewTime 9999-12-31" in found.message
+    assert f"Job default/{name} of mallory (annotation {names.NOTEBOOK_ANNOTATION}=\N{REPLACEMENT CHARACTER}[2J" in (
+        found.message
+    )
+    assert "\x1b" not in found.message
+    assert len(found.message) < 800
+
+
+async def test_a_service_of_more_slices_than_any_cluster_has_is_named_and_not_drawn(bench):
+    async with bench.client() as client:
+        await service(client)
+        made = service_jobset.manifest(
+            service_jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 2**31 - 1, "r/server:1", name="vast")
+        )
+        await objects.create(client, JOBSETS, made)
+        assert [each.name for each in await status.fetch(client, "default")] == [names.DEFAULT_SERVICE]
+    found = (await examine(bench))["objects"]
+    assert "JobSet default/vast (it asks for more slices or hosts than any cluster has)" in found.message

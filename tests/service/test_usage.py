@@ -127,10 +127,28 @@ def test_the_proxy_of_a_silent_session_is_shown_as_reclaimable():
     job, silent = proxy("a", began=NOW - HOUR), lease("a", renewed=NOW - 300)
     job["metadata"]["uid"] = "u"
     silent["metadata"]["annotations"][names.KEEP_ANNOTATION] = "900"
-    silent["metadata"]["ownerReferences"] = [{"uid": "u"}]
+    silent["metadata"]["ownerReferences"] = [{"name": "a", "uid": "u"}]
     found = usage([job], [silent], since=NOW - 24 * HOUR, now=NOW)
     assert "reclaimable, silent for 5 min 00 s" in usage_table.view(found).text
     assert usage_table.view(found).value["proxies"][0]["reclaimable"] == {
         "silent_since": NOW - 300,
         "kept_until": NOW + 600,
     }
+
+
+@pytest.mark.parametrize("waited", ["1" + "0" * 400, "1e999", "1e308", "-1e9", "NaN"])
+def test_no_figure_hides_chip_hours_or_takes_the_table_from_all(waited):
+    written = f'{{"waited": {waited}, "reconnects": 0, "service": "x", "state": "connected"}}'
+    odd = lease("a")
+    odd["metadata"]["annotations"][names.FIGURES_ANNOTATION] = written
+    jobs = [proxy("a", began=NOW - HOUR), proxy("b", began=NOW - HOUR, user="john")]
+    found = usage(jobs, [odd], since=NOW - 24 * HOUR, now=NOW)
+    assert found.by_user() == {"jane": 4.0, "john": 4.0}
+    assert "~4.00" in usage_table.view(found).text
+    assert "1 Job or Lease cannot be read in full; pathways-jupyter doctor names them." in usage_table.view(found).text
+    json.dumps(usage_table.view(found).value, allow_nan=False)
+
+
+def test_a_wait_that_is_longer_than_the_proxy_has_been_there_is_not_believed():
+    found = usage([proxy("a", began=NOW - HOUR)], [lease("a", waited=2 * HOUR)], since=NOW - 24 * HOUR, now=NOW)
+    assert (found.proxies[0].chip_hours, found.proxies[0].certain) == (4.0, False)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import JOBSETS, created
-from pathways_jupyter.service import discovery, names
+from pathways_jupyter.service import cluster_input, discovery, names
 from pathways_jupyter.service.pathwaysjob import conditions, fields
 
 
@@ -140,11 +139,11 @@ def pod_info(pod: Mapping[str, Any]) -> PodInfo:
 def event_info(event: Mapping[str, Any]) -> EventInfo:
     """Describe an event; its time is 0 if it has none."""
     involved = event.get("involvedObject") or {}
-    time = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
+    times = (event.get("lastTimestamp"), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
     return EventInfo(
-        time=parse_time(str(time)) if time else 0.0,
-        about=f"{involved.get('kind', '')} {involved.get('name', '')}",
-        reason=str(event.get("reason") or ""),
-        message=str(event.get("message") or ""),
+        time=next(filter(None, map(cluster_input.time, times)), 0.0),
+        about=cluster_input.text(f"{involved.get('kind', '')} {involved.get('name', '')}"),
+        reason=cluster_input.text(event.get("reason")),
+        message=cluster_input.text(event.get("message")),
         warning=event.get("type") == "Warning",
     )

@@ -14,7 +14,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, Object
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.sentences import say
-from pathways_jupyter.service import names, proxy_job
+from pathways_jupyter.service import cluster_input, names, proxy_job
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.lease_keeper import LeaseKeeper
 
@@ -81,8 +81,7 @@ async def _taker(client: Client, record: SessionRecord) -> str:
     """Return who has taken the slices of this session while it was silent; empty if no session has."""
     labels = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},{names.SESSION_LABEL}"
     for job in (await objects.list_(client, JOBS, namespace=record.namespace, labels=labels)).items:
-        about, annotations = job["metadata"].get("labels") or {}, job["metadata"].get("annotations") or {}
-        if record.id in str(annotations.get(names.RECLAIMED_ANNOTATION, "")).split(","):
-            where = annotations.get(names.NOTEBOOK_ANNOTATION) or f"session {about.get(names.SESSION_LABEL)}"
-            return f"{about.get(names.USER_LABEL) or 'an unknown user'} ({where})"
+        if record.id in cluster_input.annotation(job, names.RECLAIMED_ANNOTATION, longest=65_536).split(","):
+            whose = cluster_input.Whose.of(job)
+            return f"{whose.user or 'an unknown user'} ({whose.notebook or f'session {whose.session}'})"
     return ""
