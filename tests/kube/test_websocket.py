@@ -156,6 +156,31 @@ async def test_pings_keep_an_idle_connection_alive(monkeypatch):
         messages.close()
 
 
+async def test_a_ping_that_is_not_answered_is_followed_by_another_one(monkeypatch):
+    """A process that was stopped finds its timer expired before it reads the answer, and a server may be busy."""
+    monkeypatch.setattr(websocket, "PING_SECONDS", 0.3)
+    pings = asyncio.Queue()
+
+    async def every_second(request):
+        socket = web.WebSocketResponse(protocols=["v4.test"], autoping=False)
+        await socket.prepare(request)
+        async for message in socket:
+            pings.put_nowait(1)
+            # After two periods: in one of any two there is an answer.
+            if pings.qsize() % websocket.UNANSWERED_PINGS == 0:
+                await socket.pong(message.data)
+        return socket
+
+    async with server(every_second) as client:
+        messages = await client.websocket("/ws", protocols=("v4.test",))
+        reading = asyncio.create_task(anext(aiter(messages)))
+        while pings.qsize() < 5 * websocket.UNANSWERED_PINGS:
+            await asyncio.wait({reading}, timeout=0.05)
+            assert not reading.done(), reading.exception()
+        reading.cancel()
+        messages.close()
+
+
 async def test_a_slow_reader_makes_the_server_wait():
     half_sent = asyncio.Event()
 
