@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 from pathways_jupyter.errors import ApiError
-from pathways_jupyter.local import environment, pid_one, volumes
+from pathways_jupyter.local import environment, pid_one, pod_python, volumes
 from pathways_jupyter.local.apiserver.resources import PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
@@ -173,7 +173,7 @@ class Kubelet:
         spec = pod.object["spec"]
         variables = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         variables |= {
-            "PATH": f"{self.programs}:{os.path.dirname(sys.executable)}:{_SYSTEM_PATH}",
+            "PATH": f"{pod.python / 'bin'}:{self.programs}:{os.path.dirname(sys.executable)}:{_SYSTEM_PATH}",
             "HOME": str(pod.directory / "root"),
             "TMPDIR": str(pod.directory / "tmp"),
             "HOSTNAME": spec.get("hostname") or pod.name,
@@ -183,7 +183,7 @@ class Kubelet:
             "PATHWAYS_LOCAL_SECRET": self._secret,
             "PATHWAYS_LOCAL_SOCKETS": str(self.network.sockets(pod.uid)),
         }
-        return {**variables, **self._account(pod.object)}
+        return {**variables, **pod_python.variables(pod.python), **self._account(pod.object)}
 
     def container_environment(self, spec: Object, pod: Object, base: Mapping[str, str]) -> dict[str, str]:
         """All variables of a container.

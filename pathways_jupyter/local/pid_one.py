@@ -22,17 +22,12 @@ _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
 
 
 def install(directory: Path) -> None:
-    """Write the programs that every container has first on its PATH."""
+    """Write the program that every container has on its PATH before the machine's own."""
     directory.mkdir(mode=0o700, exist_ok=True)
-    python = [sys.executable]
-    for name, command in (
-        ("python", python),
-        ("python3", python),
-        ("kill", [*python, "-IS", str(Path(__file__).resolve())]),
-    ):
-        program = directory / name
-        program.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', encoding="utf-8")
-        program.chmod(0o700)
+    program = directory / "kill"
+    command = shlex.join([sys.executable, "-IS", str(Path(__file__).resolve())])
+    program.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
+    program.chmod(0o700)
 
 
 def adapt(command: Sequence[str], directory: Path) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from pathways_jupyter.local import pod_python
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.container import Container, Role
@@ -56,6 +57,7 @@ class Pod:
         self.object = obj
         self.uid: str = obj["metadata"]["uid"]
         self.directory = host.directory / "pods" / self.uid
+        self.python = self.directory / "python"
         self.programs = host.programs
         self.restarts = host.restarts
         self._host = host
@@ -89,6 +91,7 @@ class Pod:
         """Run the pod until all its containers have ended for good, or :meth:`terminate` is called."""
         (self.directory / "root").mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.directory / "tmp").mkdir(mode=0o700, exist_ok=True)
+        pod_python.make(self.python)
         metadata, spec = self.object["metadata"], self.object["spec"]
         if not self._shares_node or spec.get("subdomain"):
             names = pod_names(self.name, metadata["namespace"], spec.get("hostname", ""), spec.get("subdomain", ""))

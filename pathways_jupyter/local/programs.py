@@ -15,8 +15,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 
 from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.local import pod_python
 from pathways_jupyter.service import names
 from pathways_jupyter.service.images import Image
 
@@ -48,6 +50,8 @@ def sidecar(argv: Sequence[str]) -> int:
     """Run the sidecar of one host, for colocated Python."""
     from pathways_jupyter.local.pathways.sidecar import server
 
+    # This process has forked from one that runs this machine's Python, not the pod's: cells find what they install.
+    sys.path.insert(0, str(pod_python.packages(Path(os.environ["VIRTUAL_ENV"]))))
     return server.main(argv)
 
 
@@ -82,6 +86,8 @@ def lab(argv: Sequence[str]) -> int:
         # In a container, where the option would usually be wrong, the image decides which user it is.
         options.append("--allow-root")
     socket = addresses.own_socket(port)
+    # JupyterLab finds its parts beside this Python; its kernels find what they install into the pod's.
+    os.environ["PYTHONPATH"] = str(pod_python.packages(Path(os.environ["VIRTUAL_ENV"])))
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.sock={socket}", *options]
     os.execv(sys.executable, command)
 

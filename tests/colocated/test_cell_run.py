@@ -5,10 +5,12 @@ import shlex
 import signal
 import sys
 import threading
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from cells import values
+from wheels import wheel
 
 from pathways_jupyter.colocated import cell_run, live_output, restart
 from pathways_jupyter.colocated.errors import CellSyntaxError, CheckError, ColocatedError
@@ -37,6 +39,14 @@ def test_each_host_has_its_own_process_index_pid_and_directory() -> None:
 )
 def test_hosts_are_chosen(where, expected) -> None:
     assert list(values("0", **where)) == expected
+
+
+def test_what_a_cell_installs_is_its_hosts_own(tmp_path) -> None:
+    made = wheel(tmp_path, "pathways_tiny", "2.0")
+    install = [sys.executable, "-m", "pip", "install", "--no-index", "--quiet", str(made)]
+    values(f"import subprocess\nsubprocess.run({install}, check=True)", hosts="0")
+    assert "/pods/" in values("import pathways_tiny\npathways_tiny.__file__", hosts="0")[0]
+    assert not [each for each in metadata.distributions() if each.name == "pathways_tiny"]
 
 
 def test_names_stay_on_the_host_that_defined_them() -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -48,10 +47,3 @@ def test_wrong_usage_is_reported_and_signals_no_process(arguments, capsys):
 def test_a_process_that_is_gone_is_reported(capsys):
     assert pid_one.main(["1"], 1 << 30) == 1
     assert "No such process" in capsys.readouterr().err
-
-
-def test_python_is_this_python(programs):
-    out = subprocess.run(
-        [programs / "python", "-c", "import sys; print(sys.executable)"], capture_output=True, text=True
-    )
-    assert out.stdout.strip() == sys.executable
