@@ -24,6 +24,17 @@ _SILENT: Mapping[type[BaseException], str] = {
     BrokenPipeError: "the connection was closed",
     EOFError: "the connection was closed",
 }
+_OTHER_NAME = (
+    "The certificate of {server} is for another name: {reason}.",
+    "Check the server's address in the kubeconfig, and its tls-server-name.",
+)
+# By OpenSSL's number of the error; any other one is an authority that is not the kubeconfig's.
+_CERTIFICATES: Mapping[int, tuple[str, str]] = {
+    9: ("The certificate of {server} is not valid yet.", "Check this computer's clock."),
+    10: ("The certificate of {server} has expired.", "The cluster's administrator has to renew it."),
+    62: _OTHER_NAME,
+    64: _OTHER_NAME,
+}
 
 
 class Unreachable(ClusterError):
@@ -127,10 +138,10 @@ def is_without_roles(error: ApiError) -> bool:
 def unreachable(error: BaseException, server: str) -> Unreachable:
     """Return the error for a connection that could not be made."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return Unreachable(
-            say("certificate-wrong", server=server, reason=error.verify_message or str(error)),
-            hint=say("certificate-hint"),
-        )
+        reason = (error.verify_message or str(error)).rstrip(".")
+        if known := _CERTIFICATES.get(error.verify_code):
+            return Unreachable(known[0].format(server=server, reason=reason), hint=known[1])
+        return Unreachable(say("certificate-wrong", server=server, reason=reason), hint=say("certificate-hint"))
     if isinstance(error, ssl.SSLError):
         return Unreachable(
             say("tls-failed", server=server, reason=(error.reason or str(error)).replace("_", " ").lower()),

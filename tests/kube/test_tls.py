@@ -1,4 +1,4 @@
-"""Client certificates, and the pod's own credentials, against servers that check them."""
+"""Certificates of servers and clients, and the pod's own credentials, against servers and clients that check them."""
 
 import asyncio
 import base64
@@ -19,9 +19,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from pathways_jupyter.errors import ClusterError
-from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.kube import auth, execute, objects, pods, portforward
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import PODS
+from pathways_jupyter.kube.problems import Unreachable
+from pathways_jupyter.kube.watch import watch
+
+DEADLINE = 60.0
 
 _SIGNS = x509.KeyUsage(
     digital_signature=False,
@@ -43,7 +48,7 @@ class Authority:
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.certificate = self._build("ca", self.key, ca=True)
 
-    def _build(self, name, key, *, ca=False):
+    def _build(self, name, key, *, ca=False, host="127.0.0.1", begin=-1, end=1):
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ca")])
         now = datetime.datetime.now(datetime.UTC)
@@ -53,8 +58,8 @@ class Authority:
             .issuer_name(issuer)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
+            .not_valid_before(now - datetime.timedelta(days=-begin))
+            .not_valid_after(now + datetime.timedelta(days=end))
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
         )
         # Python 3.13 requires these when it is the server.
@@ -64,26 +69,128 @@ class Authority:
         if ca:
             builder = builder.add_extension(_SIGNS, critical=True)
         else:
-            address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-            builder = builder.add_extension(x509.SubjectAlternativeName([address]), critical=False)
+            is_address = host[0].isdigit()
+            known = x509.IPAddress(ipaddress.ip_address(host)) if is_address else x509.DNSName(host)
+            builder = builder.add_extension(x509.SubjectAlternativeName([known]), critical=False)
         return builder.sign(self.key, hashes.SHA256())
 
     @property
     def pem(self):
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
-    def sign(self, name):
-        """Return certificate and key as PEM."""
+    def sign(self, name, **about):
+        """Return certificate and key as PEM.
+
+        Args:
+          about: Its `host`, and the days from now at which it begins and ends to be valid.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        return self._build(name, key).public_bytes(serialization.Encoding.PEM), private
+        return self._build(name, key, **about).public_bytes(serialization.Encoding.PEM), private
 
 
 @pytest.fixture(scope="module")
 def authority():
     return Authority()
+
+
+async def _watch(client):
+    await anext(watch(client, PODS, namespace="default"))
+
+
+async def _follow(client):
+    await anext(pods.logs(client, "p", namespace="default", follow=True, patience=DEADLINE))
+
+
+async def _forward(client):
+    forward = await portforward.listen(portforward.Target(client, "default", "p", 7000))
+    try:
+        await forward.prepare()
+    finally:
+        await forward.close()
+
+
+REQUESTS = {
+    "get": lambda client: objects.get(client, PODS, "p", namespace="default"),
+    "create": lambda client: objects.create(client, PODS, {"metadata": {"name": "p"}}, namespace="default"),
+    "watch": _watch,
+    "log": _follow,
+    "run": lambda client: pods.run(client, "p", ["true"], namespace="default"),
+    "exec": lambda client: execute.execute(client, "p", ["true"], namespace="default"),
+    "port-forward": _forward,
+}
+"""Each kind of request and of stream."""
+
+
+@contextlib.asynccontextmanager
+async def presenting(certificate, key, directory):
+    """Show a certificate, and refuse every request; yields the port, and what was received."""
+    path = directory / "server.pem"
+    path.write_bytes(certificate + key)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(path)
+    received = bytearray()
+
+    async def refuse(reader, writer):
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                received.extend(data)
+                if b"\r\n\r\n" in data:
+                    writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}")
+        writer.close()
+
+    listener = await asyncio.start_server(refuse, "127.0.0.1", 0, ssl=context)
+    yield listener.sockets[0].getsockname()[1], received
+    listener.close()
+
+
+@pytest.mark.parametrize("ask", REQUESTS.values(), ids=REQUESTS)
+@pytest.mark.parametrize(
+    ("about", "sentence", "hint"),
+    [
+        ({"authority": "another"}, "does not match the kubeconfig: ", "credentials of the cluster again"),
+        ({"host": "127.0.0.2"}, "is for another name: .*127.0.0.1", "tls-server-name"),
+        ({"host": "x.example"}, "is for another name: .*127.0.0.1", "tls-server-name"),
+        ({"begin": -2, "end": -1}, "has expired", "renew"),
+        ({"begin": 1, "end": 2}, "is not valid yet", "clock"),
+    ],
+    ids=["authority", "address", "host", "expired", "early"],
+)
+async def test_nothing_is_sent_to_a_server_with_a_wrong_certificate(authority, tmp_path, ask, about, sentence, hint):
+    signer = Authority() if about.get("authority") else authority
+    pair = signer.sign("server", **{key: value for key, value in about.items() if key != "authority"})
+    async with presenting(*pair, tmp_path) as (port, received), asyncio.timeout(DEADLINE):
+        url = f"https://127.0.0.1:{port}"
+        async with load(tmp_path, url, authority, {"token": "secret"}) as client:
+            with pytest.raises(Unreachable, match=f"The certificate of {url} {sentence}") as raised:
+                await ask(client)
+    assert hint in raised.value.hint
+    assert not received
+
+
+@pytest.mark.parametrize("ask", REQUESTS.values(), ids=REQUESTS)
+@pytest.mark.parametrize(
+    ("host", "settings"),
+    [
+        ("127.0.0.1", {}),
+        ("x.example", {"tls-server-name": "x.example"}),
+        ("x.example", {"insecure-skip-tls-verify": True}),
+    ],
+    ids=["address", "name", "unverified"],
+)
+async def test_a_server_with_the_right_certificate_gets_the_request(authority, tmp_path, ask, host, settings):
+    async with (
+        presenting(*authority.sign("server", host=host), tmp_path) as (port, received),
+        asyncio.timeout(DEADLINE),
+    ):
+        url = f"https://127.0.0.1:{port}"
+        async with load(tmp_path, url, authority, {"token": "secret"}, **settings) as client:
+            with pytest.raises(ApiError) as raised:
+                await ask(client)
+    assert raised.value.status == 404
+    assert b"Bearer secret" in received
 
 
 @contextlib.asynccontextmanager
@@ -109,9 +216,11 @@ async def server(authority, directory):
     listener.close()
 
 
-def load(directory, url, authority, user):
-    data = base64.b64encode(authority.pem).decode()
-    cluster = {"server": url, "certificate-authority-data": data}
+def load(directory, url, authority, user, **settings):
+    cluster = {"server": url, **settings}
+    # Which kubectl refuses beside insecure-skip-tls-verify.
+    if "insecure-skip-tls-verify" not in settings:
+        cluster["certificate-authority-data"] = base64.b64encode(authority.pem).decode()
     return Client(auth.load(kubeconfigs.write(directory / "config", cluster, user)))
 
 
