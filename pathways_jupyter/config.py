@@ -190,12 +190,17 @@ def profiles() -> dict[str, dict[str, Any]]:
     """
     path = profiles_path()
     try:
+        # Opening a named pipe waits for a writer.
+        if path.exists() and not path.is_file():
+            raise OSError("it is not a file")
         whole = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
+        # Not valid TOML or UTF-8, or a number of thousands of digits, which are all ValueErrors.
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise ConfigError(
-            f"{path} cannot be read: {error}.", hint="Fix the file, or move it away to use the defaults."
+            f"{path} cannot be read: {reason}.", hint="Fix the file, or move it away to use the defaults."
         ) from error
     # A table that is misspelled would be a profile that is never used.
     if further := sorted(set(whole) - {"profiles"}):

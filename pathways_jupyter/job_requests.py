@@ -15,9 +15,12 @@ from pathways_jupyter.service import jobs
 from pathways_jupyter.service.jobs import JobPicture
 from pathways_jupyter.service.pathwaysjob import description, submission, yaml_text
 from pathways_jupyter.service.pathwaysjob.description import JobInfo
-from pathways_jupyter.service.pathwaysjob.submission import InvalidJob
+from pathways_jupyter.service.pathwaysjob.validation import InvalidJob
 
 _PLACE = {option.name for option in CLUSTER}
+
+_MOST_CHARACTERS = 4_000_000
+"""More than an API server takes, so that a wrong file, as /dev/zero, is not read for ever."""
 
 Values = Mapping[str, Any]
 
@@ -67,9 +70,16 @@ def read(path: str) -> str:
     import sys
 
     try:
-        return sys.stdin.read() if path == "-" else Path(path).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        if path == "-":
+            text = sys.stdin.read(_MOST_CHARACTERS + 1)
+        else:
+            with Path(path).expanduser().open(encoding="utf-8") as file:
+                text = file.read(_MOST_CHARACTERS + 1)
+    except (OSError, ValueError, RuntimeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.", hint="Check the path.") from None
+    if len(text) > _MOST_CHARACTERS:
+        raise ConfigError(f"{path} is too large for a job.", hint="Give one PathwaysJob, in YAML or JSON.")
+    return text
 
 
 def apply(given: str, values: Values, *, source: str = "") -> tuple[str, str]:
@@ -202,11 +212,9 @@ def _remember(place: ConnectConfig, change: Callable[[Mapping[str, SeenJob]], Ma
 
 def _located(error: InvalidJob, given: str, source: str) -> InvalidJob:
     """The error with the line of each field."""
-    if not error.problems:
-        return error
     place = f" of {source}" if source else ""
     lines = [
-        f"Line {yaml_text.line_of(given, problem.path)}{place}: {problem.path}: {problem.message}"
-        for problem in error.problems
+        f"Line {yaml_text.line_of(given, each.path)}{place}: {each.path}: {each.message}" if each.path else each.message
+        for each in error.problems
     ]
     return InvalidJob("\n".join(lines), error.problems, hint=error.hint)

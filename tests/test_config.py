@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 
 import pytest
 
@@ -105,6 +106,26 @@ def test_what_is_no_profile_is_named(profiles_file, text):
     with pytest.raises(ConfigError, match=r"pathways\.toml: (profile|wait) is not known here") as caught:
         config.profiles()
     assert "[profiles.NAME]" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = " + "[" * 5000, "cannot be read: it is nested too deeply"),
+        ("a = " + "9" * 5000, "cannot be read: Exceeds the limit"),
+    ],
+    ids=["deep", "digits"],
+)
+def test_a_file_that_python_cannot_read_is_refused_in_a_sentence(profiles_file, text, said):
+    profiles_file.write_text(text)
+    with pytest.raises(ConfigError, match=rf"pathways\.toml {said}"):
+        config.resolve({}, environ={})
+
+
+def test_a_named_pipe_instead_of_the_file_is_not_waited_for(profiles_file):
+    os.mkfifo(profiles_file)
+    with pytest.raises(ConfigError, match=r"pathways\.toml cannot be read: it is not a file"):
+        config.resolve({}, environ={})
 
 
 def test_the_runtime_directory_is_private(tmp_path, monkeypatch):

@@ -82,6 +82,17 @@ def test_errors_name_the_line(machine, cluster):
     assert "Line 2: mapping values are not allowed here" in machine.cli("job", "apply", "wrong.yaml", "--local").stderr
 
 
+def test_a_file_that_is_no_job_is_refused_in_a_sentence(machine):
+    (machine.directory / "deep.yaml").write_text("[" * 3000)
+    for path, said in (
+        ("deep.yaml", "nested too deeply"),
+        ("/dev/zero", "too large"),
+        ("~no-such-user/y", "cannot be read"),
+    ):
+        refused = machine.cli("job", "apply", path, "--local")
+        assert (refused.returncode, said in refused.stderr, "Traceback" in refused.stderr) == (1, True, False), path
+
+
 def test_a_job_expanded_here_works_without_the_api(machine, cluster):
     job = training("expanded", "python", "-c", "print('ran')")
     (machine.directory / "expanded.yaml").write_text(yaml.safe_dump(job))
@@ -139,6 +150,10 @@ def test_jobs_from_a_notebook(machine, shared_notebook, cluster):
     assert "from a cell" in shared_notebook.run("%pathways job logs celled --local").text
     assert "celled" in shared_notebook.run("%pathways job list --local").text
     bad = shared_notebook.run(f"%%pathwaysjob --local\n{cell.replace('2x2', '9x9').replace('celled', 'other')}")
+    assert "of the cell: spec.workers[0].topology" in bad.shown
+    both = cell.replace("2x2", "9x9").replace("celled", "other").replace("controller:", "controller:\n    wrong: 1")
+    bad = shared_notebook.run(f"%%pathwaysjob --local\n{both}")
+    assert "spec.controller.wrong: unknown field" in bad.shown
     assert "of the cell: spec.workers[0].topology" in bad.shown
     request = shared_notebook.begin("%pathways job delete celled --local")
     question = shared_notebook.client.get_stdin_msg(timeout=60)["content"]["prompt"]

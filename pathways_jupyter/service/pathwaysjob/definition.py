@@ -19,7 +19,7 @@ Schema = dict[str, Any]
 _STRING: Schema = {"type": "string"}
 _TEXT: Schema = {"type": "string", "maxLength": 1024}
 _COUNT: Schema = {"type": "integer", "format": "int32", "minimum": 0}
-_ANYTHING: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_STRINGS: Schema = {"type": "object", "additionalProperties": _STRING}
 # Multiples of four in decimal: the last two digits decide.
 _BY_FOUR = "([48]|[2468][048]|[13579][26]|[1-9][0-9]*([02468][048]|[13579][26]))"
 
@@ -51,6 +51,13 @@ def definition() -> dict[str, Any]:
             ],
         },
     }
+
+
+def schema() -> Schema:
+    """Return the schema of a whole job, with those parts of its metadata and its pod that the expansion reads."""
+    root = _root()
+    metadata = _open(("name",), name=_STRING, namespace=_STRING, labels=_STRINGS, annotations=_STRINGS)
+    return {**root, "properties": {**root["properties"], "metadata": metadata, "status": _open()}}
 
 
 def _columns() -> list[Schema]:
@@ -144,23 +151,24 @@ def _topology_rule(machine: tpu.Machine) -> Schema:
 
 def _controller() -> Schema:
     own = "', '".join((names.RESOURCE_MANAGER_CONTAINER, names.PROXY_CONTAINER))
+    # Of a pod, what is read when the job is expanded. The API server checks the rest when the pod is made.
+    variables = {"type": "array", "items": _open(("name",), name=_STRING)}
     container = {
-        **_object(("name",), name={"type": "string", "maxLength": 63}),
-        "x-kubernetes-preserve-unknown-fields": True,
+        **_open(("name",), name={"type": "string", "maxLength": 63}, env=variables),
         "x-kubernetes-validations": [
             _rule(f"!(self.name in ['{own}'])", "the name is that of one of Pathways' own containers", ".name")
         ],
     }
-    pod = {
-        **_object(
-            ("containers",),
-            # A Job's pods; Kubernetes refuses "Always" there, but only after the job has been accepted.
-            restartPolicy={"type": "string", "enum": ["Never", "OnFailure"]},
-            containers={"type": "array", "minItems": 1, "maxItems": 32, "items": container},
-        ),
-        "x-kubernetes-preserve-unknown-fields": True,
-    }
-    template = _object(("spec",), metadata=_ANYTHING, spec=pod)
+    pod = _open(
+        ("containers",),
+        # A Job's pods; Kubernetes refuses "Always" there, but only after the job has been accepted.
+        restartPolicy={"type": "string", "enum": ["Never", "OnFailure"]},
+        containers={"type": "array", "minItems": 1, "maxItems": 32, "items": container},
+        initContainers={"type": "array", "items": _open(("name",), name=_STRING)},
+        tolerations={"type": "array", "items": _open()},
+        affinity=_open(),
+    )
+    template = _open(("spec",), metadata=_open(labels=_STRINGS, annotations=_STRINGS), spec=pod)
     return {
         **_object(
             ("deploymentMode",),
@@ -169,7 +177,7 @@ def _controller() -> Schema:
                 {"type": "string", "maxLength": 63, "default": fields.MAIN_CONTAINER}, "mainContainerName"
             ),
             enableMetricsCollection=_fixed({"type": "boolean"}, "enableMetricsCollection"),
-            template=_fixed({**template, "x-kubernetes-preserve-unknown-fields": True}, "template"),
+            template=_fixed(template, "template"),
             elasticSlices=_fixed({**_COUNT}, "elasticSlices"),
         ),
         "x-kubernetes-validations": [
@@ -193,10 +201,7 @@ def _component() -> Schema:
             customEnv={
                 "type": "array",
                 "maxItems": 256,
-                "items": {
-                    **_object(("name",), name={"type": "string", "minLength": 1, "maxLength": 253}),
-                    "x-kubernetes-preserve-unknown-fields": True,
-                },
+                "items": _open(("name",), name={"type": "string", "minLength": 1, "maxLength": 253}),
             },
         ),
         "x-kubernetes-validations": [
@@ -229,6 +234,11 @@ def _status() -> Schema:
 
 def _object(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, **({"required": list(required)} if required else {})}
+
+
+def _open(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
+    """An object that may have other fields too."""
+    return {**_object(required, **properties), "x-kubernetes-preserve-unknown-fields": True}
 
 
 def _keyed(items: Schema, key: str, *, minimum: int = 0, maximum: int = 0) -> Schema:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pathways_jupyter.service import names, service_jobset
-from pathways_jupyter.service.pathwaysjob import fields
+from pathways_jupyter.service.pathwaysjob import fields, validation
 from pathways_jupyter.service.pathwaysjob.fields import Component, Job, Manifest
 
 JOB_LABEL = "pathways-jupyter/pathwaysjob"
@@ -28,11 +28,13 @@ _COORDINATOR = {"fieldRef": {"fieldPath": f"metadata.labels['{names.COORDINATOR_
 
 
 def expand(manifest: Mapping[str, Any]) -> Manifest:
-    """Return the JobSet of a PathwaysJob that fits its schema.
+    """Return the JobSet of a PathwaysJob.
 
     Raises:
-      ConfigError: The job cannot be run: a TPU type that does not exist, or a name too long for its pods' names.
+      ConfigError: The job cannot be run: it does not fit its schema, its TPU type does not exist, or its name is too
+        long for its pods' names.
     """
+    validation.check(manifest)
     job = fields.read(manifest)
     elastic = job.elastic_slices > 0
     made = service_jobset.manifest(

@@ -113,7 +113,7 @@ def read(manifest: Mapping[str, Any]) -> Job:
         elastic_slices=int(controller.get("elasticSlices") or 0),
         template=controller.get("template"),
         max_restarts=int(spec.get("maxRestarts") or 0),
-        max_slice_restarts=int(workers.get("maxSliceRestarts", 1)),
+        max_slice_restarts=1 if (restarts := workers.get("maxSliceRestarts")) is None else int(restarts),
         grace_seconds=workers.get("terminationGracePeriodSeconds"),
         priority_class=workers.get("priorityClassName") or "",
         node_selector=workers.get("nodeSelector") or {},

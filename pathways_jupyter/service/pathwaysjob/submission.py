@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from pathways_jupyter import tpu
@@ -13,25 +13,11 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Object, Resource
 from pathways_jupyter.service import service_jobset
-from pathways_jupyter.service.pathwaysjob import expansion, fields
+from pathways_jupyter.service.pathwaysjob import expansion, fields, validation
+from pathways_jupyter.service.pathwaysjob.validation import InvalidJob, Problem
 
 _PATH = re.compile(r"(?<![\w.])((?:spec|metadata)(?:\.\w+|\[\d+\])*)(?=[:\"])")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something that the API server refuses: the path of the field, if it names one, and why."""
-
-    path: str
-    message: str
-
-
-class InvalidJob(ConfigError):
-    """The API server refuses the job; `problems` says where."""
-
-    def __init__(self, message: str, problems: Sequence[Problem], *, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.problems = tuple(problems)
+_EXTRA = re.compile(r'((?:unknown|duplicate) field) "([^"]+)"')
 
 
 def new(
@@ -119,22 +105,30 @@ async def _send(client: Client, manifest: Mapping[str, Any], *, namespace: str, 
             raise await _not_installed(client, as_jobset) from error
         if error.status == 409:
             return await _replace(client, resource, name, body, query)
-        raise _invalid(error) from error
+        raise await _explained(client, resource.path(namespace), body, error) from error
     return "created"
 
 
 def _sendable(manifest: Mapping[str, Any], namespace: str, as_jobset: bool) -> Object:
-    metadata = manifest.get("metadata")
     if manifest.get("kind") != fields.KIND or manifest.get("apiVersion") != fields.API_VERSION:
         raise InvalidJob(
             f"This is not a PathwaysJob: {manifest.get('apiVersion')} {manifest.get('kind')}.",
             [Problem("apiVersion" if manifest.get("kind") == fields.KIND else "kind", "not a PathwaysJob")],
             hint=f"Begin with apiVersion: {fields.API_VERSION} and kind: {fields.KIND}.",
         )
+    metadata = manifest.get("metadata")
     if not isinstance(metadata, Mapping) or not metadata.get("name"):
         raise InvalidJob("The job has no name.", [Problem("metadata", "it has no name")], hint="Add metadata.name.")
-    body = {**manifest, "metadata": {"namespace": namespace, **metadata}}
-    return expansion.expand(body) if as_jobset else body
+    for key in ("name", "namespace"):
+        # They are in the path of the request.
+        if not isinstance(metadata.get(key) or "", str):
+            path = f"metadata.{key}"
+            raise InvalidJob(f"{path} must be a text.", [Problem(path, "must be a text")], hint="Quote it.")
+    body = {**manifest, "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace}}
+    if as_jobset:
+        validation.check(body, strict=True)
+        return expansion.expand(body)
+    return body
 
 
 async def _replace(client: Client, resource: Resource, name: str, body: Object, query: Mapping[str, str]) -> str:
@@ -153,23 +147,41 @@ async def _replace(client: Client, resource: Resource, name: str, body: Object, 
             "PATCH", path, query=query, body=change, content_type="application/merge-patch+json"
         )
     except ApiError as error:
-        raise _invalid(error) from error
+        raise _invalid(error, _problems(error)) from error
     same = after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     return "unchanged" if same else "updated"
 
 
-def _invalid(error: ApiError) -> ApiError | InvalidJob:
+async def _explained(client: Client, path: str, body: Object, error: ApiError) -> ApiError | InvalidJob:
+    """The refusal of a new job, with everything that is wrong: a server that finds unknown fields looks no further."""
+    problems = _problems(error)
+    if "strict decoding error" in str(error):
+        try:
+            await client.request("POST", path, query={"fieldValidation": "Ignore", "dryRun": "All"}, body=body)
+        except ApiError as further:
+            if further.status in {400, 422}:
+                problems += _problems(further)
+    return _invalid(error, problems)
+
+
+def _invalid(error: ApiError, problems: Sequence[Problem]) -> ApiError | InvalidJob:
     if error.status not in {400, 422}:
         return error
+    immutable = any("is immutable" in each.message for each in problems)
+    hint = "Fields of a job cannot change: apply it under another name." if immutable else ""
+    return InvalidJob(str(error), problems, hint=hint)
+
+
+def _problems(error: ApiError) -> list[Problem]:
+    """Read a server's message; it is one problem as a whole where it names no field."""
     text = str(error)
-    starts = [(found.start(), found[1]) for found in _PATH.finditer(text)]
-    ends = [*(start for start, _ in starts[1:]), len(text)]
+    if extra := [Problem(path, what) for what, path in _EXTRA.findall(text)]:
+        return extra
+    starts = [*((found.start(), found[1]) for found in _PATH.finditer(text)), (len(text), "")]
     problems = [
-        Problem(path, text[start + len(path) : end].strip(' :,"[]'))
-        for (start, path), end in zip(starts, ends, strict=True)
+        Problem(path, text[start + len(path) : end].strip(' :,"[]')) for (start, path), (end, _) in pairwise(starts)
     ]
-    hint = "Fields of a job cannot change: apply it under another name." if "is immutable" in text else ""
-    return InvalidJob(text, problems, hint=hint)
+    return problems if problems and all(each.message for each in problems) else [Problem("", text)]
 
 
 async def _not_installed(client: Client, as_jobset: bool) -> ServiceError:

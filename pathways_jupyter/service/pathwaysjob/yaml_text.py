@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,25 +12,70 @@ import yaml
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.service.pathwaysjob import definition
 
+_MOST = 4_000_000
+"""Characters and values of a job; an API server takes less."""
 _STEP = re.compile(r"\w+|\[\d+\]")
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads a date as text, as kubectl does: JSON has none."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def parse(text: str) -> dict[str, Any]:
     """Read one job.
 
     Raises:
-      ConfigError: It is not YAML, or not one mapping; the message has the line.
+      ConfigError: It is not YAML, or not one mapping that JSON can hold; the message has the line if it is known.
     """
     try:
-        documents = [each for each in yaml.safe_load_all(text) if each is not None]
+        documents = [each for each in yaml.load_all(text, Loader=_Loader) if each is not None]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error)
         where = f"Line {mark.line + 1}: " if mark is not None else ""
         raise ConfigError(f"{where}{problem}.", hint="Check indentation and quotation marks.") from None
+    except RecursionError:
+        raise ConfigError("The YAML is nested too deeply.", hint="Check its brackets.") from None
+    except ValueError as error:
+        # Of a number that is too long for Python, for example.
+        raise ConfigError(f"The YAML has a value that cannot be read: {error}.", hint="Quote it.") from None
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise ConfigError("This is not one PathwaysJob.", hint="Give one YAML document that begins with apiVersion.")
+    _check_json(documents[0])
     return documents[0]
+
+
+def _check_json(document: dict[str, Any]) -> None:
+    """Refuse what YAML can hold and JSON cannot, and aliases that stand for more than an API server takes.
+
+    Raises:
+      ConfigError: There is such a value.
+    """
+    left, size = [document], 0
+    while left:
+        value: Any = left.pop()
+        # Each occurrence of an alias counts: in JSON it is written out, and one within itself never ends.
+        size += len(value) if isinstance(value, str) else 1
+        if size > _MOST:
+            raise ConfigError("The YAML stands for too much data for a job.", hint="Check its aliases (*NAME).")
+        if isinstance(value, dict):
+            for key in value:
+                if not isinstance(key, str):
+                    raise ConfigError(f"The YAML has the key {key!r}, which is no text.", hint="Quote it.")
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"The YAML has the number {value}, which JSON has not.", hint="Quote it, or correct it.")
+        elif not isinstance(value, str | int | float | None):
+            kind = type(value).__name__
+            raise ConfigError(f"The YAML has a value of type {kind}, which JSON has not.", hint="Write it as text.")
 
 
 def dump(manifest: Mapping[str, Any]) -> str:
@@ -41,7 +87,7 @@ def line_of(text: str, path: str) -> int:
     """Return the line, counted from 1, of a field such as ``spec.workers[0].type``, or of the nearest one above it."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         return 1
     line = 1
     for step in _STEP.findall(path):
