@@ -94,8 +94,8 @@ async def _in_pod(kubeconfig: str, context: str) -> dict[str, dict[str, float]]:
     spec = LabSpec(name=_NAME, namespace=_NAMESPACE, image="python:3")
     made = (
         (manifests.SERVICE_ACCOUNTS, manifests.service_account(spec)),
-        (manifests.ROLES, manifests.role(spec)),
-        (manifests.ROLE_BINDINGS, manifests.role_binding(spec, _NAME)),
+        (manifests.ROLES, manifests.role(spec, direct=True)),
+        (manifests.ROLE_BINDINGS, manifests.role_binding(spec)),
         (PODS, _pod(spec)),
     )
     async with Client(auth.load(kubeconfig, context)) as client:

@@ -7,6 +7,7 @@ running and fills in its kubeconfig and context. From there on it is a cluster l
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -319,7 +320,7 @@ def examine(
     from platform import python_version
 
     from pathways_jupyter.service import doctor
-    from pathways_jupyter.service.checks import Level, failed
+    from pathways_jupyter.service.checks import IN_CLUSTER_NEEDS, Level, failed
     from pathways_jupyter.service.doctor import FAULT_NEEDS, PLATFORM_NEEDS
     from pathways_jupyter.service.images import Versions
     from pathways_jupyter.service.lab.lifecycle import LAB_NEEDS
@@ -333,9 +334,15 @@ def examine(
         versions = Versions(python=python_version())
     left = [f"session {record.id} (its supervisor is gone)" for record in sweep.dead()]
     left += [f"files of session {each.session} (its supervisor died before writing a record)" for each in strays.find()]
-    asked = ((lab, LAB_NEEDS), (platform, PLATFORM_NEEDS), (faults, FAULT_NEEDS))
+    in_cluster = lab or "KUBERNETES_SERVICE_HOST" in os.environ
+    asked = (
+        (in_cluster, IN_CLUSTER_NEEDS),
+        (lab, LAB_NEEDS),
+        (platform, PLATFORM_NEEDS),
+        (faults, FAULT_NEEDS),
+    )
     further = [need for wanted, needs in asked if wanted for need in needs]
-    findings = blocking.run(doctor.examine(config, versions=versions, leftovers=left, further=further))
+    findings = blocking.run(doctor.examine(config, versions=versions, leftovers=left, further=further, lab=lab))
     unreachable = any(each.level is Level.FAIL and each.name in {"cluster", "reachable"} for each in findings)
     if unreachable and embedded is not None and blocking.run(embedded.is_ending()):
         return tuple(failed(each.name, reach.ended()) if each.level is Level.FAIL else each for each in findings)

@@ -113,7 +113,7 @@ async def test_the_role_in_the_permissions_is_enough_to_connect(cluster, machine
                 if change.object and change.object["status"].get("phase") in {"Succeeded", "Failed"}:
                     break
         said = [line async for line in pods.logs(client, "jane", namespace="default")]
-        # Other tests use this cluster, and a lab uses the documented Role where it exists.
+        # Other tests use this cluster.
         for resource, name, _ in made:
             await objects.delete(client, resource, name, namespace="default")
     assert said[-2:] == ["You are not allowed to list nodes.", "4 28.0"], said

@@ -7,7 +7,7 @@ import json
 import pytest
 from kinds import ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from pathways_jobs import headless
-from permissions import documented_rules
+from permissions import IN_CLUSTER, documented_rules
 
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
@@ -59,7 +59,7 @@ async def notebook_pod(admin):
         spec = {"serviceAccountName": name, "restartPolicy": "Never", "containers": [container]}
         for kind, body in (
             (SERVICE_ACCOUNTS, {}),
-            (ROLES, {"rules": [*documented_rules(), *rules]}),
+            (ROLES, {"rules": [*documented_rules(), *documented_rules(IN_CLUSTER), *rules]}),
             (
                 ROLE_BINDINGS,
                 {"roleRef": {"apiGroup": ROLES.group, "kind": "Role", "name": name}, "subjects": [subject]},

@@ -17,7 +17,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import yaml
-from permissions import documented_rules
+from permissions import IN_CLUSTER, documented_rules
 
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.kube import auth, objects, watch
@@ -223,7 +223,10 @@ def grants(rules):
 
 
 def test_a_lab_gets_the_documented_role_and_no_more():
-    assert grants(manifests.role_rules()) == grants(documented_rules())
+    spec = manifests.LabSpec("lab", "default", "image")
+    assert grants(manifests.role(spec, direct=False)["rules"]) == grants(documented_rules())
+    direct = grants(manifests.role(spec, direct=True)["rules"])
+    assert direct == grants(documented_rules()) | grants(documented_rules(IN_CLUSTER))
 
 
 def test_the_page_for_the_browser_is_private_and_hides_the_token_from_other_users(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from pathways_jobs import headless
-from permissions import FAULTS, HOSTS, INSTALL, LAB, PLATFORM, USER, as_rules, documented_grants
+from permissions import FAULTS, HOSTS, IN_CLUSTER, INSTALL, LAB, PLATFORM, USER, as_rules, documented_grants
 from watched_cluster import DEADLINE, TYPE, Watched
 
 from pathways_jupyter.config import ConnectConfig
@@ -49,6 +49,8 @@ class Person:
         self.name = name
         self.rules = rules
         self.kubeconfig = cluster.kubeconfig(name, rules)
+        self.events: list[str] = []
+        """What was said while connecting."""
         self.config = ConnectConfig(instances={TYPE: 1}, kubeconfig=self.kubeconfig)
 
     def client(self) -> Client:
@@ -64,10 +66,12 @@ class Person:
 
     def _connect(self) -> list[str]:
         link = spawn.supervisor()
+        self.events = []
         try:
             asked = {"config": protocol.config_to_json(self.config), "kernel_pid": os.getpid()}
             link.answer(link.ask(Method.START, **asked), patience=DEADLINE)
             link.answer(link.ask(Method.RECONNECT), patience=DEADLINE)
+            self.events = [event.message for event in link.events()]
             return [link.answer(link.ask(Method.DISCONNECT), patience=DEADLINE)["left"]]
         except PathwaysError as error:
             return [f"{error} {error.hint}"]
@@ -87,7 +91,9 @@ class Person:
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setenv("KUBERNETES_SERVICE_HOST", url.hostname)
                     patch.setenv("KUBERNETES_SERVICE_PORT", str(url.port))
-                    return await inside.connect()
+                    said = await inside.connect()
+                    self.events = inside.events
+                    return said
             finally:
                 await objects.delete(admin, PODS, made["metadata"]["name"], namespace=names.DEFAULT_NAMESPACE)
 
@@ -269,7 +275,6 @@ WITHOUT = {
     (PATHWAYS_JOBS.group, "pathwaysjobs", "list"): Person.doctor,
     (PATHWAYS_JOBS.group, "pathwaysjobs", "watch"): Person.doctor,
     (NETWORK_POLICIES.group, "networkpolicies", "list"): Person.doctor,
-    (NETWORK_POLICIES.group, "networkpolicies", "create"): Person.connect_in_pod,
 }
 """The actions of a user who lacks a permission; each must report that."""
 
@@ -367,11 +372,44 @@ async def test_without_a_permission_for_a_lab_nothing_is_made_and_doctor_finds_i
     assert any(f"Not allowed to {verb} {resource}" in each.message for each in found)
 
 
+CREATE_POLICY = (NETWORK_POLICIES.group, "networkpolicies", "create")
+
+
+async def test_a_notebook_in_the_cluster_needs_its_own_role_to_connect_directly_and_takes_the_tunnel_without(cluster):
+    assert documented_grants(IN_CLUSTER) == {CREATE_POLICY}
+    assert CREATE_POLICY not in documented_grants()
+    inside = Person(cluster, "inside", as_rules(documented_grants() | documented_grants(IN_CLUSTER)))
+    outside = Person(cluster, "outside", as_rules(documented_grants()))
+    async with asyncio.timeout(DEADLINE):
+        assert await inside.connect_in_pod() == [""]
+        assert await outside.connect_in_pod() == [""]
+    assert CREATE_POLICY in cluster.asked["inside"]
+    assert CREATE_POLICY not in cluster.asked["outside"]
+    assert not any("directly" in said for said in inside.events)
+    assert any(
+        "This account is not allowed to create networkpolicies in namespace default" in said
+        and "Role pathways-jupyter-in-cluster" in said
+        for said in outside.events
+    ), outside.events
+    found = await doctor.examine(outside.config, further=checks.IN_CLUSTER_NEEDS)
+    (missing,) = [each for each in found if "Not allowed to create networkpolicies" in each.message]
+    assert "kubectl create role pathways-jupyter-in-cluster --verb=create --resource=networkpolicies" in missing.hint
+
+
+async def test_plaintext_is_refused_to_who_may_not_keep_other_pods_out(cluster):
+    person = Person(cluster, "plain", as_rules(documented_grants()))
+    person.config = dataclasses.replace(person.config, plaintext=True)
+    async with asyncio.timeout(DEADLINE):
+        (shown,) = await person.connect_in_pod()
+    assert "plaintext is not safe here: This account is not allowed to create networkpolicies" in shown
+    assert "pathways-jupyter-in-cluster" in shown
+
+
 async def test_a_pod_that_may_not_read_itself_takes_the_tunnel(cluster):
     person = Person(cluster, "selfless", as_rules(documented_grants() - {("", "pods", "get")}))
     async with asyncio.timeout(DEADLINE):
         assert await person.connect_in_pod() == [""]
-    assert (NETWORK_POLICIES.group, "networkpolicies", "create") not in cluster.asked["selfless"]
+    assert CREATE_POLICY not in cluster.asked["selfless"]
 
 
 async def test_without_the_proxys_log_a_session_connects_without_waiting_for_it_and_says_so(cluster):

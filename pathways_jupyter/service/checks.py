@@ -75,8 +75,19 @@ NEEDS: tuple[Need, ...] = (
     Need(JOBSETS, ("get", "list", "watch"), purpose="find the service, and draw it as it changes"),
     Need(PATHWAYS_JOBS, ("list", "watch"), level=Level.WARN, purpose="list PathwaysJobs in the sidebar"),
     Need(NETWORK_POLICIES, ("list",), level=Level.WARN, purpose="see whether other pods can reach the proxies"),
-    Need(NETWORK_POLICIES, ("create",), level=Level.WARN, purpose="let a notebook in the cluster connect directly"),
 )
+
+IN_CLUSTER_ROLE = "pathways-jupyter-in-cluster"
+IN_CLUSTER_NEEDS: tuple[Need, ...] = (
+    Need(
+        NETWORK_POLICIES,
+        ("create",),
+        level=Level.WARN,
+        purpose="let a notebook in the cluster connect directly",
+        role=IN_CLUSTER_ROLE,
+    ),
+)
+"""Only for notebooks in the cluster: who may create a policy can undo every other one."""
 
 
 async def jobsets(client: Client) -> Finding:

@@ -16,6 +16,7 @@ from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, NAMESPACES, NETWORK_POLICIES, NODES, PODS, Resource
 from pathways_jupyter.service import (
+    cluster_input,
     deploychecks,
     discovery,
     leases,
@@ -29,6 +30,7 @@ from pathways_jupyter.service.checks import NEEDS, Finding, Level, Need, failed,
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import Versions, differences, of_image
 from pathways_jupyter.service.lab.manifests import SERVICE_ACCOUNTS
+from pathways_jupyter.service.names import current_user, label_value
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.wording import count
 
@@ -79,6 +81,7 @@ async def examine(
     versions: Versions | None = None,
     leftovers: Sequence[str] = (),
     further: Sequence[Need] = (),
+    lab: bool = False,
 ) -> tuple[Finding, ...]:
     """Run every check that can be run.
 
@@ -87,8 +90,9 @@ async def examine(
       versions: Python and JAX of the kernel that would connect.
       leftovers: What dead sessions left on this machine, each in a few words.
       further: Permissions to check besides :data:`NEEDS`.
+      lab: Also say who can read the token of a lab in the cluster.
     """
-    found = findings(config, versions=versions, leftovers=leftovers, further=further)
+    found = findings(config, versions=versions, leftovers=leftovers, further=further, lab=lab)
     return tuple([each async for each in found])
 
 
@@ -98,6 +102,7 @@ async def findings(
     versions: Versions | None = None,
     leftovers: Sequence[str] = (),
     further: Sequence[Need] = (),
+    lab: bool = False,
 ) -> AsyncIterator[Finding]:
     """Like :func:`examine`, but yield each finding as its check ends."""
     try:
@@ -126,6 +131,8 @@ async def findings(
                 yield found
         for found in await _network(client, namespace):
             yield found
+        if lab:
+            yield await _secrets(client, namespace)
         for found in await _odd(client, namespace):
             yield found
         yield await _leftovers(client, namespace, leftovers)
@@ -258,6 +265,23 @@ async def _network(client: Client, namespace: str) -> tuple[Finding, ...]:
             f"Other pods can reach the proxies in namespace {namespace}, and run code on TPU hosts: {why}.",
             f"Close their ports: pathways-jupyter network-policy | kubectl apply -n {namespace} -f -",
         ),
+    )
+
+
+async def _secrets(client: Client, namespace: str) -> Finding:
+    """Say who can read a lab's token: no permission keeps who may create Jobs from it, so this is a warning always."""
+    try:
+        jobs = (await objects.list_(client, JOBS, namespace=namespace)).items
+    except PathwaysError:
+        jobs = ()
+    others = {cluster_input.Whose.of(each).user for each in jobs} - {"", label_value(current_user())}
+    seen = f"; sessions of {', '.join(sorted(others)[:_SHOWN_OBJECTS])} run there" if others else ""
+    return Finding(
+        "secrets",
+        Level.WARN,
+        f"Who may create Jobs in namespace {namespace} can read every Secret in it, a lab's token too{seen}.",
+        "Start labs in a namespace of those who trust each other, with Pod Security `restricted` and no other Secrets: "
+        "docs/permissions.md, Who trusts whom.",
     )
 
 

@@ -262,6 +262,7 @@ def _pod(spec: ProxySpec) -> Manifest:
                 "ports": [{"containerPort": spec.port, "protocol": "TCP"}],
                 "resources": {"limits": {"cpu": spec.pod.cpu or "16", "memory": spec.pod.memory or "100G"}},
                 "securityContext": {
+                    "runAsNonRoot": True,
                     "runAsUser": 1000,
                     "runAsGroup": 1000,
                     "allowPrivilegeEscalation": False,

@@ -4,6 +4,8 @@ import pytest
 
 from pathways_jupyter.errors import ConfigError, ServiceError
 from pathways_jupyter.service import names, proxy_job
+from pathways_jupyter.service.lab import manifests
+from pathways_jupyter.service.relay.container import RelaySpec
 
 REPOSITORY = "us-docker.pkg.dev/cloud-tpu-v2-images/pathways"
 
@@ -136,3 +138,26 @@ def test_an_option_that_cannot_be_is_refused_by_name(option):
 def test_the_node_network_can_be_asked_for():
     pod = proxy_job.job(spec(options=proxy_job.parse_options(("host_network:true",))))["spec"]["template"]["spec"]
     assert pod["hostNetwork"] is True
+
+
+LAB = manifests.job(manifests.LabSpec("lab", "default", "image"))
+
+
+@pytest.mark.parametrize(
+    "manifest", [proxy_job.job(spec(relay=RelaySpec("0" * 64, "", 900.0))), LAB], ids=["proxy", "lab"]
+)
+def test_the_pods_of_users_fit_into_a_namespace_that_is_restricted(manifest):
+    # https://kubernetes.io/docs/concepts/security/pod-security-standards: what `restricted` asks of a pod on Linux.
+    pod = manifest["spec"]["template"]["spec"]
+    containers = [*pod["containers"], *pod.get("initContainers", ())]
+    assert containers
+    for each in containers:
+        context = {**pod.get("securityContext", {}), **each["securityContext"]}
+        assert context["runAsNonRoot"] is True
+        assert context["runAsUser"] != 0
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not pod.get("hostNetwork")
+    kinds = {kind for volume in pod.get("volumes", ()) for kind in volume if kind != "name"}
+    assert kinds <= {"configMap", "emptyDir", "persistentVolumeClaim", "projected", "secret"}

@@ -18,6 +18,7 @@ def documents() -> list[dict]:
 
 
 USER, LAB, PLATFORM = "pathways-jupyter-user", "pathways-jupyter-lab", "pathways-platform"
+IN_CLUSTER = "pathways-jupyter-in-cluster"
 INSTALL, HOSTS, FAULTS = "pathways-operator-install", "pathways-jupyter-hosts", "pathways-jupyter-faults"
 
 

@@ -18,7 +18,7 @@ from pathways_jupyter.errors import ApiError, ClusterError, ServiceError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.credentials import parse_time
-from pathways_jupyter.kube.objects import JOBS, PODS, Object, Resource
+from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, PODS, Object, Resource
 from pathways_jupyter.kube.watch import ChangeType, until_gone, watch
 from pathways_jupyter.service import checks
 from pathways_jupyter.service.checks import Level, Need
@@ -178,14 +178,13 @@ async def has_volume(client: Client, namespace: str, name: str) -> bool:
 
 
 async def manifests_of(client: Client, spec: LabSpec) -> list[tuple[Resource, Object]]:
-    """Return all objects of a lab in the order of their creation; the Role only where the documented one is missing."""
-    shared = await objects.find(client, manifests.ROLES, manifests.ROLE, namespace=spec.namespace)
-    own_role = [] if shared is not None else [(manifests.ROLES, manifests.role(spec))]
-    bound = manifests.ROLE if shared is not None else spec.name
+    """Return all objects of a lab in the order of their creation."""
+    # An account can grant only what it may do itself. Without this one the lab's sessions take the tunnel.
+    direct = await objects.allowed(client, "create", NETWORK_POLICIES, namespace=spec.namespace)
     return [
         (manifests.SERVICE_ACCOUNTS, manifests.service_account(spec)),
-        *own_role,
-        (manifests.ROLE_BINDINGS, manifests.role_binding(spec, bound)),
+        (manifests.ROLES, manifests.role(spec, direct=direct)),
+        (manifests.ROLE_BINDINGS, manifests.role_binding(spec)),
         (manifests.SECRETS, manifests.secret(spec, secrets.token_urlsafe(32))),
         (CLAIMS, manifests.claim(spec)),
         (JOBS, manifests.job(spec)),

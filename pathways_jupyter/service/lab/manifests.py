@@ -8,14 +8,14 @@ its pod when a node is lost, and as a service account with the documented Role a
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.kube.objects import JOBS, Resource
 from pathways_jupyter.service import names
-from pathways_jupyter.service.checks import NEEDS
+from pathways_jupyter.service.checks import IN_CLUSTER_NEEDS, NEEDS, Need
 from pathways_jupyter.service.names import MAX_JOB_NAME, label_value, name_part
 
 Manifest = dict[str, Any]
@@ -27,8 +27,6 @@ CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 ROLES = Resource(_RBAC, "v1", "roles", "Role")
 ROLE_BINDINGS = Resource(_RBAC, "v1", "rolebindings", "RoleBinding")
 
-ROLE = "pathways-jupyter-user"
-"""The Role of docs/permissions.md; a lab uses it where it exists, and otherwise a copy of its own."""
 LAB_LABEL = "pathways-jupyter/lab"
 CONTAINER = "lab"
 PORT = 8888
@@ -89,23 +87,23 @@ def service_account(spec: LabSpec) -> Manifest:
     return _object(SERVICE_ACCOUNTS, spec)
 
 
-def role(spec: LabSpec) -> Manifest:
-    """Return a copy of the documented Role."""
-    return _object(ROLES, spec, rules=role_rules())
+def role(spec: LabSpec, *, direct: bool) -> Manifest:
+    """Return its Role; `direct` adds what its notebooks need to connect without the tunnel."""
+    return _object(ROLES, spec, rules=role_rules((*NEEDS, *IN_CLUSTER_NEEDS) if direct else NEEDS))
 
 
-def role_rules() -> list[Manifest]:
-    """Return the rules of the documented Role."""
+def role_rules(needs: Iterable[Need]) -> list[Manifest]:
+    """Return the rules that grant `needs`."""
     verbs: dict[tuple[str, str], list[str]] = {}
-    for need in NEEDS:
+    for need in needs:
         verbs.setdefault((need.resource.group, str(need)), []).extend(need.verbs)
     return [{"apiGroups": [group], "resources": [name], "verbs": each} for (group, name), each in verbs.items()]
 
 
-def role_binding(spec: LabSpec, bound: str) -> Manifest:
-    """Return the binding of its account to the Role `bound`."""
+def role_binding(spec: LabSpec) -> Manifest:
+    """Return the binding of its account to its Role."""
     subject = {"kind": SERVICE_ACCOUNTS.kind, "name": spec.name, "namespace": spec.namespace}
-    reference = {"apiGroup": ROLES.group, "kind": ROLES.kind, "name": bound}
+    reference = {"apiGroup": ROLES.group, "kind": ROLES.kind, "name": spec.name}
     return _object(ROLE_BINDINGS, spec, roleRef=reference, subjects=[subject])
 
 
@@ -156,7 +154,7 @@ def _pod(spec: LabSpec) -> Manifest:
         "serviceAccountName": spec.name,
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
         # The group makes the volume writable for a user who is not root.
-        "securityContext": {"runAsUser": _USER_ID, "fsGroup": _USER_ID},
+        "securityContext": {"runAsNonRoot": True, "runAsUser": _USER_ID, "fsGroup": _USER_ID},
         "volumes": [{"name": "home", "persistentVolumeClaim": {"claimName": spec.name}}],
         "containers": [
             {

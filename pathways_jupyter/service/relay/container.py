@@ -87,6 +87,7 @@ def container(spec: RelaySpec, proxy_port: int) -> dict[str, Any]:
         "env": [{"name": name, "value": value} for name, value in variables.items()],
         "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
         "securityContext": {
+            "runAsNonRoot": True,
             "runAsUser": 1000,
             "runAsGroup": 1000,
             "allowPrivilegeEscalation": False,

@@ -20,9 +20,10 @@ from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ApiError, ConfigError, SessionError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import PODS, Object
+from pathways_jupyter.kube.objects import NETWORK_POLICIES, PODS, Object
 from pathways_jupyter.retry import Backoff
 from pathways_jupyter.service import names, proxy_job
+from pathways_jupyter.service.checks import IN_CLUSTER_ROLE
 from pathways_jupyter.session.registry import ALTS, INSECURE
 from pathways_jupyter.session.variables import INSECURE_CREDENTIALS
 
@@ -128,6 +129,24 @@ def choose(config: ConnectConfig, pod: Object | None, *, product_name: Path = PR
     if product in _GOOGLE:
         return Route(ALTS)
     return Route(reason="A direct connection would not be encrypted here, because ALTS needs Google Cloud.")
+
+
+async def permitted(client: Client, config: ConnectConfig, route: Route, namespace: str) -> Route:
+    """Return `route` if this account may create the NetworkPolicy that a direct connection needs, else the tunnel.
+
+    Raises:
+      ConfigError: It may not, and plaintext was asked for.
+      ClusterError: The server could not be reached.
+    """
+    if not route.is_direct or await objects.allowed(client, "create", NETWORK_POLICIES, namespace=namespace):
+        return route
+    missing = f"This account is not allowed to create networkpolicies in namespace {namespace}"
+    if config.plaintext:
+        raise ConfigError(
+            f"plaintext is not safe here: {missing}, so nothing would keep other pods out of the proxy.",
+            hint=f"Ask for the Role {IN_CLUSTER_ROLE} of docs/permissions.md, or leave out --plaintext.",
+        )
+    return Route(reason=f"{missing}, which a direct connection needs (Role {IN_CLUSTER_ROLE}).")
 
 
 def to_job(config: ConnectConfig, own: Object | None, head: Object, *, product_name: Path = PRODUCT_NAME) -> Route:

@@ -99,6 +99,7 @@ class Proxy:
             self._config.service,
             instances=self._config.instances,
         )
+        self._route = await direct.permitted(self._client, self._config, self._route, service.namespace)
         self._slices.check(service)
         await self._slices.choose(service)
         spec = self._spec(service)
