@@ -53,6 +53,28 @@ async def test_a_command_that_ignores_sigterm_is_killed_with_everything_that_it_
     assert lab.farm.left() == []
 
 
+async def test_what_a_handler_of_sigterm_starts_is_left_alone_until_the_grace_is_over(lab):
+    saves = "trap 'sleep 1 && echo saved; exit 3' TERM; echo up; while true; do sleep 0.1; done"
+    # Closing it once it is up ends it.
+    seen = await lab.run(saves, 1, until=lambda seen: seen.lines, grace=30.0)
+    (host,) = records.read_states(seen.record).hosts
+    assert (host.phase, host.code) == (Phase.STOPPED, 3)
+    assert seen.log().endswith(b"saved\n")
+    assert lab.farm.left() == []
+
+
+async def test_a_hosts_clock_that_is_set_does_not_end_the_run(lab):
+    def set_the_clock(seen):
+        # For what runs there, a clock that is set forward makes the client's last sign of life old.
+        if seen.lines.get("0-0") == ["up"]:
+            on_host = seen.record.on(seen.record.targets[0])
+            os.utime(lab.farm.hosts[0].home / ".pathways-jupyter" / "runs" / on_host / "client", (0, 0))
+
+    command = "echo up; for second in 1 2 3; do sleep 1; echo $second; done"
+    done = await lab.run(command, 1, until=set_the_clock, lease=60.0)
+    assert (done.status("0-0").phase, done.code) == (Phase.EXITED, 0)
+
+
 async def test_a_command_that_ends_leaves_nothing_in_the_background(lab):
     done = await lab.run("(setsid nohup sleep 300 >/dev/null 2>&1 &) ; sleep 300 & echo done", 1)
     assert (done.code, done.lines["0-0"]) == (0, ["done"])

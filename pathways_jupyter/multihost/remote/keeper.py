@@ -142,6 +142,7 @@ class _Keeper:
         self._full = self._asked = False
         self._why = "exited"
         self._code: int | None = None
+        self._touched, self._heard = 0, time.clock_gettime(time.CLOCK_BOOTTIME)
         self._wake, wake = os.pipe()
         for end in (self._wake, wake):
             os.set_blocking(end, False)
@@ -179,9 +180,20 @@ class _Keeper:
         if self._asked:
             self._why = "stopped"
         lease = float(self._spec["lease"])
+        if lease and self._silence() > lease:
+            self._why = "abandoned"
+
+    def _silence(self) -> float:
+        """Return for how many seconds the client has not touched its file.
+
+        By the boot clock, and not by the time in the file: the host's other clock may be set while the run goes on.
+        """
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
         with contextlib.suppress(OSError):
-            if lease and time.time() - os.stat(f"{self._directory}/{CLIENT}").st_mtime > lease:
-                self._why = "abandoned"
+            touched = os.stat(f"{self._directory}/{CLIENT}").st_mtime_ns
+            if touched != self._touched:
+                self._touched, self._heard = touched, now
+        return now - self._heard
 
     def _alive(self) -> set[int]:
         has_children = self._reap()

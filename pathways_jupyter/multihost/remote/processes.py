@@ -48,22 +48,25 @@ def descendants() -> set[int]:
 
 
 def end(find: Callable[[], Iterable[int]], grace: float, between: Callable[[], object] = lambda: None) -> None:
-    """End the processes that `find` returns: SIGTERM, after `grace` seconds SIGKILL, and again until none is left.
+    """End the processes that `find` returns: SIGTERM to those that run now, after `grace` seconds SIGKILL to all.
+
+    What a handler of SIGTERM starts, for instance to copy a checkpoint, gets no SIGTERM: it has the rest of the grace.
 
     Args:
       between: Called between two looks, for instance to read what they still print.
     """
-    signalled: set[int] = set()
     kill_at = time.monotonic() + grace
     give_up_at = kill_at + _KILL_SECONDS
+    warned = False
     while pids := set(find()):
         now = time.monotonic()
         if now > give_up_at:
             return
-        for pid in pids if now >= kill_at else pids - signalled:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL if now >= kill_at else signal.SIGTERM)
-        signalled |= pids
+        if now >= kill_at or not warned:
+            for pid in pids:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL if now >= kill_at else signal.SIGTERM)
+        warned = True
         between()
         time.sleep(_POLL_SECONDS)
 
