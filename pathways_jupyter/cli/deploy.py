@@ -12,15 +12,13 @@ from typing import Any
 import click
 
 from pathways_jupyter import entry
-from pathways_jupyter.cli.options import epilog, examples, given, show_json, takes
+from pathways_jupyter.cli.options import INTERRUPTED, epilog, examples, given, show_json, takes
 from pathways_jupyter.cli.options import show as present
 from pathways_jupyter.commands.declaration import CLUSTER, Command
 from pathways_jupyter.commands.service import SERVICE_DELETE, SERVICE_DEPLOY, SERVICE_SHOW, SERVICE_WAIT, SERVICES
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, ServiceError
 from pathways_jupyter.wording import Face, worded
-
-INTERRUPTED = 130
 
 
 @click.command(epilog=epilog(SERVICES))

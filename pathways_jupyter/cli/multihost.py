@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from pathways_jupyter import blocking, entry
-from pathways_jupyter.cli.options import epilog, examples, given, show, show_json, takes
+from pathways_jupyter.cli.options import INTERRUPTED, epilog, examples, given, show, show_json, takes
 from pathways_jupyter.commands import multihost as commands
 from pathways_jupyter.multihost import asked
 
@@ -238,28 +238,34 @@ def _run(values: dict[str, Any], command: str, *, as_json: bool) -> None:
 
 
 def _follow(source: Callable[[], AsyncIterator[Any]], record: Any, *, as_json: bool) -> None:
-    """Print the events of a run as they come, and exit with its exit code."""
+    """Print the events of a run as they come, and exit with its exit code, or that of an Interrupt."""
+    from pathways_jupyter.multihost import run_actions
     from pathways_jupyter.multihost.records import Record
     from pathways_jupyter.multihost.run_events import Changed, Ended, Note, Output
     from pathways_jupyter.render import multihost as picture
 
     last = None
-    with contextlib.closing(blocking.iterate(source, blocking.Background())) as events:
-        for event in events:
-            if isinstance(event, Record):
-                record = event
-            elif isinstance(event, Output):
-                for line in event.lines:
-                    click.echo(f"[{event.target.label}] {line}", err=as_json)
-            elif isinstance(event, Note):
-                click.echo(event.text, err=True)
-            elif isinstance(event, Changed) and event.status.phase != last:
-                last = event.status.phase
-                click.echo(f"[{event.status.target.label}] {last} ...", err=True) if not last.over else None
-            elif isinstance(event, Ended):
-                show(picture.hosts(record, event.hosts), as_json=as_json)
-                if event.code is None:
-                    click.echo(
-                        f"It goes on without this machine. Come back: pathways-jupyter multihost attach {record.name}"
-                    )
-                sys.exit(event.code or 0)
+    try:
+        with contextlib.closing(blocking.iterate(source, blocking.Background())) as events:
+            for event in events:
+                if isinstance(event, Record):
+                    record = event
+                elif isinstance(event, Output):
+                    for line in event.lines:
+                        click.echo(f"[{event.target.label}] {line}", err=as_json)
+                elif isinstance(event, Note):
+                    click.echo(event.text, err=True)
+                elif isinstance(event, Changed) and event.status.phase != last:
+                    last = event.status.phase
+                    click.echo(f"[{event.status.target.label}] {last} ...", err=True) if not last.over else None
+                elif isinstance(event, Ended):
+                    hosts, code = event.hosts, event.code or 0
+    except KeyboardInterrupt:
+        # By now the run has ended on the hosts, if it ends with this command.
+        hosts, code = run_actions.last_known(record) if record is not None else (), INTERRUPTED
+        click.echo("Interrupted." if hosts else "Interrupted; nothing was started.", err=True)
+    if hosts:
+        show(picture.hosts(record, hosts), as_json=as_json)
+    if not all(each.phase.over for each in hosts):
+        click.echo(f"It goes on without this machine. Come back: pathways-jupyter multihost attach {record.name}")
+    sys.exit(code)

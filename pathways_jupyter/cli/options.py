@@ -19,6 +19,8 @@ from pathways_jupyter.render.view import View
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
+INTERRUPTED = 130
+"""The exit code of a command that an Interrupt has ended."""
 _COLOURS = {Mark.OK: "green", Mark.WARN: "yellow", Mark.FAIL: "red", Mark.WAIT: "yellow"}
 
 

@@ -6,7 +6,7 @@ import contextlib
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -128,36 +128,44 @@ class _Table:
                 self._place.draw(picture.hosts(self.record, list(hosts.values())))
 
 
-def _follow(screen: Screen, events: Iterator[Any], record: Record | None) -> None:
+def _follow(screen: Screen, events: Generator[Any, None, None], record: Record | None) -> None:
     """Show a run until its end, and at last its table with the logs.
 
     Raises:
       MultihostError: A host failed.
     """
+    from pathways_jupyter.multihost import run_actions
     from pathways_jupyter.multihost.errors import MultihostError
     from pathways_jupyter.multihost.records import Record
     from pathways_jupyter.multihost.run_events import Changed, Ended, Note, Output
     from pathways_jupyter.render import multihost as picture
 
-    with contextlib.closing(events), _Table(screen, record) as table:  # type: ignore[type-var]
-        for event in events:
-            if isinstance(event, Record):
-                table.record = event
-            elif isinstance(event, Note):
-                screen.line(event.text)
-            elif isinstance(event, Changed):
-                table.hosts = {**table.hosts, event.status.target.label: event.status}
-            elif isinstance(event, Output):
-                table.lines(event.target.label, event.lines)
-            elif isinstance(event, Ended):
-                assert table.record is not None
-                table.finish(picture.hosts(table.record, event.hosts, logs=True))
-                if event.code:
-                    name = table.record.name
-                    raise MultihostError(
-                        f"Run {name} ended with exit code {event.code}.",
-                        hint=f"%pathways multihost logs {name} shows the output.",
-                    )
+    with contextlib.closing(events), _Table(screen, record) as table:
+        try:
+            for event in events:
+                if isinstance(event, Record):
+                    table.record = event
+                elif isinstance(event, Note):
+                    screen.line(event.text)
+                elif isinstance(event, Changed):
+                    table.hosts = {**table.hosts, event.status.target.label: event.status}
+                elif isinstance(event, Output):
+                    table.lines(event.target.label, event.lines)
+                elif isinstance(event, Ended):
+                    assert table.record is not None
+                    table.finish(picture.hosts(table.record, event.hosts, logs=True))
+                    if event.code:
+                        name = table.record.name
+                        raise MultihostError(
+                            f"Run {name} ended with exit code {event.code}.",
+                            hint=f"%pathways multihost logs {name} shows the output.",
+                        )
+        except KeyboardInterrupt:
+            # Closed first: the run ends on the hosts by it, and the last table shall say so.
+            events.close()
+            if table.record is not None and (hosts := run_actions.last_known(table.record)):
+                table.finish(picture.hosts(table.record, hosts, logs=True))
+            raise
 
 
 def _attach(screen: Screen, values: Mapping[str, Any]) -> None:

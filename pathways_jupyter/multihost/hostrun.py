@@ -34,15 +34,22 @@ class HostRun:
     Args:
       publish: Receives its events; waits while the reader is slow.
       hint_at: Like `publish` for events that may be dropped.
+      known: What is known of the host, if the run was started before.
     """
 
     def __init__(
-        self, target: Target, sessions: Sessions, log: HostLog, publish: Publish, hint_at: Callable[[Event], None]
+        self,
+        known: HostStatus,
+        sessions: Sessions,
+        log: HostLog,
+        publish: Publish,
+        hint_at: Callable[[Event], None],
     ) -> None:
-        self.status = HostStatus(target)
+        self.status = known
         self.log = log
         self._sessions, self._publish, self._hint_at = sessions, publish, hint_at
         self._session: HostSession | None = None
+        self._reached = False
         self._reported = 0.0
 
     @property
@@ -154,7 +161,9 @@ class HostRun:
                 "abandoned": f"{self.target.name} ended it, because no client was connected.",
                 "lost": f"The keeper of the run on {self.target.name} was killed.",
             }[outcome.why]
-        await self._change(phase=phase, code=outcome.code, ended=time.time(), message=message)
+        began = self.status.began
+        ended = time.time() if outcome.seconds is None else began + outcome.seconds
+        await self._change(phase=phase, code=outcome.code, ended=ended, message=message)
 
     async def _steadily(
         self, work: Callable[[HostSession], Awaitable[Answer]], stopping: asyncio.Event | None = None
@@ -170,13 +179,14 @@ class HostRun:
             try:
                 if self._session is None:
                     self._session = await self._sessions.open(self.target)
+                    self._reached = True
                 return await work(self._session)
             except HostUnreachable:
                 session, self._session = self._session, None
                 if session is not None:
                     await session.close()
-                if session is None and self.status.began == 0.0 and not give_up_at:
-                    # Never reached: a wrong address does not become right by waiting.
+                if not self._reached:
+                    # A wrong address does not become right by waiting.
                     raise
                 if session is not None and session.progressed:
                     give_up_at = 0.0

@@ -50,10 +50,12 @@ class Outcome:
       code: Exit code; negative for a signal.
       why: ``exited``; ``stopped`` on request; ``abandoned`` when its client was gone too long; ``lost`` when its keeper
         on the host was killed.
+      seconds: How long it ran; None where the host does not know.
     """
 
     code: int
     why: str
+    seconds: float | None = None
 
 
 class HostSession:
@@ -212,7 +214,7 @@ class HostSession:
             header, payload = await self._receive("output", "exit")
             if header["op"] == "exit":
                 self.idle = True
-                yield Outcome(header["code"], header["why"])
+                yield _outcome(header)
                 return
             yield bytes(payload)
 
@@ -229,7 +231,7 @@ class HostSession:
         """Return whether the host knows the run, and how it ended; None while it runs."""
         header, _ = await self._ask({"op": "status", "run": run}, "status")
         ended = header["outcome"]
-        return header["known"], Outcome(ended["code"], ended["why"]) if ended else None
+        return header["known"], _outcome(ended) if ended else None
 
     async def _ask(self, header: dict[str, Any], expected: str, *, payload: bytes = b"") -> Frame:
         """Send a request, and return its answer."""
@@ -286,6 +288,10 @@ class HostSession:
             while True:
                 await asyncio.sleep(_PING_SECONDS)
                 await self._send({"op": "ping"})
+
+
+def _outcome(header: dict[str, Any]) -> Outcome:
+    return Outcome(header["code"], header["why"], header.get("seconds"))
 
 
 class Sessions:

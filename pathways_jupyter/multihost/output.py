@@ -11,6 +11,8 @@ from pathways_jupyter.multihost.errors import MultihostError
 
 _LONGEST_LINE = 64 * 1024
 _TAIL_BYTES = 64 * 1024
+_LAST_LINES = 20
+"""In how many lines one that is not empty is looked for."""
 _TAIL_LINE_BYTES = 200
 _CHUNK_BYTES = 256 * 1024
 _POLL_SECONDS = 0.25
@@ -28,7 +30,7 @@ class HostLog:
 
     def __init__(self, path: Path, *, fresh: bool) -> None:
         self.path = path
-        self.last_line = ""
+        self.last_line = "" if fresh else last_line(path)
         self._partial = b""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,6 +85,11 @@ def tail(path: Path, lines: int) -> list[str]:
         return []
     whole = found[:-1] if found[-1] == "" else found
     return [line.rstrip("\r").rpartition("\r")[2] for line in whole[max(0, len(whole) - lines) :]]
+
+
+def last_line(path: Path) -> str:
+    """Return the newest line of a log that is not empty; an empty string if there is none."""
+    return next((line for line in reversed(tail(path, _LAST_LINES)) if line.strip()), "")
 
 
 async def lines(path: Path, last: int, growing: Callable[[], bool]) -> AsyncGenerator[str, None]:

@@ -68,10 +68,12 @@ class Runner:
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue(_QUEUED_EVENTS)
         self._muted = False
         self._started = plan is None
-        self._hosts = [
-            HostRun(target, sessions, HostLog(record.log(target), fresh=plan is not None), self._publish, self._hint_at)
-            for target in record.targets
-        ]
+        self._hosts = []
+        for known in records.read_states(record).hosts:
+            log = HostLog(record.log(known.target), fresh=plan is not None)
+            # What has become of it since is asked on the host.
+            before = HostStatus(known.target, began=known.began, last_line=log.last_line)
+            self._hosts.append(HostRun(before, sessions, log, self._publish, self._hint_at))
 
     @property
     def hosts(self) -> tuple[HostStatus, ...]:

@@ -14,7 +14,7 @@ from pathways_jupyter.multihost import host_connections, records
 from pathways_jupyter.multihost.errors import HostError
 from pathways_jupyter.multihost.host_connections import Kept
 from pathways_jupyter.multihost.hostsession import Holder, HostSession, Outcome, Sessions
-from pathways_jupyter.multihost.output import HostLog, tail
+from pathways_jupyter.multihost.output import HostLog, last_line
 from pathways_jupyter.multihost.pack import Packed, pack
 from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.multihost.run import LEASE_SECONDS, Plan, Runner
@@ -26,7 +26,6 @@ Answer = TypeVar("Answer")
 
 LOG_FOLDER = "multihost-runs"
 _POLL_SECONDS, _END_POLLS = 0.1, 600
-_LAST_LINES = 20
 
 
 @dataclass(frozen=True)
@@ -152,6 +151,12 @@ async def stop(record: Record) -> tuple[HostStatus, ...]:
     return hosts
 
 
+def last_known(record: Record) -> tuple[HostStatus, ...]:
+    """Return the hosts of a run that is no longer followed, as they were then; none if nothing was started."""
+    known = records.read_states(record)
+    return known.hosts if known.at else ()
+
+
 async def status(record: Record) -> tuple[HostStatus, ...]:
     """Ask all hosts for the state of a run."""
 
@@ -234,16 +239,14 @@ async def _packing(request: Request) -> AsyncIterator[asyncio.Future[Packed | No
 
 
 def _status(target: Target, record: Record, known: bool, outcome: Outcome | None) -> HostStatus:
-    lines = [line for line in tail(record.log(target), _LAST_LINES) if line.strip()]
-    last = lines[-1] if lines else ""
+    last = last_line(record.log(target))
     if not known:
         return HostStatus(target, Phase.FAILED, message="It was not started on this host.")
     if outcome is None:
         return HostStatus(target, Phase.RUNNING, last_line=last, began=record.started)
-    phases = {"exited": Phase.EXITED, "stopped": Phase.STOPPED}
-    return HostStatus(
-        target, phases.get(outcome.why, Phase.LOST), last_line=last, code=outcome.code, began=record.started
-    )
+    phase = {"exited": Phase.EXITED, "stopped": Phase.STOPPED}.get(outcome.why, Phase.LOST)
+    ended = 0.0 if outcome.seconds is None else record.started + outcome.seconds
+    return HostStatus(target, phase, last_line=last, code=outcome.code, began=record.started, ended=ended)
 
 
 async def _ask(record: Record, question: Callable[[HostSession], Awaitable[Answer]]) -> list[Answer | HostError]:

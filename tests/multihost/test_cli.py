@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,6 +33,20 @@ def cli(lab):
     return run
 
 
+def empty_columns(shown):
+    """The columns of a table of hosts in which no host has anything."""
+    lines = shown.splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.split()[:2] == ["host", "name"])
+    end = next(number for number, line in enumerate(lines) if line.startswith("Logs: "))
+    starts = [(match.group(), match.start()) for match in re.finditer(r"\S+(?: \S+)*", lines[begin])]
+    ends = [start for _, start in starts[1:]] + [None]
+    return {
+        name
+        for (name, start), stop in zip(starts, ends, strict=True)
+        if not any(line[start:stop].strip() for line in lines[begin + 1 : end])
+    }
+
+
 def test_a_run_prints_its_output_its_table_and_exits_with_the_worst_code(cli, lab):
     # The others fail, and so end it, only once the first has written what is looked for.
     first = lab.directory / "first"
@@ -59,6 +74,8 @@ def test_a_detached_run_is_managed_from_other_processes(cli, lab):
     assert cli("logs", "far").stdout == "[0-0] up\n[0-1] up\n[0-2] up\n"
     again = cli("attach", "far")
     assert "running" not in again.stdout + again.stderr
+    for shown in (again.stdout, cli("stop", "far").stdout, cli("status", "far").stdout):
+        assert empty_columns(shown) == set(), shown
     marks = [
         line.split()[0] for line in again.stdout.splitlines() if " stopped " in line and not line.startswith("Run")
     ]
@@ -82,9 +99,27 @@ def test_interrupt_ends_the_run_on_the_hosts(cli, lab):
     ) as running:
         assert [running.stdout.readline()[5:] for _ in range(3)] == [" up\n"] * 3
         running.send_signal(signal.SIGINT)
-        running.communicate(timeout=60)
-        assert running.returncode == 1
+        shown, said = running.communicate(timeout=60)
+    assert (running.returncode, "Aborted" in said) == (130, False)
     assert lab.farm.left() == []
+    # The same as at any other end, and true.
+    assert "3 stopped" in shown
+    assert empty_columns(shown) == set(), shown
+    assert f"Logs: {lab.code / 'multihost-runs'}" in shown
+
+
+def test_interrupting_attach_leaves_the_run_alone(cli, lab):
+    cli("run", "--run-name", "on", "--detach", "--grace", "1", "--", "echo up; sleep 300", on_hosts=True)
+    command = [sys.executable, "-m", "pathways_jupyter", "multihost", "attach", "on"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as attached:
+        assert [attached.stdout.readline()[5:] for _ in range(3)] == [" up\n"] * 3
+        attached.send_signal(signal.SIGINT)
+        shown, _ = attached.communicate(timeout=60)
+    assert attached.returncode == 130
+    assert "3 running" in shown
+    assert "attach on" in shown
+    assert empty_columns(shown) <= {"exit code"}, shown
+    assert cli("stop", "on").returncode == 0
 
 
 def test_mistakes_are_explained(cli):

@@ -61,7 +61,12 @@ def test_interrupting_a_cell_ends_the_command_on_the_hosts(machine, cluster, not
     )
     wait_until(lambda: all(Path(f"{mark}-trapped-{number}").exists() for number in (0, 1)))
     notebook.manager.interrupt_kernel()
-    assert notebook.finish(request).error == "KeyboardInterrupt"
+    cell = notebook.finish(request)
+    assert cell.error == "KeyboardInterrupt"
+    # The last table is true, and has the logs.
+    last = [each for each in notebook.seen if "Run stopped" in each][-1]
+    assert "2 stopped" in last
+    assert "Logs: " in last
     assert all((machine.directory / f"ended-by-interrupt-{number}").exists() for number in (0, 1))
 
 

@@ -95,11 +95,11 @@ def ask_to_stop(directory: str) -> None:
             return
     if os.path.isdir(directory) and not os.path.exists(f"{directory}/{EXIT}"):
         processes.end(lambda: processes.of_run(os.path.basename(directory)), 0.0)
-        _write_exit(directory, -signal.SIGKILL, "lost")
+        _write_exit(directory, -signal.SIGKILL, "lost", None)
 
 
 def outcome(directory: str) -> dict[str, Any] | None:
-    """Return the run's exit code and the reason of its end; None while it runs."""
+    """Return the run's exit code, the reason of its end, and how long it ran, if known; None while it runs."""
     # The lock first: the keeper writes the result before it releases the lock.
     running = is_running(directory)
     try:
@@ -142,7 +142,8 @@ class _Keeper:
         self._full = self._asked = False
         self._why = "exited"
         self._code: int | None = None
-        self._touched, self._heard = 0, time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._began = self._touched_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._touched = 0
         self._wake, wake = os.pipe()
         for end in (self._wake, wake):
             os.set_blocking(end, False)
@@ -166,7 +167,8 @@ class _Keeper:
             while self._pipe is not None and self._read() and time.monotonic() < until:
                 pass
         finally:
-            _write_exit(self._directory, -signal.SIGKILL if self._code is None else self._code, self._why)
+            seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - self._began
+            _write_exit(self._directory, -signal.SIGKILL if self._code is None else self._code, self._why, seconds)
 
     def _look(self, readable: list[int] | None = None) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -192,8 +194,8 @@ class _Keeper:
         with contextlib.suppress(OSError):
             touched = os.stat(f"{self._directory}/{CLIENT}").st_mtime_ns
             if touched != self._touched:
-                self._touched, self._heard = touched, now
-        return now - self._heard
+                self._touched, self._touched_at = touched, now
+        return now - self._touched_at
 
     def _alive(self) -> set[int]:
         has_children = self._reap()
@@ -263,11 +265,11 @@ def _started(spec: dict[str, Any]) -> tuple[int, int]:
     return reading, command
 
 
-def _write_exit(directory: str, code: int, why: str) -> None:
+def _write_exit(directory: str, code: int, why: str, seconds: float | None) -> None:
     scratch = f"{directory}/{EXIT}.partial"
     try:
         with open(scratch, "w") as file:
-            file.write(json.dumps({"code": code, "why": why, "at": time.time()}))
+            file.write(json.dumps({"code": code, "why": why, "seconds": seconds}))
         os.replace(scratch, f"{directory}/{EXIT}")
     except OSError:
         sys.exit(1)
