@@ -187,6 +187,7 @@ class Container:
             self.spec["image"],
             arguments(self.spec.get("command"), variables),
             arguments(self.spec.get("args"), variables),
+            container=self.name,
         )
         probes = self._probes()
         self._environment = variables

@@ -72,7 +72,7 @@ class Pod:
         self.address = node if self._shares_node else host.network.assign()
         self.host_address = node
         self._began = now()
-        self._initialized = not any(each.role is Role.INIT for each in self.containers)
+        self._initialized = all(each.role is Role.MAIN for each in self.containers)
         self._failed = ""
         self._stop = asyncio.Event()
         self._grace = 0.0
@@ -231,18 +231,25 @@ class Pod:
         long_lived = [each for each in self.containers if each.role is not Role.INIT]
         unready = [each.name for each in long_lived if not each.ready]
         over = self.ended.is_set() or self._stop.is_set()
+        incomplete = [
+            each.name
+            for each in self.containers
+            if (each.role is Role.INIT and each.exit_code != 0)
+            or (each.role is Role.SIDECAR and not each.started.is_set())
+        ]
+        missing = ("ContainersNotInitialized", f"containers with incomplete status: [{' '.join(incomplete)}]")
         reason = "PodCompleted" if self.phase == "Succeeded" else "ContainersNotReady"
-        message = f"containers with unready status: [{' '.join(unready)}]"
-        for kind, holds in (
-            ("PodReadyToStartContainers", not self.ended.is_set()),
-            ("Initialized", self._initialized),
-            ("Ready", not unready and not over),
-            ("ContainersReady", not unready),
-            ("PodScheduled", True),
+        waiting = (reason, f"containers with unready status: [{' '.join(unready)}]")
+        for kind, holds, why in (
+            ("PodReadyToStartContainers", not self.ended.is_set(), None),
+            ("Initialized", self._initialized, missing),
+            ("Ready", not unready and not over, waiting),
+            ("ContainersReady", not unready, waiting),
+            ("PodScheduled", True, None),
         ):
             condition: Object = {"type": kind, "status": str(holds)}
-            if not holds and kind in ("Ready", "ContainersReady"):
-                condition.update(reason=reason, message=message)
+            if not holds and why is not None:
+                condition["reason"], condition["message"] = why
             known = self._conditions.get(kind)
             changed = known is None or known["status"] != condition["status"]
             time = now() if changed or known is None else known["lastTransitionTime"]

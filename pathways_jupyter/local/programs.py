@@ -3,9 +3,10 @@
 Each is imported where it is called, in a fork, so that naming a program loads nothing. There are two fork servers: the
 one with JAX serves the programs that use it, and the other one all others, which start with a tenth of the memory.
 
-There is no registry on a laptop. The images of Pathways stand for programs of this package; any other image only stands
-for the machine itself, and its container must say which command to run. As in a registry, an unknown tag is an error: a
-client that derives a wrong image fails here, and not only on a real cluster.
+There is no registry on a laptop. The images of Pathways stand for programs of this package, and so does any image of a
+colocated sidecar, which users build; any other image only stands for the machine itself, and its container must say
+which command to run. As in a registry, an unknown tag is an error: a client that derives a wrong image fails here, and
+not only on a real cluster.
 """
 
 from __future__ import annotations
@@ -141,14 +142,21 @@ _PROGRAMS: Mapping[str, Program] = {
 }
 
 
-def resolve(image: str, command: Sequence[str], args: Sequence[str]) -> tuple[Program, list[str]]:
+def resolve(
+    image: str, command: Sequence[str], args: Sequence[str], *, container: str = ""
+) -> tuple[Program, list[str]]:
     """The program to run for a container, and its arguments; for a command, the first argument is the command.
+
+    Args:
+      container: Its name. The image of a colocated sidecar is the user's own, with packages that are installed here.
 
     Raises:
       ImageError: There is no such image.
     """
     named = Image.parse(image)
     repository = named.name
+    if container == names.SIDECAR_CONTAINER and not command:
+        return _PROGRAMS[_SIDECAR_IMAGE], list(args)
     program = _PROGRAMS.get(repository)
     if program is not None and (named.digest or (named.tag or "latest") not in tags(repository)):
         raise ImageError(f'failed to pull image "{image}": not found; tags here: {", ".join(tags(repository))}')

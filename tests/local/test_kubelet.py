@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from pathways_jupyter.local import programs
+from pathways_jupyter.local.apiserver.podstatus import pod_status
 from pathways_jupyter.local.apiserver.resources import EVENTS, PODS
 from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION
 from pathways_jupyter.local.recorder import Recorder
@@ -220,6 +221,18 @@ async def test_an_unknown_image_is_reported(machine):
     assert "Failed" in reasons(machine)
     machine.store.delete(PODS, "default", "p")
     await machine.until_gone("p")
+
+
+async def test_a_sidecar_whose_image_is_unknown_keeps_its_pod_from_being_initialized(machine):
+    sidecar = {"name": "beside", "image": "registry.example/none:1", "restartPolicy": "Always"}
+    machine.pod("p", *SLEEP, initContainers=[sidecar])
+    pod = await machine.until(lambda pod: pod_status(pod) == "Init:ImagePullBackOff", "p")
+    assert "registry.example/none:1" in pod["status"]["initContainerStatuses"][0]["state"]["waiting"]["message"]
+    conditions = {each["type"]: each for each in pod["status"]["conditions"]}
+    assert (conditions["Initialized"]["status"], conditions["Initialized"]["message"]) == (
+        "False",
+        "containers with incomplete status: [beside]",
+    )
 
 
 async def test_an_unknown_command_is_reported(machine):

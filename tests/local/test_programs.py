@@ -38,6 +38,14 @@ def test_any_other_image_needs_a_command():
         resolve("registry.example:5000/python:3.12", [], ["pass"])
 
 
+def test_any_image_is_played_in_the_role_of_the_colocated_sidecar():
+    for image in ("registry.example/mine:1", f"{names.SIDECAR_REPOSITORY}/sidecar:20250522-python_3.10-jax_0.6.0"):
+        played, _ = resolve(image, [], [], container=names.SIDECAR_CONTAINER)
+        assert played == resolve(programs.reference("sidecar"), [], [])[0]
+    command, _ = resolve("registry.example/mine:1", ["./serve"], [], container=names.SIDECAR_CONTAINER)
+    assert command.main is None
+
+
 def test_a_reference_resolves():
     for name in ("server", "proxy_server", "sidecar", "operator"):
         assert resolve(programs.reference(name), [], [])[0].main is not None
