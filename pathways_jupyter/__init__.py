@@ -66,6 +66,7 @@ def connect(
     timeout: float | None = None,
     tunnel: bool | None = None,
     plaintext: bool | None = None,
+    unpickle: bool | None = None,
     proxy_image: str | None = None,
     proxy_options: Sequence[str] | None = None,
     proxy_xla_flags: Sequence[str] | str | None = None,
@@ -121,6 +122,8 @@ def connect(
       timeout: Seconds for the proxy's pod to start. Default: 300.
       tunnel: In a pod of the cluster: use a tunnel through the API server instead of connecting directly.
       plaintext: In a pod of the cluster: connect directly without encryption, where ALTS does not work.
+      unpickle: Trust the TPU hosts to run code here: take any object, and show any HTML, that colocated code sends
+        back.
       proxy_image: Image of the proxy. Default: the one of the service's version.
       proxy_options: Additional flags for the proxy.
       proxy_xla_flags: Flags of XLA for the proxy, ``--xla_...``.

@@ -73,6 +73,7 @@ class ConnectConfig:
       tunnel: In a pod of the cluster: use a tunnel through the API server nevertheless.
       plaintext: In a pod of the cluster: connect to the proxy directly, without encryption.
       job: Name of a headless PathwaysJob whose proxy to use; empty for a proxy of its own.
+      unpickle: Trust the TPU hosts to run code in this process: read pickles that colocated code sends back.
     """
 
     instances: Mapping[str, int] = field(default_factory=dict)
@@ -109,13 +110,14 @@ class ConnectConfig:
     tunnel: bool = False
     plaintext: bool = False
     job: str = ""
+    unpickle: bool = False
 
 
 SETTINGS = ("tpu", *(each.name for each in fields(ConnectConfig) if each.name != "instances"))
 """The names of all settings."""
 _OWN_PROXY = frozenset(SETTINGS) - {
     *("job", "cluster", "project", "region", "context", "kubeconfig", "namespace", "profile", "local"),
-    *("wait", "timeout", "tunnel"),
+    *("wait", "timeout", "tunnel", "unpickle"),
 }
 """Settings of a proxy of one's own, which a session that uses the proxy of a job does not have."""
 

@@ -27,6 +27,7 @@ _TEXTS = {
     *("proxy_image", "relay_image", "job"),
 }
 
+_SWITCHES = ("local", "tunnel", "plaintext", "relay", "unpickle")
 _LEAST_SECONDS: Mapping[str, float] = {"lease_seconds": MIN_LEASE_SECONDS, "max_lifetime": MIN_LIFETIME_SECONDS}
 _POSITIVE = {"keep", "timeout"}
 _WHOLE = {"keep", "lease_seconds", "max_lifetime"}
@@ -41,7 +42,7 @@ _FLAGS: Mapping[str, bool] = {
 _EXAMPLES: Mapping[str, tuple[str, str]] = {
     "tpu": ("tpuv6e:2x2=2", '{ "tpuv6e:2x2" = 2 }'),
     "proxy_options": ("sidecar:true", '["sidecar:true"]'),
-    **dict.fromkeys(("local", "tunnel", "plaintext", "relay"), ("", "true")),
+    **dict.fromkeys(_SWITCHES, ("", "true")),
     **dict.fromkeys(("wait", "linger", "lease_seconds", "timeout"), ("60", "60")),
     "max_lifetime": ("86400", "86400"),
     "keep": ("900", "900"),
@@ -58,7 +59,7 @@ def check(setting: str, value: Any, label: str) -> Any:
     """
     if setting == "tpu":
         return _check_tpu(value, label)
-    if setting in {"local", "tunnel", "plaintext", "relay"}:
+    if setting in _SWITCHES:
         return _check_flag(setting, value, label)
     if setting == "proxy_options":
         return _check_list(value, label)

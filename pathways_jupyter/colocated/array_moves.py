@@ -61,7 +61,7 @@ class Prepared:
 
     way: Channel
     inputs: tuple[jax.Array, ...] = ()
-    wrapped: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    wrapped: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     free: tuple[int, ...] = ()
 
 
@@ -112,11 +112,12 @@ def _devices(moved: Sequence[jax.Array], chosen: Sequence[Host]) -> Collection[j
     return [cpu for host in chosen for cpu in host.cpus]
 
 
-def _wrap(array: jax.Array, way: Channel) -> tuple[jax.Array, dict[str, str]]:
+def _wrap(array: jax.Array, way: Channel) -> tuple[jax.Array, dict[str, Any]]:
     """An array on all devices of `way` that holds the shards of `array` where it has some, and zeros elsewhere.
 
     Returns:
-      That array, and what `array` was: its spec, and of PRNG keys, which travel as numbers, the implementation.
+      That array, and what `array` was: its shape and sharding, and of PRNG keys, which travel as numbers, the
+        implementation.
     """
     import jax
     import numpy as np
@@ -138,17 +139,9 @@ def _wrap(array: jax.Array, way: Channel) -> tuple[jax.Array, dict[str, str]]:
         for device in way.devices
     ]
     wrapped = jax.make_array_from_single_device_arrays((len(rows), *shape[1:]), way.by_device, rows)
-    return wrapped, {"spec": _described(array), "keys": implementation}
+    from pathways_jupyter.colocated.remote import shardings
 
-
-def _described(array: jax.Array) -> str:
-    import base64
-
-    import jax
-    from jax.experimental.colocated_python import serialization
-
-    spec = jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding)
-    return base64.b64encode(serialization._serialize(spec)).decode()
+    return wrapped, {"shape": array.shape, "sharding": shardings.write(array.sharding), "keys": implementation}
 
 
 def take(call: str, specs: Mapping[str, Any], chosen: Sequence[Host]) -> dict[str, jax.Array]:
@@ -214,7 +207,7 @@ def agree(specs: Mapping[int, Sequence[dict[str, Any]]], chosen: Sequence[Host],
                 f"{what or f'Output {name}'} is not the same on all hosts: {listed}.",
                 hint="Give it one shape, dtype and sharding on every host; names stay on the hosts meanwhile.",
             )
-        agreed[name] = _joined(each[0], chosen) if each[0]["local"] else _spec(each[0])
+        agreed[name] = _joined(each[0], chosen) if each[0]["local"] else _spec(each[0], chosen)
         wide = [index for index, spec in zip(specs, each, strict=True) if spec.get("wide")]
         if wide and str(agreed[name].dtype) != each[0]["dtype"]:
             raise ColocatedError(
@@ -279,19 +272,23 @@ def _dtype(spec: Mapping[str, Any]) -> Any:
     return jax.dtypes.canonicalize_dtype(np.dtype(spec["dtype"]))
 
 
-def _spec(spec: Mapping[str, Any]) -> Any:
-    import base64
+def _spec(spec: Mapping[str, Any], chosen: Sequence[Host]) -> Any:
+    import jax
 
-    from jax.experimental.colocated_python import serialization
+    from pathways_jupyter.colocated.remote import shardings
 
-    return serialization._deserialize(base64.b64decode(spec["sharding"]))
+    try:
+        sharding = shardings.read(spec["sharding"], [cpu for host in chosen for cpu in host.cpus])
+    except (LookupError, TypeError, ValueError) as error:
+        raise ColocatedError(
+            f"Where {spec['name']} lies cannot be read here: {type(error).__name__}: {error}",
+            hint="Return it from the hosts on which it lies, with a NamedSharding.",
+        ) from error
+    return jax.ShapeDtypeStruct(tuple(spec["shape"]), _dtype(spec), sharding=sharding)
 
 
 def _key(spec: Mapping[str, Any]) -> Any:
-    if spec["local"]:
-        return (tuple(spec["shape"]), spec["dtype"])
-    found = _spec(spec)
-    return (found.shape, found.dtype, found.sharding)
+    return (spec["shape"], spec["dtype"], spec["sharding"])
 
 
 def _mapped(name: str, sharding: Any, to: Callable[[Any], Any]) -> Any:

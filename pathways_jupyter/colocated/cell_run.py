@@ -15,6 +15,7 @@ from pathways_jupyter.colocated import (
     host_versions,
     interruptible_wait,
     packages,
+    plain,
     preflight,
     results,
     show,
@@ -57,6 +58,7 @@ def run_cell(
     follow: Follow | None = None,
     warn: Warn = _warn,
     indices: str | Iterable[int] | None = None,
+    unpickle: bool | None = None,
 ) -> results.CallResult:
     """Run Python source on hosts, in this session's namespace there.
 
@@ -65,8 +67,7 @@ def run_cell(
       inputs: Variables for the cell. JAX arrays, including those inside dicts and other pytrees, move to the CPU
         devices of their hosts with their sharding; anything else is pickled.
       outputs: Names of variables to return. A global array keeps its sharding; arrays or numbers local to each host are
-        concatenated into one array along the first axis. Anything else is pickled, and returned once if it is the same
-        on all hosts.
+        concatenated into one array along the first axis. Anything else is returned once if it is the same on all hosts.
       slices: Run on these slices' hosts only; default: the hosts of `inputs`, or all.
       hosts: Run on these hosts only.
       once: Run on the first of the hosts only.
@@ -76,13 +77,16 @@ def run_cell(
       follow: Called with the call's id and hosts when the call starts; what it returns is closed at the end.
       warn: Called with a line of warning before the cell is sent.
       indices: Another name of `hosts`.
+      unpickle: Trust the hosts to run code in this process: objects of any kind come back from them. Default: the
+        session's setting. Otherwise arrays, numbers, text, bytes, containers of them, values of NumPy and pandas, and
+        dataclasses and named tuples that this program has defined come back, and nothing else.
 
     Returns:
       Every host's part; an exception on a host is in its part, and in ``result.error()``.
 
     Raises:
       CheckError: A check failed before anything was sent.
-      ColocatedError: The hosts were lost, or outputs are inconsistent.
+      ColocatedError: The hosts were lost, or outputs are inconsistent, or hold what is not read from hosts.
       Interrupted: Interrupt was pressed; the hosts were asked to stop.
       CellSyntaxError: The cell cannot be compiled; nothing was sent.
     """
@@ -112,12 +116,13 @@ def run_cell(
         "display_limit": display_limit,
         "live": follow is not None,
     }
+    trusted = head["unpickle"] = trusts(unpickle)
     try:
         answers = ask(prepared, head, [data] if pickled else [], follow)
     except Interrupted as stopped:
-        stopped.result = result_of(call, stopped.answers) if stopped.answers else None
+        stopped.result = result_of(call, stopped.answers, unpickle=trusted) if stopped.answers else None
         raise
-    result = result_of(call, answers)
+    result = result_of(call, answers, unpickle=trusted)
     for each in result.hosts:
         MEMORY.note_names(each.host, each.boot)
     if outputs and result.error() is None:
@@ -125,7 +130,7 @@ def run_cell(
         taken = take(chosen, call, answers, without=numbers)
         if not on_cpu:
             taken = {name: array_moves.to_chips(name, array, chosen) for name, array in taken.items()}
-        result = replace(result, outputs=trees.join(taken, answers) | trees.agree(numbers))
+        result = replace(result, outputs=trees.join(taken, answers, unpickle=trusted) | trees.agree(numbers))
     return result
 
 
@@ -189,6 +194,7 @@ def ask(
     import jax
 
     head["session"] = MEMORY.session
+    head["own"] = plain.own_modules()
     head["x64"] = bool(jax.config.jax_enable_x64)
     head["wrapped"] = prepared.wrapped
     head["free"] = prepared.free
@@ -236,9 +242,17 @@ def _still_runs(answer: Answer) -> bool:
     return error is not None and error["type"] == "Stopped"
 
 
-def result_of(call: str, answers: Sequence[Answer]) -> results.CallResult:
+def trusts(unpickle: bool | None) -> bool:
+    """Whether hosts may run code here: as the caller says, else as the session's settings do."""
+    from pathways_jupyter.session.kernel.session import current
+
+    session = current()
+    return unpickle if unpickle is not None else session is not None and session.config.unpickle
+
+
+def result_of(call: str, answers: Sequence[Answer], *, unpickle: bool) -> results.CallResult:
     """Combine the answers to a call."""
-    found = tuple(results.read(answer) for answer in answers)
+    found = tuple(results.read(answer, unpickle=unpickle) for answer in answers)
     restarted = tuple(each.host.index for each in found if MEMORY.restarted(each.host, each.boot))
     return results.CallResult(call, found, restarted=restarted)
 

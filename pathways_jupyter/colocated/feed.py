@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.colocated import array_moves, cell_run, preflight, results
+from pathways_jupyter.colocated import array_moves, cell_run, plain, preflight, results
 from pathways_jupyter.colocated.channel import ROW_BYTES, Answer, channel, explain
 from pathways_jupyter.colocated.errors import CheckError, ColocatedError
 from pathways_jupyter.colocated.functions import finish, hosts_of, source_of
@@ -29,7 +29,7 @@ Make = Callable[[int, int], Iterable[Any]]
 class Batches(Iterator[Any]):
     """Global batches from an iterator on each host; made by :func:`iterator`."""
 
-    def __init__(self, make: Make, sharding: Any, *, ahead: int, on_cpu: bool) -> None:
+    def __init__(self, make: Make, sharding: Any, *, ahead: int, on_cpu: bool, unpickle: bool | None) -> None:
         import jax
 
         if not isinstance(sharding, jax.sharding.NamedSharding):
@@ -53,10 +53,12 @@ class Batches(Iterator[Any]):
             **source_of(make),
             "limit": cell_run.LIMIT,
             "live": True,
+            "unpickle": (trusted := cell_run.trusts(unpickle)),
         }
         answers = cell_run.ask(array_moves.Prepared(self._way), head, [data], None)
         finish(self._key, answers, quiet=False)
-        self._tree = _tree(answers)
+        batch = plain.Reader("A batch", answers[0].parts, unpickle=trusted)
+        self._tree = jax.tree_util.tree_structure(batch.read(answers[0].head["value"]["written"]))
         self._targets = _targets(answers, on_cpus)
         specs = [jax.ShapeDtypeStruct(shape, dtype, sharding=where) for shape, dtype, where in self._targets]
         self._step = self._way.compiled(
@@ -126,7 +128,9 @@ class Batches(Iterator[Any]):
             raise StopIteration
 
 
-def iterator(make: Make, *, sharding: Any, ahead: int = 2, on_cpu: bool = False) -> Batches:
+def iterator(
+    make: Make, *, sharding: Any, ahead: int = 2, on_cpu: bool = False, unpickle: bool | None = None
+) -> Batches:
     """Runs a data-loading iterator on every host of a sharding's devices.
 
     ::
@@ -145,19 +149,15 @@ def iterator(make: Make, *, sharding: Any, ahead: int = 2, on_cpu: bool = False)
       sharding: How a batch lies on the chips: its first axis over the hosts.
       ahead: How many batches are asked for before they are needed, and again how many a host loads ahead.
       on_cpu: Leave batches on the hosts' CPU devices.
+      unpickle: Trust the hosts to run code here: a batch may be any pytree; default: the session's setting. Otherwise
+        it is one of containers, and of dataclasses and named tuples that this program has defined.
 
     Raises:
       HostError: `make`, or its first batch, raised on a host.
       ColocatedError: Hosts give batches of different shapes.
       CheckError: `make` cannot be sent.
     """
-    return Batches(make, sharding, ahead=ahead, on_cpu=on_cpu)
-
-
-def _tree(answers: Any) -> Any:
-    from jax.experimental.colocated_python import serialization
-
-    return serialization._deserialize(answers[0].parts[0])
+    return Batches(make, sharding, ahead=ahead, on_cpu=on_cpu, unpickle=unpickle)
 
 
 def _targets(answers: Any, sharding: Any) -> list[tuple[tuple[int, ...], Any, Any]]:

@@ -1,7 +1,8 @@
 """Functions and classes on hosts, for scripts: called like local ones, with what they print shown here.
 
 Arguments and results are pytrees. JAX arrays travel as arrays, moved between chips and the CPU devices beside them with
-their sharding kept; everything else is pickled.
+their sharding kept. Everything else is pickled on its way to the hosts; what comes back is read as
+:mod:`pathways_jupyter.colocated.plain` does.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from pathways_jupyter.colocated import array_moves, cell_run, preflight, results, show, trees
+from pathways_jupyter.colocated import array_moves, cell_run, plain, preflight, results, show, trees
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
 from pathways_jupyter.colocated.host import Host
-from pathways_jupyter.colocated.host_classes import HostClasses
+from pathways_jupyter.colocated.host_classes import FirstClasses
 from pathways_jupyter.colocated.memory import MEMORY
 from pathways_jupyter.colocated.results import Interrupted
 
@@ -39,6 +40,7 @@ class Where:
       once: Only the first of them.
       on_cpu: Leave resulting arrays on CPU devices; default: they go to the chips beside them.
       quiet: Do not show what hosts print.
+      unpickle: Trust the hosts to run code here: objects of any kind come back; default: the session's setting.
     """
 
     slices: str | Iterable[int] | None = None
@@ -46,6 +48,7 @@ class Where:
     once: bool = False
     on_cpu: bool = False
     quiet: bool = False
+    unpickle: bool | None = None
 
 
 class Function(Generic[P, R]):
@@ -84,6 +87,7 @@ def function(
     on_cpu: bool = False,
     quiet: bool = False,
     indices: str | Iterable[int] | None = None,
+    unpickle: bool | None = None,
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 def function(fun: Callable[..., Any] | None = None, /, **where: Any) -> Any:
     """Makes a function that runs on hosts; use it as a decorator, with or without :class:`Where`'s attributes.
@@ -180,9 +184,9 @@ def _call(
     leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
     arrays = {f"argument {place}": leaf for place, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)}
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
-    plain = [None if place in places else leaf for place, leaf in enumerate(leaves)]
-    parts = {f"argument {place}": leaf for place, leaf in enumerate(plain)}
-    data = [preflight.pickled((called, tree, plain, places), names={name: called, **parts})]
+    values = [None if place in places else leaf for place, leaf in enumerate(leaves)]
+    parts = {f"argument {place}": leaf for place, leaf in enumerate(values)}
+    data = [preflight.pickled((called, tree, values, places), names={name: called, **parts})]
     chosen = cell_run.choose_for(arrays, where.slices, where.hosts, where.once)
     if of is not None and any(host.index not in of._present for host in chosen):
         data.append(preflight.pickled(of._made, names={of._made[0].__name__: of._made}))
@@ -196,17 +200,18 @@ def _call(
         **source_of(code),
         "limit": cell_run.LIMIT,
         "live": True,
+        "unpickle": (trusted := cell_run.trusts(where.unpickle)),
     }
     try:
         answers = cell_run.ask(prepared, head, data, None)
     except Interrupted as stopped:
         if stopped.answers is not None:
-            _show(cell_run.result_of(call, stopped.answers), quiet=where.quiet)
+            _show(cell_run.result_of(call, stopped.answers, unpickle=False), quiet=where.quiet)
         raise
     finish(call, answers, quiet=where.quiet)
     if of is not None:
         of._present |= {host.index for host in chosen}
-    return _results(chosen, call, answers, on_cpu=where.on_cpu)
+    return _results(name, chosen, call, answers, on_cpu=where.on_cpu, unpickle=trusted)
 
 
 def source_of(code: Any) -> dict[str, str]:
@@ -221,7 +226,7 @@ def source_of(code: Any) -> dict[str, str]:
 
 def finish(call: str, answers: Sequence[Answer], *, quiet: bool) -> results.CallResult:
     """Shows what hosts printed, and raises what they raised."""
-    result = cell_run.result_of(call, answers)
+    result = cell_run.result_of(call, answers, unpickle=False)
     _show(result, quiet=quiet)
     error = result.error()
     if error is not None:
@@ -235,19 +240,19 @@ def _show(result: results.CallResult, *, quiet: bool) -> None:
             (sys.stderr if piece.stream == "stderr" else sys.stdout).write(piece.text)
 
 
-def _results(chosen: Sequence[Host], call: str, answers: Sequence[Answer], *, on_cpu: bool) -> dict[int, Any]:
-    import jax
-
+def _results(
+    name: str, chosen: Sequence[Host], call: str, answers: Sequence[Answer], *, on_cpu: bool, unpickle: bool
+) -> dict[int, Any]:
     arrays: dict[str, jax.Array] = {}
     if any(answer.head["outputs"] for answer in answers):
         arrays = cell_run.take(chosen, call, answers, what="The result")
         if not on_cpu:
             arrays = {name: array_moves.to_chips(name, array, chosen) for name, array in arrays.items()}
-    found, classes = {}, HostClasses()
+    found: dict[int, Any] = {}
+    first: FirstClasses = {}
     for answer in answers:
-        structure, plain = classes.load(answer.parts[0])
-        leaves = [arrays.get(str(place), leaf) for place, leaf in enumerate(plain)]
-        found[answer.host.index] = jax.tree_util.tree_unflatten(structure, leaves)
+        reader = plain.Reader(f"What {name} returned", answer.parts, arrays, unpickle=unpickle, first=first)
+        found[answer.host.index] = reader.read(answer.head["value"]["written"])
     return found
 
 

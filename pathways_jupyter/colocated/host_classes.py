@@ -14,31 +14,39 @@ _ID = re.compile(rb"(?<=\x8c\x20)[0-9a-f]{32}")
 """A string of 32 hexadecimal digits in a pickle."""
 
 
-class HostClasses:
-    """Unpickles what one host after the other has sent of the same thing.
+FirstClasses = dict[tuple[bytes, int], bytes]
+"""The ids of the classes that the first host has sent, by their definitions, of which a host may have several alike."""
 
-    The first host's class takes the place of the others' classes whose definition is the same in every byte.
+
+class HostClasses:
+    """Unpickles what one host has sent.
+
+    Args:
+      first: Shared by the hosts of a call: the first host's class takes the place of the others' classes whose
+        definition is the same in every byte.
     """
 
-    def __init__(self) -> None:
-        self._first: dict[tuple[bytes, int], bytes] = {}
+    def __init__(self, first: FirstClasses) -> None:
+        self._first = first
+        self._instead: dict[bytes, bytes] = {}
+        self._seen: Counter[bytes] = Counter()
 
     def load(self, data: bytes) -> Any:
         """Return the value; raises what unpickling raises."""
         from jax.experimental.colocated_python import serialization
 
         value = serialization._deserialize(data)
-        instead: dict[bytes, bytes] = {}
-        seen: Counter[bytes] = Counter()
+        instead = self._instead
         for name, made in _classes(data).items():
+            if name in instead:
+                continue
             try:
                 definition = _without_ids(serialization._serialize(made))
             except Exception:
                 # It holds something that cannot be sent again from here, so that it cannot be compared.
                 continue
-            # A host may have several classes of the same definition.
-            instead[name] = self._first.setdefault((definition, seen[definition]), name)
-            seen[definition] += 1
+            instead[name] = self._first.setdefault((definition, self._seen[definition]), name)
+            self._seen[definition] += 1
         if all(name == first for name, first in instead.items()):
             return value
         return serialization._deserialize(_ID.sub(lambda found: instead.get(found[0], found[0]), data))

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pathways_jupyter.colocated import trees
+from pathways_jupyter.colocated import plain
 from pathways_jupyter.colocated.channel import Answer
+from pathways_jupyter.colocated.displays import harmless
 from pathways_jupyter.colocated.errors import Failure, HostError
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.remote.transcript import rendered
@@ -51,7 +52,8 @@ class HostResult:
       size: Bytes of text that it printed in all.
       file: What all of the text is called on the host, when it is more than `items` hold; else empty.
       tail: The end of the text then.
-      pickled: The last expression's value, pickled; empty when there is none, or it could only be shown.
+      written: The last expression's value as JSON and parts; None when there is none, or it could only be shown.
+      unpickle: Whether hosts may run code here.
       failure: What it raised, or None.
       boot: Identifies the sidecar's process.
     """
@@ -61,7 +63,8 @@ class HostResult:
     size: int = 0
     file: str = ""
     tail: str = ""
-    pickled: bytes = field(default=b"", repr=False)
+    written: tuple[Any, Sequence[bytes]] | None = field(default=None, repr=False)
+    unpickle: bool = field(default=False, repr=False)
     failure: Failure | None = None
     boot: str = field(default="", repr=False)
 
@@ -72,8 +75,15 @@ class HostResult:
 
     @functools.cached_property
     def value(self) -> Any:
-        """The last expression's value, unpickled when it is first asked for."""
-        return _unpickled(self.pickled) if self.pickled else None
+        """The last expression's value, read when it is first used; None if it was too large to be sent.
+
+        Raises:
+          ColocatedError: It is not read from hosts, as it could run code here; or it cannot be read here.
+        """
+        if self.written is None:
+            return None
+        value, parts = self.written
+        return plain.Reader(f"The value of {self.host}", parts, unpickle=self.unpickle).read(value)
 
     def lines(self) -> Iterator[Text]:
         """What was printed line by line, as a screen shows it, in the order in which the lines were completed."""
@@ -106,7 +116,7 @@ class CallResult:
 
     @property
     def values(self) -> dict[int, Any]:
-        """The last expression's value by host index."""
+        """The last expression's value by host index; raises what :attr:`HostResult.value` raises."""
         return {result.host.index: result.value for result in self.hosts}
 
     def error(self) -> HostError | None:
@@ -132,27 +142,28 @@ def _alike(text: str) -> str:
     return _HOSTS_OWN.sub("", text)
 
 
-def read(answer: Answer) -> HostResult:
+def read(answer: Answer, *, unpickle: bool = False) -> HostResult:
     """One host's answer to a call."""
     head = answer.head
     transcript = head["transcript"]
     blobs = answer.parts[head["displays"] :]
-    items: list[Text | Display] = [_item(item, blobs) for item in transcript["items"]]
-    value = b""
+    items: list[Text | Display] = [_item(item, blobs, unpickle) for item in transcript["items"]]
+    value = None
     if head["value"] is not None:
         # Figures are shown before the value, which is always the last display.
         last = items[-1] if items else None
         if isinstance(last, Display) and head["value"]["shown"]:
             items[-1] = Display(last.data, last.left, value=True)
-        if head["value"]["pickle"] is not None and trees.readable(answer.parts[0], head["value"].get("python", "")):
-            value = answer.parts[0]
+        if head["value"]["sent"]:
+            value = (head["value"]["written"], answer.parts)
     return HostResult(
         host=answer.host,
         items=tuple(items),
         size=transcript["size"],
         file=transcript["file"],
         tail=transcript["tail"],
-        pickled=value,
+        written=value,
+        unpickle=unpickle,
         failure=failure(answer.host, head["error"]),
         boot=head["boot"],
     )
@@ -165,7 +176,7 @@ def failure(host: Host, error: Mapping[str, Any] | None) -> Failure | None:
     return Failure((host.index,), error["type"], error["message"], error["traceback"], error["line"], error["text"])
 
 
-def _item(item: dict[str, Any], blobs: Sequence[bytes]) -> Text | Display:
+def _item(item: dict[str, Any], blobs: Sequence[bytes], trusted: bool) -> Text | Display:
     if item["kind"] != "display":
         return Text(item["kind"], item["text"])
     data: dict[str, str | bytes] = {}
@@ -176,17 +187,7 @@ def _item(item: dict[str, Any], blobs: Sequence[bytes]) -> Text | Display:
             data[kind] = blob.decode("utf-8", "replace") if each["text"] else blob
         else:
             left[kind] = (int(each["size"]), str(each["file"]))
-    return Display(data, left)
-
-
-def _unpickled(data: bytes) -> Any:
-    import pickle
-
-    try:
-        return pickle.loads(data)
-    except Exception:
-        # A class that only the hosts have: the value was shown, and stays there.
-        return None
+    return Display(data if trusted else harmless(data), left)
 
 
 class Interrupted(KeyboardInterrupt):

@@ -22,6 +22,8 @@ _MODULES = (
     "failures",
     "stoppable",
     "namespaces",
+    "plain",
+    "shardings",
     "returned",
     "feeds",
     "facts",

@@ -1,4 +1,7 @@
-"""Variables that hold arrays, such as a dict of parameters: their arrays travel as arrays, the rest of them pickled."""
+"""Variables that hold arrays, such as a dict of parameters: their arrays travel as arrays, the rest beside them.
+
+To the hosts it is pickled, as they run this notebook's code anyway; what they send is read as :mod:`.plain` does.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.colocated import host_versions, preflight
+from pathways_jupyter.colocated import plain
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
-from pathways_jupyter.colocated.host_classes import HostClasses
+from pathways_jupyter.colocated.host_classes import FirstClasses
 
 if TYPE_CHECKING:
     import jax
@@ -68,35 +71,37 @@ class PerHost(dict[int, Any]):
         return "\n".join(f"[host {index}] {value!r}" for index, value in self.items())
 
 
-def join(arrays: Mapping[str, jax.Array], answers: Sequence[Answer]) -> dict[str, Any]:
+def join(arrays: Mapping[str, jax.Array], answers: Sequence[Answer], *, unpickle: bool) -> dict[str, Any]:
     """Outputs by name, from the arrays that came back and what hosts say of those that are more than an array.
 
     Returns:
       A value where all hosts have the same, :class:`PerHost` where they do not.
 
     Raises:
-      ColocatedError: A variable that holds arrays is built in another way on other hosts, or cannot be read here.
+      ColocatedError: A variable that holds arrays is built in another way on other hosts, or holds what is not read.
     """
     import jax
 
     found: dict[str, Any] = dict(arrays)
-    for name in answers[0].head["pickles"]:
-        classes = HostClasses()
-        read = {answer.host.index: _read(name, answer, classes) for answer in answers}
-        (first, (tree, leaves, places)), *others = read.items()
-        rebuilt = [index for index, (other, _, _) in others if other != tree]
-        if places and rebuilt:
+    for name in answers[0].head["written"]:
+        first_classes: FirstClasses = {}
+        used: set[str] = set()
+        values: dict[int, Any] = {}
+        for answer in answers:
+            parts = answer.parts[answer.head["parts"] :]
+            reader = plain.Reader(f"Output {name}", parts, arrays, unpickle=unpickle, first=first_classes)
+            values[answer.host.index] = reader.read(answer.head["written"].get(name))
+            used |= reader.used
+        (first, value), *others = values.items()
+        tree = jax.tree_util.tree_structure(value)
+        rebuilt = [index for index, other in others if jax.tree_util.tree_structure(other) != tree]
+        if used and rebuilt:
             raise ColocatedError(
                 f"Output {name} is not built in the same way on host {first} and {name_hosts(rebuilt)}.",
                 hint="Give it one structure on every host; names stay on the hosts meanwhile.",
             )
-        mine = {place: found.pop(key) for place, key in places.items()}
-        same = not rebuilt and all(equal(leaves, other) for _, (_, other, _) in others)
-        values = {
-            index: jax.tree_util.tree_unflatten(built, [mine.get(place, leaf) for place, leaf in enumerate(its_leaves)])
-            for index, (built, its_leaves, _) in read.items()
-        }
-        found[name] = values[first] if same else PerHost(values)
+        found = {key: array for key, array in found.items() if key not in used}
+        found[name] = value if all(equal(value, other) for _, other in others) else PerHost(values)
     return found
 
 
@@ -140,26 +145,3 @@ def _pickle_alike(left: Any, right: Any) -> bool:
         return type(left) is type(right) and bool(serialization._serialize(left) == serialization._serialize(right))
     except Exception:
         return False
-
-
-def _read(name: str, answer: Answer, classes: HostClasses) -> Any:
-    """What a host sent of one variable: its structure, its leaves without arrays, and the arrays' names by place."""
-    data, python = answer.parts[answer.head["pickles"][name]], answer.head["python"]
-    if not readable(data, python):
-        raise ColocatedError(
-            f"Output {name} holds functions or classes of Python {python}, which cannot be read here.",
-            hint=f"Turn it into arrays, numbers and text in the cell; {name} stays on the hosts meanwhile.",
-        )
-    try:
-        return classes.load(data)
-    except Exception as error:
-        raise ColocatedError(
-            f"Output {name} cannot be read here: {type(error).__name__}: {error}",
-            hint="Install here what it is made of, or turn it into arrays, numbers and text in the cell.",
-        ) from error
-
-
-def readable(data: bytes, python: str) -> bool:
-    """Whether a pickle of that Python version can be read here; another version's functions can end the process."""
-    different = host_versions.differences(host_versions.here(), {0: {"python": python}})
-    return not (different and host_versions.unreadable(different, preflight.modules_needed(data)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pathways_jupyter.commands.declaration import Command, Kind, Option, Source, Word
+from pathways_jupyter.commands.declaration import UNPICKLE, Command, Kind, Option, Source, Word
 
 _SLICES = Option(
     "--slices", "slices", "only hosts of these slices, such as 0,1 or 0-3", metavar="N[,N]", source=Source.SLICES
@@ -23,6 +23,7 @@ CELL = Command(
         Option("--cpu", "on_cpu", "leave what --out names on the hosts' CPUs, not on chips", kind=Kind.FLAG),
         Option("--quiet", "quiet", "do not show what is printed", kind=Kind.FLAG, short="-q"),
         Option("--collapse", "collapse", "show equal output of several hosts once", kind=Kind.FLAG),
+        UNPICKLE,
     ),
     examples={
         "%%colocated": "on every host; what it prints comes back under the host's name",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pathways_jupyter.commands.declaration import CLUSTER, LOCAL, SERVICE, TPU, Command, Kind, Option, Source
+from pathways_jupyter.commands.declaration import CLUSTER, LOCAL, SERVICE, TPU, UNPICKLE, Command, Kind, Option, Source
 
 CONNECT = Command(
     "connect",
@@ -158,6 +158,7 @@ CONNECT = Command(
             kind=Kind.LIST,
             metavar="NAME=VALUE",
         ),
+        UNPICKLE,
     ),
     examples={
         "connect --local --tpu tpuv6e:2x2=2": "two slices of the embedded cluster",

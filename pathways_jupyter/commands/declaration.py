@@ -125,6 +125,12 @@ TPU = Option(
     source=Source.INSTANCES,
     aliases=("--expected-tpu-instances",),
 )
+UNPICKLE = Option(
+    "--unpickle",
+    "unpickle",
+    "trust the TPU hosts to run code here: take any object, and show any HTML, that colocated code sends back",
+    kind=Kind.FLAG,
+)
 SERVICE = Option(
     "--service",
     "service",

@@ -68,6 +68,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
                 hosts=given.get("hosts"),
                 once=bool(given.get("once")),
                 on_cpu=bool(given.get("on_cpu")),
+                unpickle=given.get("unpickle") or None,
                 limit=_SHOWN_BYTES,
                 display_limit=4 * cell_run.LIMIT,
                 follow=follower.start if follower else None,

@@ -51,7 +51,7 @@ def test_keys_and_strings_go_in_and_come_back(x, mesh, cpu_mesh) -> None:
 
 
 def test_objects_of_a_class_that_a_function_defines_are_the_same_where_they_are() -> None:
-    @colocated.function
+    @colocated.function(unpickle=True)
     def made(number):
         class Point:
             def __init__(self, x):
@@ -62,7 +62,7 @@ def test_objects_of_a_class_that_a_function_defines_are_the_same_where_they_are(
     one, other = made(2)
     assert (one.x, other.x, type(one)) == (1, 2, type(other))
 
-    @colocated.function
+    @colocated.function(unpickle=True)
     def different():
         here = jax.process_index()
 
@@ -77,7 +77,7 @@ def test_objects_of_a_class_that_a_function_defines_are_the_same_where_they_are(
 
 
 def test_two_classes_of_one_host_stay_two_however_alike_they_are() -> None:
-    @colocated.function
+    @colocated.function(unpickle=True)
     def twins():
         def made():
             class Twin:

@@ -7,12 +7,13 @@ import subprocess
 import sys
 
 import cloudpickle
+import jax
 import pytest
 
 import pathways_jupyter
 from pathways_jupyter.colocated import cell_run, function, results
 from pathways_jupyter.colocated.channel import Answer
-from pathways_jupyter.colocated.errors import CheckError
+from pathways_jupyter.colocated.errors import CheckError, ColocatedError
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.host_versions import here
 from pathways_jupyter.local import cluster
@@ -109,13 +110,15 @@ def test_a_jax_that_cannot_read_requests_is_reported_component_by_component_befo
 
 def answer(value: object, python: str) -> Answer:
     """A host's answer whose last expression has this value, pickled by this version of Python."""
-    shown = {"pickle": 0, "shown": False, "python": python}
+    shown = {"written": ["pickle", 0, python, []], "sent": True, "shown": False}
     transcript = {"items": [], "size": 0, "file": "", "tail": ""}
     head = {"transcript": transcript, "displays": 1, "value": shown, "error": None, "boot": ""}
-    return Answer(Host(0, 0, 0, (), ()), head, [cloudpickle.dumps(value)])
+    leaves, tree = jax.tree_util.tree_flatten(value)
+    return Answer(Host(0, 0, 0, (), ()), head, [cloudpickle.dumps((tree, leaves))])
 
 
-def test_a_function_of_another_python_is_not_unpickled_here() -> None:
-    assert results.read(answer(lambda: 1, "3.8.1")).value is None
-    assert results.read(answer({"a": 1}, "3.8.1")).value == {"a": 1}
-    assert results.read(answer(lambda: 1, here()["python"])).value() == 1
+def test_a_function_of_another_python_is_not_unpickled_here_even_from_a_trusted_host() -> None:
+    with pytest.raises(ColocatedError, match=r"The value of host 0 holds functions or classes of Python 3\.8\.1"):
+        results.read(answer(lambda: 1, "3.8.1"), unpickle=True).value  # noqa: B018
+    assert results.read(answer({"a": 1}, "3.8.1"), unpickle=True).value == {"a": 1}
+    assert results.read(answer(lambda: 1, here()["python"]), unpickle=True).value() == 1

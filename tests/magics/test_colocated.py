@@ -262,7 +262,7 @@ def test_values_come_back_as_variables(connected) -> None:
     assert connected.run("print(name, mine[1])").text.strip() == "all {'host': 1}"
 
 
-CLASSES = """%%colocated --out {names}
+CLASSES = """%%colocated --unpickle --out {names}
 import dataclasses, enum, jax
 from typing import NamedTuple
 
@@ -294,6 +294,18 @@ plain, data, timed, pair, colour = Plain(1), [Data(2)], Data(3, when=mine), Pair
 arrays = Pair(jax.numpy.ones(2), "two")
 other_value, other_class, other_method, other_pair = Plain(mine), OfThisHost(), OfThatHost(), Pair(1, mine)
 """
+
+
+def test_an_object_of_a_class_that_a_cell_defines_is_refused_with_what_to_do(connected) -> None:
+    cell = connected.run(CLASSES.replace(" --unpickle", "").format(names="plain"))
+    assert cell.error == "ColocatedError"
+    assert "Output plain is not read: plain is an object of class Plain, which could run code here." in cell.shown
+    assert "--unpickle" in cell.shown
+    assert len(cell.shown.strip().splitlines()) <= 3
+    # The value is shown, since text runs nothing; it is refused when it is used.
+    shown = connected.run("%%colocated --once\nOfThisHost()")
+    assert "OfThisHost object" in shown.text
+    assert "object of class OfThisHost" in connected.run("_[0]").shown
 
 
 def test_objects_of_classes_that_a_cell_defines_are_the_same_on_all_hosts_if_they_are(connected) -> None:

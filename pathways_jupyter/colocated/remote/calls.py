@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import platform
 from collections.abc import Callable
 from typing import Any
 
 import jax
 from jax.experimental.colocated_python import serialization
 
-from . import failures, feeds, kept, namespaces, returned, rich, stoppable, streams
+from . import failures, feeds, kept, namespaces, plain, returned, rich, stoppable, streams
 from .transcript import Transcript
 
 _MAX_VALUE = 1 << 20
-
-
-class _TooLarge(Exception):
-    """A value is too large to be sent along with the result."""
+"""Most bytes of a cell's value; a larger one is only shown."""
 
 
 def cell(
@@ -27,7 +22,8 @@ def cell(
     """Runs a cell in its session's namespace."""
     session, filename = head["session"], head["filename"]
 
-    pickles: dict[str, bytes] = {}
+    writer = plain.Writer(returned.is_array, own=head["own"], unpickle=head["unpickle"])
+    written: dict[str, Any] = {}
 
     def work() -> tuple[Any, list[dict[str, Any]]]:
         names = namespaces.space(session)
@@ -41,15 +37,14 @@ def cell(
                 names[name] = jax.tree_util.tree_unflatten(tree, leaves)
         names.update(given)
         value = namespaces.run(session, head["source"], filename)
-        found = returned.split(head["outputs"], names, pickles)
+        found, values = returned.split(head["outputs"], names, writer)
+        written.update(values)
         return value, returned.keep(head["call"], found, mesh, inputs) if found else []
 
     answer, parts = _run(head, work, filename, show=True)
-    if answer["error"] is not None:
-        pickles.clear()
-    answer["python"] = platform.python_version()
-    answer["pickles"] = {name: len(parts) + place for place, name in enumerate(pickles)}
-    return answer, [*parts, *pickles.values()]
+    # Their parts are the last.
+    answer["written"], answer["parts"] = written, len(parts)
+    return answer, [*parts, *(writer.parts if answer["error"] is None else ())]
 
 
 def function(
@@ -69,11 +64,11 @@ def function(
         for place, array in zip(places, inputs, strict=True):
             leaves[place] = array
         args, kwargs = jax.tree_util.tree_unflatten(tree, leaves)
-        found, structure = jax.tree_util.tree_flatten(called(*args, **kwargs))
-        arrays = {str(place): leaf for place, leaf in enumerate(found) if isinstance(leaf, jax.Array)}
-        specs = returned.keep(head["call"], arrays, mesh, inputs) if arrays else []
-        plain = [None if isinstance(leaf, jax.Array) else leaf for leaf in found]
-        return serialization._serialize((structure, plain)), specs
+        result = called(*args, **kwargs)
+        writer = plain.Writer(lambda value: isinstance(value, jax.Array), own=head["own"], unpickle=head["unpickle"])
+        written = writer.write(result, "result")
+        specs = returned.keep(head["call"], writer.arrays, mesh, inputs) if writer.arrays else []
+        return (written, writer.parts), specs
 
     return _run(head, work, head["filename"], show=False)
 
@@ -91,7 +86,9 @@ def open_feed(head: dict[str, Any], blobs: list[bytes], mesh: Any) -> tuple[dict
             tree, specs = feeds.describe(feed.first())
         except StopIteration:
             raise ValueError("The iterator has no batch at all.") from None
-        return serialization._serialize(tree), specs
+        # Of a batch the notebook needs only how it is built: each array stands for its place.
+        writer = plain.Writer(own=head["own"], unpickle=head["unpickle"])
+        return (writer.write(jax.tree_util.tree_unflatten(tree, range(len(specs))), "batch"), writer.parts), specs
 
     return _run(head, work, head["filename"], show=False)
 
@@ -122,10 +119,11 @@ def _run(
             value, answer["outputs"] = work()
             rich.show_figures(before, value)
             if show:
-                answer["value"] = _value(value, transcript, parts)
+                answer["value"] = _value(head, value, transcript, parts)
             else:
-                answer["value"] = {"pickle": 0, "shown": False}
-                parts.append(value)
+                written, blobs = value
+                answer["value"] = {"written": written, "sent": True, "shown": False}
+                parts.extend(blobs)
 
     try:
         stoppable.Job(head["call"]).run(captured, filename)
@@ -141,34 +139,15 @@ def _run(
     return answer, [*parts, *blobs]
 
 
-def _value(value: Any, transcript: Transcript, parts: list[bytes]) -> dict[str, Any] | None:
+def _value(head: dict[str, Any], value: Any, transcript: Transcript, parts: list[bytes]) -> dict[str, Any] | None:
     if value is None:
         return None
     transcript.display(rich.bundle(value))
+    writer = plain.Writer(own=head["own"], unpickle=head["unpickle"], limit=_MAX_VALUE)
     try:
-        parts.append(_pickled(value))
+        written = writer.write(value, "value")
     except Exception:
         # It is shown, which is what a cell's value is for; it stays on the host.
-        return {"pickle": None, "shown": True}
-    return {"pickle": 0, "shown": True, "python": platform.python_version()}
-
-
-def _pickled(value: Any) -> bytes:
-    import cloudpickle
-
-    class Bounded(io.BytesIO):
-        def write(self, data: Any) -> int:
-            if self.getbuffer().nbytes + len(data) > _MAX_VALUE:
-                raise _TooLarge
-            return super().write(data)
-
-    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-        def reducer_override(self, obj: Any) -> Any:
-            if isinstance(obj, io.IOBase):
-                # cloudpickle would read all of it.
-                raise TypeError("an open file stays where it is")
-            return super().reducer_override(obj)
-
-    with Bounded() as file:
-        Pickler(file).dump(value)
-        return file.getvalue()
+        return {"written": None, "sent": False, "shown": True}
+    parts.extend(writer.parts)
+    return {"written": written, "sent": True, "shown": True}

@@ -1,7 +1,8 @@
 """What goes back to the notebook: a cell's variables, taken apart into arrays and the rest, and where the arrays lie.
 
-Arrays travel as arrays, everything else in a variable pickled. A number that is a variable by itself counts as an
-array, so that every host's makes one array in the notebook; a number inside of something else is part of that.
+Arrays travel as arrays, everything else in a variable as `plain.py` writes it. A number that is a variable by itself
+counts as an array, so that every host's makes one array in the notebook; a number inside of something else is part of
+that.
 
 A value that is a global JAX array goes back as it is. One that every host has for itself (NumPy, or a JAX array on this
 host's devices alone) becomes a part of a global array: the hosts' parts one after the other along the first axis. A
@@ -10,8 +11,6 @@ notebook without 64-bit types gets 32 bits, rounded as JAX rounds; what 32 bits 
 
 from __future__ import annotations
 
-import base64
-import io
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -19,7 +18,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.experimental.colocated_python import serialization
+
+from . import plain, shardings
 
 _NUMBERS = (bool, int, float, complex, np.generic)
 _KEPT = 16
@@ -34,35 +34,34 @@ class _Part:
     data: Any
 
 
-def split(wanted: list[str], names: dict[str, Any], pickles: dict[str, bytes]) -> dict[str, Any]:
-    """The arrays of what is wanted, by name; those inside of a variable are named like ``params['w']``.
+def split(wanted: list[str], names: dict[str, Any], writer: plain.Writer) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is wanted, by name: the arrays, and as JSON values whatever is more than an array.
 
     Args:
       wanted: Names of variables.
       names: All of the cell's.
-      pickles: Where to put, by the variable's name, how each is built that is not just an array: its structure, its
-        leaves without the arrays, and the arrays' names by place.
+      writer: Writes the JSON values. It names the arrays inside of a variable like ``params['w']``.
 
     Raises:
       NameError: The cell did not define a name.
-      TypeError: Something cannot be pickled; the message names it.
+      TypeError: Something cannot be sent; the message names it.
     """
     absent = [name for name in wanted if name not in names]
     if absent:
         raise NameError(f"--out names {', '.join(absent)}, which this cell did not define.")
     found: dict[str, Any] = {}
+    written: dict[str, Any] = {}
     for name in wanted:
         value = names[name]
-        if _is_array(value) or (isinstance(value, _NUMBERS) and _has_dtype(np.asarray(value))):
+        if is_array(value) or (isinstance(value, _NUMBERS) and _has_dtype(np.asarray(value))):
             found[name] = value
             continue
-        flat, tree = jax.tree_util.tree_flatten_with_path(value)
-        keys = [f"{name}{jax.tree_util.keystr(path)}" for path, _ in flat]
-        places = {place: keys[place] for place, (_, leaf) in enumerate(flat) if _is_array(leaf)}
-        found.update({key: flat[place][1] for place, key in places.items()})
-        leaves = [None if place in places else leaf for place, (_, leaf) in enumerate(flat)]
-        pickles[name] = _pickled((tree, leaves, places), dict(zip(keys, leaves)), name)  # noqa: B905 - Python 3.10
-    return found
+        inside, writer.arrays = writer.arrays, {}
+        written[name] = writer.write(value, name)
+        # Sorted, since a dict may have another order on another host.
+        found.update(sorted(writer.arrays.items()))
+        writer.arrays = inside
+    return found, written
 
 
 def keep(
@@ -105,16 +104,17 @@ def take(call: str, names: list[str], targets: list[tuple[tuple[int, ...], Any, 
     ]
 
 
-def unwrap(row: jax.Array, described: dict[str, str]) -> jax.Array:
+def unwrap(row: jax.Array, described: dict[str, Any]) -> jax.Array:
     """An array that is not on all devices of the call, from the rows in which it travelled (see `array_moves.py`)."""
-    spec = serialization._deserialize(base64.b64decode(described["spec"]))
+    shape = tuple(described["shape"])
+    sharding = shardings.read(described["sharding"], row.sharding.mesh.devices.flat)
     by_device = {shard.device: shard.data for shard in row.addressable_shards}
-    places = spec.sharding.addressable_devices_indices_map(spec.shape)
-    if isinstance(spec.dtype, np.dtypes.StringDType):
+    places = sharding.addressable_devices_indices_map(shape)
+    if isinstance(row.dtype, np.dtypes.StringDType):
         shards = [jax.device_put(np.asarray(by_device[device])[0], device) for device in places]
     else:
         shards = [by_device[device][0] for device in places]
-    array = jax.make_array_from_single_device_arrays(spec.shape, spec.sharding, shards, dtype=spec.dtype)
+    array = jax.make_array_from_single_device_arrays(shape, sharding, shards, dtype=row.dtype)
     return jax.random.wrap_key_data(array, impl=described["keys"]) if described["keys"] else array
 
 
@@ -161,7 +161,8 @@ def rows(shape: tuple[int, ...], sharding: Any) -> int:
     return int(max(stops) - min(starts))
 
 
-def _is_array(value: Any) -> bool:
+def is_array(value: Any) -> bool:
+    """Whether a variable, or what is inside of one, goes back as an array."""
     return isinstance(value, jax.Array) or (isinstance(value, np.ndarray) and _has_dtype(value))
 
 
@@ -175,22 +176,6 @@ def _has_dtype(array: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _pickled(value: Any, parts: dict[str, Any], name: str) -> bytes:
-    for key, part in parts.items():
-        if isinstance(part, io.IOBase):
-            # The pickler would read all of it.
-            raise TypeError(f"{key} is an open file, which stays where it is.")
-    try:
-        return bytes(serialization._serialize(value))
-    except Exception as error:
-        for key, part in parts.items():
-            try:
-                serialization._serialize(part)
-            except Exception as reason:
-                raise TypeError(f"{key} is a {type(part).__name__}, which cannot be sent back: {reason}") from None
-        raise TypeError(f"{name} cannot be sent back: {error}") from None
 
 
 def _is_local(value: Any, mesh: jax.sharding.Mesh) -> bool:
@@ -227,7 +212,7 @@ def is_wide(array: np.ndarray) -> bool:
     return False
 
 
-def _described(array: Any, *, keys: str = "", sharding: str = "") -> dict[str, Any]:
+def _described(array: Any, *, keys: str = "", sharding: Any = None) -> dict[str, Any]:
     dtype = "string" if isinstance(array.dtype, np.dtypes.StringDType) else str(array.dtype)
     return {"local": not sharding, "shape": list(array.shape), "dtype": dtype, "keys": keys, "sharding": sharding}
 
@@ -235,8 +220,9 @@ def _described(array: Any, *, keys: str = "", sharding: str = "") -> dict[str, A
 def _global(name: str, value: Any) -> tuple[dict[str, Any], Any]:
     if not isinstance(value, jax.Array):
         raise TypeError(f"{name} is a {type(value).__name__}, not an array.")
-    sharding = value.sharding
-    if not isinstance(sharding, (jax.sharding.NamedSharding, jax.sharding.SingleDeviceSharding)):
-        raise TypeError(f"{name} has a {type(sharding).__name__}; give it a NamedSharding with jax.device_put.")
-    described = serialization._serialize(jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=sharding))
-    return _described(value, sharding=base64.b64encode(described).decode()), value
+    try:
+        described = shardings.write(value.sharding)
+    except TypeError as error:
+        raise TypeError(f"{name} {error}") from None
+    is_key = jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return _described(value, keys=str(jax.random.key_impl(value)) if is_key else "", sharding=described), value

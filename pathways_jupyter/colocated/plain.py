@@ -1,0 +1,268 @@
+"""Read what hosts send back; by default nothing of it can run code here.
+
+Hosts are other machines: their images, whoever may exec into them, and on a shared service the user before, decide what
+they send. So values arrive as data (:mod:`pathways_jupyter.colocated.remote.plain` writes it) and are built here by
+code of this module only: no name that a host sends is imported or called. Objects are built of dataclasses and named
+tuples that this notebook has defined, without their constructors. Only with ``unpickle`` are pickles read.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime
+import decimal
+import math
+import pathlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from pathways_jupyter.colocated import host_versions, preflight
+from pathways_jupyter.colocated.errors import ColocatedError
+from pathways_jupyter.colocated.host_classes import FirstClasses, HostClasses
+
+_BUILT: Mapping[str, Callable[[Any], Any]] = {
+    "list": list,
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "int": lambda text: int(text, 16),
+    "datetime": datetime.datetime.fromisoformat,
+    "date": datetime.date.fromisoformat,
+    "time": datetime.time.fromisoformat,
+    "Decimal": decimal.Decimal,
+    "Path": pathlib.Path,
+}
+_MAPPINGS: Mapping[str, Callable[[Any], Any]] = {
+    "dict": dict,
+    "OrderedDict": collections.OrderedDict,
+    "Counter": lambda pairs: collections.Counter(dict(pairs)),
+}
+_FACTORIES: Mapping[str, Any] = {
+    **{each.__name__: each for each in (int, float, str, list, dict, set)},
+    "": None,
+}
+
+
+def own_modules() -> list[str]:
+    """The modules whose classes this process sends along with their objects: its own program, and registered ones."""
+    import cloudpickle
+
+    return ["__main__", *sorted(cloudpickle.list_registry_pickle_by_value())]
+
+
+class Reader:
+    """Reads values of one host.
+
+    Args:
+      what: What they are, for errors, such as ``Output z``.
+      parts: The binary parts that the host sent with them.
+      arrays: The arrays by the names that the host gave them.
+      unpickle: Whether the user trusts the hosts to send pickles.
+      first: The classes that the first host has sent, if several hosts send the same value.
+
+    Attributes:
+      used: The names of the arrays that the values read so far hold.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        parts: Sequence[bytes],
+        arrays: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        unpickle: bool = False,
+        first: FirstClasses | None = None,
+    ) -> None:
+        self._what = what
+        self._parts = parts
+        self._arrays = arrays
+        self.used: set[str] = set()
+        self._unpickle = unpickle
+        self._classes = HostClasses({} if first is None else first)
+
+    def read(self, written: Any) -> Any:
+        """Return the value.
+
+        Raises:
+          ColocatedError: It holds something that is not read from hosts, or that cannot be read here.
+        """
+        try:
+            return self._read(written)
+        except ColocatedError:
+            raise
+        except Exception as error:
+            raise ColocatedError(
+                f"{self._what} cannot be read here: {type(error).__name__}: {error}",
+                hint="Install here what it is made of, or turn it into arrays, numbers and text on the hosts.",
+            ) from error
+
+    def _read(self, written: Any) -> Any:
+        if not isinstance(written, list):
+            if written is None or isinstance(written, (bool, int, float, str)):
+                return written
+            raise ValueError("not a value")
+        kind, *rest = written
+        if kind in ("list", "tuple", "set", "frozenset"):
+            return _BUILT[kind](self._read(each) for each in rest[0])
+        if kind in _BUILT:
+            return _BUILT[kind](_text(rest[0]))
+        if kind in _MAPPINGS:
+            return _MAPPINGS[kind](self._pairs(rest[0]))
+        if kind == "defaultdict":
+            return collections.defaultdict(_FACTORIES[rest[1]], self._pairs(rest[0]))
+        if kind == "complex":
+            return complex(float(rest[0]), float(rest[1]))
+        if kind == "timedelta":
+            return datetime.timedelta(*map(int, rest))
+        if kind in ("bytes", "bytearray"):
+            return self._part(rest[0]) if kind == "bytes" else bytearray(self._part(rest[0]))
+        if kind == "array":
+            self.used.add(rest[0])
+            return self._arrays[rest[0]]
+        if kind in ("dtype", "number", "numpy", "objects"):
+            return self._numpy(kind, rest)
+        if kind in ("namedtuple", "dataclass"):
+            return self._object(kind, rest)
+        if kind == "pandas":
+            return self._pandas(rest)
+        if kind == "pickle" and self._unpickle:
+            return self._unpickled(rest)
+        if kind not in ("pickle", "other"):
+            raise ValueError("not a value")
+        refused = f"{rest[0]} is an object of class {rest[1]}" if kind == "other" else "It is a pickle"
+        raise ColocatedError(
+            f"{self._what} is not read: {refused}, which could run code here.",
+            hint="Turn it into arrays, numbers and text on the hosts, or trust them to run code here: --unpickle.",
+        )
+
+    def _part(self, place: Any) -> bytes:
+        if not isinstance(place, int) or not 0 <= place < len(self._parts):
+            raise ValueError("a part is missing")
+        return self._parts[place]
+
+    def _pairs(self, pairs: Any) -> list[tuple[Any, Any]]:
+        return [(self._read(key), self._read(value)) for key, value in pairs]
+
+    def _numpy(self, kind: str, rest: Sequence[Any]) -> Any:
+        import numpy as np
+
+        if kind == "dtype":
+            return _dtype(rest[0])
+        if kind == "objects":
+            name, shape, items = rest
+            dtype = np.dtypes.StringDType() if name == "string" else np.dtype(object)
+            array = np.empty(len(items), dtype)
+            for place, each in enumerate(items):
+                array[place] = self._read(each)
+            return array.reshape([int(size) for size in shape])
+        dtype = _dtype(rest[0])
+        if dtype.hasobject:
+            # Its bytes would be taken for addresses in this process.
+            raise ValueError("an array of objects as bytes")
+        data = self._part(rest[-1])
+        shape = [int(size) for size in rest[1]] if kind == "numpy" else []
+        if any(size < 0 for size in shape) or math.prod(shape) * dtype.itemsize != len(data):
+            raise ValueError("an array of another size")
+        array = np.ndarray(shape, dtype, buffer=data).copy()
+        return array if kind == "numpy" else array[()]
+
+    def _object(self, kind: str, rest: Sequence[Any]) -> Any:
+        """A dataclass or named tuple, built without running anything of its class."""
+        module, name, pairs = rest
+        made = _class(module, name)
+        fields = dict(pairs)
+        if kind == "namedtuple" and issubclass(made, tuple):
+            if tuple(fields) != getattr(made, "_fields", None):
+                raise ValueError(f"{name} has other fields here")
+            return tuple.__new__(made, [self._read(each) for each in fields.values()])
+        if kind != "dataclass" or not dataclasses.is_dataclass(made):
+            raise ValueError(f"{name} is no {kind} here")
+        if not set(fields) <= {each.name for each in dataclasses.fields(made)}:
+            raise ValueError(f"{name} has other fields here")
+        found = object.__new__(made)
+        for each, part in fields.items():
+            object.__setattr__(found, each, self._read(part))
+        return found
+
+    def _pandas(self, rest: Sequence[Any]) -> Any:
+        import pandas
+
+        kind, *parts = rest
+        if kind in ("NaT", "<NA>"):
+            return pandas.NaT if kind == "NaT" else pandas.NA
+        if kind == "Timestamp":
+            text, zone = parts
+            found = pandas.Timestamp(_text(text))
+            return found if zone is None else found.tz_localize("UTC").tz_convert(_text(zone))
+        if kind == "Timedelta":
+            return pandas.Timedelta(_text(parts[0]))
+        if kind == "MultiIndex":
+            return pandas.MultiIndex.from_arrays(self._read(parts[0]))
+        if kind == "Index":
+            return pandas.Index(self._column(*parts[:2]), name=self._read(parts[2]))
+        if kind == "Series":
+            column, index, name = self._column(*parts[:2]), self._read(parts[2]), self._read(parts[3])
+            return pandas.Series(column, index=index, name=name)
+        if kind == "DataFrame":
+            columns, index, names = parts[0], self._read(parts[1]), self._read(parts[2])
+            made = {place: pandas.Series(self._column(*each), index=index) for place, each in enumerate(columns)}
+            frame = pandas.DataFrame(made, index=index)
+            frame.columns = names
+            return frame
+        raise ValueError(f"no {kind} of pandas")
+
+    def _column(self, dtype: Any, values: Any) -> Any:
+        import pandas
+
+        if dtype == "category":
+            codes, categories, ordered = map(self._read, values)
+            return pandas.Categorical.from_codes(codes, categories, ordered=ordered)
+        return self._read(values) if dtype == "numpy" else pandas.array(self._read(values), dtype=_text(dtype))
+
+    def _unpickled(self, rest: Sequence[Any]) -> Any:
+        import jax
+
+        data, python, arrays = self._part(rest[0]), _text(rest[1]), rest[2]
+        if not readable(data, python):
+            raise ColocatedError(
+                f"{self._what} holds functions or classes of Python {python}, which cannot be read here.",
+                hint="Turn it into arrays, numbers and text on the hosts.",
+            )
+        tree, leaves = self._classes.load(data)
+        for place, array in arrays:
+            leaves[place] = self._read(array)
+        return jax.tree_util.tree_unflatten(tree, leaves)
+
+
+def readable(data: bytes, python: str) -> bool:
+    """Whether a pickle of that Python version can be read here; another version's functions can end the process."""
+    different = host_versions.differences(host_versions.here(), {0: {"python": python}})
+    return not (different and host_versions.unreadable(different, preflight.modules_needed(data)))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("not text")
+    return value
+
+
+def _dtype(described: Any) -> Any:
+    import numpy as np
+
+    if isinstance(described, str):
+        return np.dtype(described)
+    return np.dtype([(_text(name), np.dtype(_text(base)), tuple(map(int, shape))) for name, base, shape in described])
+
+
+def _class(module: Any, name: Any) -> type:
+    """The class of this notebook's program that goes by that name; nothing is imported for it."""
+    found: Any = sys.modules[module] if module in own_modules() else None
+    for each in _text(name).split("."):
+        # Not getattr, which may run code of the program.
+        found = vars(found).get(each) if found is not None else None
+    if not isinstance(found, type) or found.__module__ != module or found.__qualname__ != name:
+        raise ValueError(f"this notebook has no class {name}")
+    return found
