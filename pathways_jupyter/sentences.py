@@ -49,6 +49,7 @@ SENTENCES: Mapping[str, str] = {
     "interrupted": "The way to the cluster is interrupted: {reason} Arrays are kept for {minutes} min; trying again.",
     "restored": "Connected again after {seconds} s; the arrays were kept.",
     "arrays-lost": "{reason} Its arrays are lost.",
+    "ending": "Ending the session; it has no proxy.",
     "removing-proxy": "Removing the proxy.",
     "leaving-job": "Letting go of job {job}.",
     "disconnected": "Disconnected.",

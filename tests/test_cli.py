@@ -278,7 +278,7 @@ def test_a_notebook_that_is_not_connected_means_the_only_session_too(machine, co
 def test_the_supervisors_log_is_there_for_people_and_for_programs(machine, connected):
     # It may grow meanwhile: a supervisor also reports the sessions of others that it removes.
     shown = machine.cli("logs", "supervisor").stdout.splitlines()
-    assert any(line.endswith("INFO state: Connected. (state=connected, generation=1)") for line in shown)
+    assert any("INFO state: Connected. (state=connected, generation=1, pod=" in line for line in shown)
     lines = machine.cli("logs", "supervisor", "--json").stdout.splitlines()
     assert [json.loads(each)["line"] for each in lines][: len(shown)] == shown
     last = machine.cli("logs", "supervisor", "--tail", "2").stdout.splitlines()

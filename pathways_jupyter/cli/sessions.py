@@ -31,9 +31,9 @@ def sessions(context: click.Context, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         return
     from pathways_jupyter.render import sessions as picture
-    from pathways_jupyter.session import registry
+    from pathways_jupyter.session import client, registry
 
-    show(picture.table(registry.sessions()), as_json=as_json)
+    show(picture.table(blocking.run(client.present(registry.sessions()))), as_json=as_json)
 
 
 @sessions.command(

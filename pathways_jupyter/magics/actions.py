@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pathways_jupyter import blocking, entry, log_command
 from pathways_jupyter import config as settings
-from pathways_jupyter import entry, log_command
 from pathways_jupyter.commands.declaration import CLUSTER, SERVICE
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.errors import ConfigError, SessionError
@@ -23,7 +23,7 @@ from pathways_jupyter.render import array_notes, connection_settings
 from pathways_jupyter.render import sessions as sessions_picture
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service.names import current_user
-from pathways_jupyter.session import registry
+from pathways_jupyter.session import client, registry
 from pathways_jupyter.session.kernel import session
 from pathways_jupyter.session.kernel.attempt import ConnectionAttempt
 from pathways_jupyter.session.kernel.session import Session
@@ -100,7 +100,11 @@ def status(connection: Connection, values: Values) -> View:
     if current is None:
         return sessions_picture.no_session()
     connection.settle()
-    return connection.card()
+    try:
+        record = current.status()
+    except SessionError:
+        record = dataclasses.replace(current.record, supervisor=registry.SILENT)
+    return connection.card(record)
 
 
 def slices(connection: Connection, values: Values) -> Any:
@@ -167,7 +171,8 @@ def events(connection: Connection, values: Values) -> Any:
 def sessions(connection: Connection, values: Values) -> View:
     """All sessions on this machine."""
     current = connection.session
-    return sessions_picture.table(registry.sessions(), mine=current.id if current else "")
+    present = blocking.run(client.present(registry.sessions()))
+    return sessions_picture.table(present, mine=current.id if current else "")
 
 
 def env(connection: Connection, values: Values) -> View:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.errors import SessionError
 from pathways_jupyter.magics.notices import Notices
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render.view import View
 from pathways_jupyter.widgets.live import Place
+
+if TYPE_CHECKING:
+    from pathways_jupyter.session.registry import SessionRecord
 
 SESSION_MODULE = "pathways_jupyter.session.kernel.session"
 
@@ -58,15 +61,17 @@ class Connection:
         """Show what happens to `session` from now on, and keep its card up to date."""
         self._card = card or self._card
         self._devices = _kinds(session)
-        self._watched = session
         if self._notices is not None:
-            self._notices.close()
+            # After a reconnect in a cell the supervisor may be another one, whose events its thread does not get.
+            again = (event for event in reversed(session.events()) if "generation" in event.data)
+            self._notices.close(next(again, None) if session is self._watched else None)
+        self._watched = session
         self._announced = session.event_count
         self._notices = Notices(session.follow(self._announced), self.screen, self.draw, lambda: self._cells)
 
-    def card(self) -> View:
-        """The session's last known state and latest events, without asking its supervisor."""
-        return card_of(self._watched, self._devices)
+    def card(self, record: SessionRecord | None = None) -> View:
+        """The session's state and latest events: by `record`, or as last known, without asking its supervisor."""
+        return card_of(self._watched, self._devices, record=record)
 
     def draw(self) -> None:
         """Redraw the card in its place.
@@ -137,17 +142,24 @@ class Connection:
             self._notices.flush()
 
 
-def card_of(session: Any, devices: Mapping[int, Sequence[str]] | None = None, *, listed: int | None = None) -> View:
+def card_of(
+    session: Any,
+    devices: Mapping[int, Sequence[str]] | None = None,
+    *,
+    record: SessionRecord | None = None,
+    listed: int | None = None,
+) -> View:
     """The card of `session` from what this process knows, without a request to the supervisor.
 
     Args:
       devices: Kinds of its devices by slice; by default taken from JAX, which only the main thread may do.
+      record: What its supervisor has just answered.
       listed: Show only news among this many first events; by default the latest news of all events.
     """
     from pathways_jupyter.render import sessions as picture
 
     return picture.card(
-        session.record, _kinds(session) if devices is None else devices, session.events(), listed=listed
+        record or session.record, _kinds(session) if devices is None else devices, session.events(), listed=listed
     )
 
 

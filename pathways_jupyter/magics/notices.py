@@ -2,8 +2,9 @@
 
 A slice may go down while a cell computes, or the proxy may be lost while nothing runs. A thread waits for such events.
 In a notebook it shows them below the cell that runs, or ran last: one output for all events during a cell, updated in
-place, so that a slice that goes up and down all night leaves one line. A recovery is drawn where the loss was shown. In
-a terminal the output would end up in the line that is being typed, so notices are kept until the next command has run.
+place, so that a slice that goes up and down all night leaves one line. A recovery, or another proxy, is drawn where the
+loss was shown. In a terminal the output would end up in the line that is being typed, so notices are kept until the
+next command has run.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render import text
 from pathways_jupyter.render.events import News, tone
 from pathways_jupyter.render.events import notice as picture
+from pathways_jupyter.render.html import Tone
 from pathways_jupyter.widgets.live import Place
 
 ADVICE: Mapping[EventKind, str] = {
@@ -28,6 +30,7 @@ ADVICE: Mapping[EventKind, str] = {
     EventKind.WARNING: "",
 }
 """The events that cause a notice, with advice for each."""
+_PROXY_EVENTS = {EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST}
 _INTERRUPTED = "Cells wait, and go on when there is a way again. Interrupt stops a cell."
 
 
@@ -38,6 +41,8 @@ class _Notice:
     Attributes:
       outages: By JAX's index, the events of each slice that went down or recovered.
       way: The last interruption of the way to the cluster, or its end.
+      proxy: The last loss of the proxy, or of the supervisor.
+      after: The state that ended what was lost before: connected to another proxy, or closed.
       others: Everything else.
     """
 
@@ -45,13 +50,21 @@ class _Notice:
     place: Place | None
     outages: dict[int, list[Event]] = field(default_factory=dict)
     way: Event | None = None
+    proxy: Event | None = None
+    after: Event | None = None
     others: list[Event] = field(default_factory=list)
 
     def news(self) -> list[News]:
-        news = [_of_slice(events) for events in self.outages.values()]
+        news = [_of_slice(events, self.after) for events in self.outages.values()]
         if self.way is not None:
             news.append(News(tone(self.way), _at(self.way), _INTERRUPTED if _is_interrupted(self.way) else ""))
+        if self.proxy is not None:
+            news.append(_of_loss(self.proxy, self.after))
         return news + [News(tone(each), _at(each), ADVICE.get(each.kind, "")) for each in self.others]
+
+    def draw(self) -> None:
+        if self.place is not None:
+            self.place.draw(picture(self.news()))
 
 
 class Notices:
@@ -75,14 +88,19 @@ class Notices:
         self._lost_in: dict[int, _Notice] = {}
         # The notice of the interruption that is not over.
         self._cut_in: _Notice | None = None
+        # The notice of the lost proxy that has no successor yet.
+        self._proxy_lost_in: _Notice | None = None
         self._closed = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._wait, name="pathways-notices", daemon=True)
         self._thread.start()
 
-    def close(self) -> None:
-        """Show nothing from now on."""
+    def close(self, connected: Event | None = None) -> None:
+        """Show nothing from now on, but that what was lost has ended with the event `connected`."""
         self._closed = True
+        if connected is not None:
+            with self._lock:
+                self._end_losses(connected)
 
     def flush(self) -> None:
         """Show the notices that were kept back; only terminals keep any."""
@@ -93,6 +111,7 @@ class Notices:
                 self._latest = None
                 self._lost_in.clear()
                 self._cut_in = None
+                self._proxy_lost_in = None
         if kept is not None:
             self._screen.line(picture(kept.news()).text)
 
@@ -106,6 +125,9 @@ class Notices:
             if of_way or (event.kind in ADVICE and not _is_reported_by_a_call(event)):
                 with self._lock:
                     self._add(event)
+            if "generation" in event.data or event.data.get("state") == SessionState.CLOSED:
+                with self._lock:
+                    self._end_losses(event)
             # Outside the lock: the callback draws, and a slow front end must not block `flush` on the user's thread.
             self._changed()
 
@@ -114,6 +136,9 @@ class Notices:
             notice = self._cut_in or self._current()
             notice.way = event
             self._cut_in = notice if _is_interrupted(event) else None
+        elif event.kind in _PROXY_EVENTS:
+            notice = self._proxy_lost_in = self._current()
+            notice.proxy = event
         elif event.kind not in SLICE_EVENTS:
             notice = self._current()
             notice.others.append(event)
@@ -123,8 +148,15 @@ class Notices:
             lost_in = self._lost_in.get(index) if event.kind is EventKind.SLICE_HEALED else None
             notice = self._lost_in[index] = lost_in or self._current()
             notice.outages.setdefault(index, []).append(event)
-        if notice.place is not None:
-            notice.place.draw(picture(notice.news()))
+        notice.draw()
+
+    def _end_losses(self, event: Event) -> None:
+        """Draw the notices of lost slices and of a lost proxy again: `event` is another proxy, or the session's end."""
+        for notice in filter(None, [self._proxy_lost_in, *self._lost_in.values()]):
+            notice.after = event
+            notice.draw()
+        self._proxy_lost_in = None
+        self._lost_in.clear()
 
     def _current(self) -> _Notice:
         """The notice of the cell that runs, or ran last."""
@@ -134,17 +166,29 @@ class Notices:
         return self._latest
 
 
-def _of_slice(events: list[Event]) -> News:
+def _of_slice(events: list[Event], after: Event | None) -> News:
     """One line that sums up the events of one slice."""
     losses = [event for event in events if event.kind is EventKind.SLICE_DOWN]
     last = events[-1]
-    if last.kind is EventKind.SLICE_DOWN or not losses:
+    if not losses:
+        return News(tone(last), _at(last), ADVICE[last.kind])
+    if last.kind is EventKind.SLICE_DOWN:
         before = f" It had been down {text.count(len(losses) - 1, 'time')} before." if len(losses) > 1 else ""
-        return News(tone(last), f"{_at(last)}{before}", ADVICE[last.kind])
+        return _of_loss(last, after, before)
     name = str(SessionSlice(last.data.get("number"), last.data["slice"], up=True))
     often = f"down {text.count(len(losses), 'time')}, the last time" if len(losses) > 1 else "down"
     when = f"from {text.moment(losses[-1].at)} to {text.later(last.at, losses[-1].at)}"
     return News(tone(last), f"{name[:1].upper()}{name[1:]} was {often} {when}.", ADVICE[last.kind])
+
+
+def _of_loss(lost: Event, after: Event | None, before: str = "") -> News:
+    """One line about a loss, with advice until it is over."""
+    if after is None or after.at < lost.at:
+        return News(tone(lost), f"{_at(lost)}{before}", ADVICE[lost.kind])
+    if after.data["state"] == SessionState.CLOSED:
+        return News(Tone.NONE, f"{_at(lost)}{before} The session has ended.")
+    since = f"A new proxy is connected since {text.later(after.at, lost.at)}."
+    return News(tone(after), f"{_at(lost)}{before} {since}", "Arrays on the previous one remain lost.")
 
 
 def _is_interrupted(event: Event) -> bool:

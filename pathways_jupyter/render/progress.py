@@ -20,6 +20,7 @@ TITLES = {
     Stage.TUNNEL: "open the tunnel",
     Stage.JAX: "point JAX at it",
 }
+_LEFT_BEHIND = "If this no longer changes, %pathways status shows what became of it."
 
 
 @dataclass
@@ -101,7 +102,9 @@ class Progress:
         """
         over = self.steps if done else self.steps[:-1]
         lines = [f"{Mark.OK} {step.title} ({text.duration(step.seconds(now))})" for step in over]
-        return "\n".join([*lines, self.done_line(now) if done else self.line(now, stopped)])
+        if done or stopped:
+            return "\n".join([*lines, self.done_line(now) if done else self.line(now, stopped)])
+        return "\n".join([*lines, self.line(now), f"As of {text.moment(now)}. {_LEFT_BEHIND}"])
 
     def html(self, now: float, stopped: str = "", *, done: bool = False) -> str:
         """All stages; the last one is running, failed or complete."""
@@ -115,4 +118,6 @@ class Progress:
         warned = [html.line(html.toned(Tone.WAIT, Mark.WARN), escape(each.message)) for each in self.warnings]
         title = "Not connected" if stopped else "Connected" if done else "Connecting"
         head = html.head(title, html.muted(text.duration(now - self.began)))
-        return html.page(html.card(tone, head, html.table((), rows), *warned))
+        card = html.card(tone, head, html.table((), rows), *warned)
+        # A kernel that is restarted or killed meanwhile leaves this as the cell's output.
+        return html.page(card, "" if stopped or done else html.as_of(now, _LEFT_BEHIND))

@@ -19,6 +19,7 @@ from pathways_jupyter.render.slicemap import THIS_NOTEBOOK, Box, Owner
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service.podstate import State
+from pathways_jupyter.session import registry
 from pathways_jupyter.session.registry import SessionRecord
 
 _TONES = {
@@ -33,6 +34,8 @@ _TONES = {
     SessionState.FAILED: Tone.FAIL,
 }
 
+_CONNECTING = {SessionState.STARTING, SessionState.WAITING}
+
 _HEADERS = ("session", "state", "for", "slices", "service", "notebook", "age", "pid")
 _NO_SESSIONS = "No sessions on this machine."
 
@@ -46,6 +49,10 @@ _NEWS = {
 _RECENT = 5
 _MARKS = {Tone.OK: Mark.OK, Tone.WAIT: Mark.WAIT, Tone.FAIL: Mark.FAIL, Tone.NONE: Mark.NONE}
 
+_SILENT = (
+    "The tunnel is in its supervisor, process {pid}, which does not answer: cells wait for it. If it was stopped, "
+    "kill -CONT {pid} continues it. After kill -9 {pid}, %pathways reconnect starts another one."
+)
 _ADVICE: Mapping[SessionState, str] = {
     SessionState.DEGRADED: "Arrays on the slice that is down are lost. A new worker restores it; other slices work.",
     SessionState.INTERRUPTED: "Arrays are kept, and cells go on when there is a way again. Interrupt stops a cell.",
@@ -79,20 +86,23 @@ def card(
       now: Seconds since the epoch; the clock's when left out.
     """
     now = time.time() if now is None else now
-    tone = _TONES[record.state]
+    tone = _tone(record)
     mark = Mark.WARN if record.state in {SessionState.DEGRADED, SessionState.INTERRUPTED} else _MARKS[tone]
     shown = [event for event in events[:listed] if event.kind in _NEWS][-_RECENT:]
-    job = record.pathways_job
+    job, is_known = record.pathways_job, not record.supervisor
     about = [
         ("service", record.service),
         ("attached to", f"job {job}, which stays when this session ends" if job else ""),
         ("slices", text.instances(record.instances) if record.instances else ""),
-        ("devices", _devices(record, devices)),
-        ("proxy", record.pod or record.job),
+        ("devices", _devices(record, devices) if is_known else ""),
+        # While it is replaced, the pod is still the previous one's.
+        ("proxy", record.job if record.state in _CONNECTING else record.pod or record.job),
         ("cluster", record.context),
         ("namespace", record.namespace),
     ]
     advice = (_JOB_ADVICE if job else _ADVICE).get(record.state, "")
+    if record.supervisor == registry.SILENT:
+        advice = _SILENT.format(pid=record.pid)
     title = f"Session {record.id}"
     state, when = state_words(record), _when(record, events, now)
     plain = [f"{mark} {title}: {state}, {when}", text.fields(about)]
@@ -101,7 +111,7 @@ def card(
         tone,
         html.head(title, html.toned(tone, state), html.muted(when)),
         html.fields(about),
-        slicemap.picture(_boxes(record, devices)) if devices and record.state.is_connected else "",
+        slicemap.picture(_boxes(record, devices)) if devices and is_known and record.state.is_connected else "",
         *map(timeline.rich_line, shown),
         html.line(escape(advice)) if advice else "",
     )
@@ -130,14 +140,20 @@ def table(records: Sequence[SessionRecord], *, mine: str = "", now: float | None
         return View(list(records), _NO_SESSIONS, html.page(html.line(html.muted(_NO_SESSIONS)), html.as_of(now)))
     plain = [_row(record, mine, now) for record in records]
     rich = [
-        [html.code(row[0]), html.toned(_TONES[record.state], row[1]), *map(escape, row[2:])]
+        [html.code(row[0]), html.toned(_tone(record), row[1]), *map(escape, row[2:])]
         for record, row in zip(records, plain, strict=True)
     ]
     return View(list(records), text.table(_HEADERS, plain), html.page(html.table(_HEADERS, rich), html.as_of(now)))
 
 
+def _tone(record: SessionRecord) -> Tone:
+    return Tone.FAIL if record.supervisor else _TONES[record.state]
+
+
 def state_words(record: SessionRecord) -> str:
-    """A session's state in words: ``connected``, or ``degraded, 1 of 2 slices``."""
+    """A session's state in words: ``connected``, ``degraded, 1 of 2 slices``, ``not answering``."""
+    if record.supervisor:
+        return record.supervisor
     if record.state is not SessionState.DEGRADED:
         return str(record.state)
     return f"{record.state}, {sum(each.up for each in record.slices)} of {text.count(len(record.slices), 'slice')}"
@@ -150,9 +166,10 @@ def service_name(address: str) -> str:
 
 
 def _when(record: SessionRecord, events: Sequence[Event], now: float) -> str:
-    """When the state began and when the card was drawn; for a closed session, when it was connected."""
+    """Since when it is so, and when the card was drawn; for a closed session, when it was connected."""
     if record.state is not SessionState.CLOSED:
-        return f"since {text.moment(record.state_since)} (as of {text.later(now, record.state_since)})"
+        before = f"was {record.state} " if record.supervisor else ""
+        return f"{before}since {text.moment(record.since)} (as of {text.later(now, record.since)})"
     connected = [event.at for event in events if event.data.get("state") == SessionState.CONNECTED]
     began = connected[0] if connected else record.created
     return f"was connected from {text.moment(began)} to {text.later(record.state_since, began)}"
@@ -210,7 +227,7 @@ def _row(record: SessionRecord, mine: str, now: float) -> tuple[str, ...]:
     return (
         record.id,
         state_words(record),
-        text.duration(now - record.state_since),
+        text.duration(now - record.since),
         tpu.format_instances(record.instances),
         f"job {record.pathways_job}" if record.pathways_job else service_name(record.service),
         f"{owner} (this one)" if record.id == mine else owner,

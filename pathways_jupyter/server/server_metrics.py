@@ -19,9 +19,7 @@ from pathways_jupyter.service import metrics
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.session_figures import SessionFigures
 from pathways_jupyter.session import client, registry
-from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.record_figures import figures
-from pathways_jupyter.session.registry import SessionRecord
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -85,9 +83,9 @@ class ServerMetrics:
 
     async def _read_once(self) -> None:
         records = [record for record in await asyncio.to_thread(registry.sessions) if record.is_here]
-        answers = await asyncio.gather(*(_ask(record) for record in records))
-        found = [answer for answer in answers if answer is not None]
-        self._figures, self._unreachable = [figures(each) for each in found], len(records) - len(found)
+        present = await client.present(records, patience=_PATIENCE_SECONDS)
+        found = [each for each in present if not each.supervisor]
+        self._figures, self._unreachable = [figures(each) for each in found], len(present) - len(found)
         self._read_at = time.monotonic()
         watches = set()
         for each in {scope.of_record(record) for record in found}:
@@ -107,12 +105,3 @@ class ServerMetrics:
 
     def _listen(self, message: dict[str, Any]) -> None:
         """Ignore messages: a listener keeps the watch open."""
-
-
-async def _ask(record: SessionRecord) -> SessionRecord | None:
-    """Return the record that the supervisor has now; None when it does not answer."""
-    try:
-        answer = await client.arequest(record, Method.STATUS, patience=_PATIENCE_SECONDS)
-        return SessionRecord.from_json(answer)
-    except (PathwaysError, KeyError, TypeError, ValueError):
-        return None

@@ -196,7 +196,7 @@ def row(record: SessionRecord, alive: bool) -> dict[str, Any]:
     return {
         "id": record.id,
         "state": record.state,
-        "state_since": record.state_since,
+        "state_since": record.since,
         "slices": [dataclasses.asdict(each) for each in record.slices],
         "alive": alive,
         "kernel_id": record.kernel_id,

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
-from pathways_jupyter.errors import SessionError
+from pathways_jupyter.errors import PathwaysError, SessionError
 from pathways_jupyter.events import Event
-from pathways_jupyter.session import protocol
+from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.protocol import Answer, Method, Request
 from pathways_jupyter.session.registry import SessionRecord
 
@@ -44,7 +45,7 @@ def request(record: SessionRecord, method: Method, *, patience: float = ANSWER_S
                     if isinstance(message, Answer):
                         return _result(message)
         except TimeoutError as error:
-            raise _silent(record, method, patience) from error
+            raise silent(record, method, patience) from error
         except OSError as error:
             raise _gone(record) from error
     raise _gone(record)
@@ -60,10 +61,33 @@ async def arequest(record: SessionRecord, method: Method, *, patience: float = A
                 if isinstance(message, Answer):
                     return _result(message)
     except TimeoutError as error:
-        raise _silent(record, method, patience) from error
+        raise silent(record, method, patience) from error
     except (OSError, ValueError) as error:
         raise _gone(record) from error
     raise _gone(record)
+
+
+async def present(records: Sequence[SessionRecord], *, patience: float = ANSWER_SECONDS) -> list[SessionRecord]:
+    """Return sessions as their supervisors know them now; those that have ended in the meantime are left out.
+
+    A record whose supervisor has ended, or does not answer within `patience` seconds, says so. Sessions of other
+    machines are as they were recorded.
+    """
+    asked = await asyncio.gather(*(_present(record, patience) for record in records))
+    return [record for record in asked if record is not None]
+
+
+async def _present(record: SessionRecord, patience: float) -> SessionRecord | None:
+    if not record.is_here:
+        return record
+    try:
+        return SessionRecord.from_json(await arequest(record, Method.STATUS, patience=patience))
+    except (PathwaysError, KeyError, TypeError, ValueError):
+        if registry.read(record.id) is None:
+            return None
+        # A stopped process has its socket still: the system accepts connections for it.
+        alive = await asyncio.to_thread(registry.is_alive, record)
+        return dataclasses.replace(record, supervisor=registry.SILENT if alive else registry.ABANDONED)
 
 
 async def follow(record: SessionRecord) -> AsyncGenerator[Event, None]:
@@ -109,7 +133,8 @@ def _gone(record: SessionRecord) -> SessionError:
     )
 
 
-def _silent(record: SessionRecord, method: Method, patience: float) -> SessionError:
+def silent(record: SessionRecord, method: Method, patience: float) -> SessionError:
+    """Return the error for a supervisor that has not answered within `patience` seconds."""
     return SessionError(
         f"The supervisor of session {record.id} did not answer {method} within {patience:.0f} s.",
         hint=f"Its log: {record.log}",

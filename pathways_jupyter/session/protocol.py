@@ -23,6 +23,8 @@ from pathways_jupyter.events import Event
 
 MAX_LINE = 1 << 20
 """Bytes in the longest line that either side accepts."""
+OF_PROXY = ("generation", "pod", "service", "instances", "connected_since")
+"""Fields of the record that are those of its present proxy; the event that it is connected carries them."""
 
 
 class Method(StrEnum):

@@ -35,6 +35,9 @@ _RECORD_BYTES = 1 << 20
 INSECURE, ALTS = "insecure", "alts"
 """Credentials of the channel between JAX and the proxy: none, or those of Google Cloud's machines."""
 
+SILENT, ABANDONED = "not answering", "abandoned"
+"""What is wrong with a supervisor: it does not answer, or has ended without cleaning up."""
+
 
 @dataclass(frozen=True)
 class SessionRecord:
@@ -60,6 +63,7 @@ class SessionRecord:
       kubeconfigs: The value of ``KUBECONFIG`` when the session began.
       context: The kubeconfig's context, also when it was chosen as the current one.
       state_since: When the present state began, in seconds since the epoch.
+      connected_since: When the present proxy was connected; 0 before.
       slices: The slices that it holds, by JAX's index.
       host: Name of the machine that its supervisor runs on; empty in a record of an older version.
       program: The command line of the program that the session was made for; empty for notebooks and scripts.
@@ -68,6 +72,8 @@ class SessionRecord:
       received: Bytes from them; both are 0 without a tunnel.
       tcp_port: The loopback port that JAX connects to instead of the socket; 0 for the socket.
       pathways_job: The PathwaysJob whose proxy it uses; empty for a session with a proxy of its own.
+      supervisor: What is wrong with its supervisor, in a record that comes from asking it
+        (:func:`~pathways_jupyter.session.client.present`); the state is then the last known one.
     """
 
     id: str
@@ -101,9 +107,10 @@ class SessionRecord:
     received: int = 0
     tcp_port: int = 0
     pathways_job: str = ""
+    connected_since: float = 0.0
+    supervisor: str = ""
 
     def __str__(self) -> str:
-        since = self.state_since or self.created
         rows = {
             "service": self.service,
             "attached to": f"job {self.pathways_job}" if self.pathways_job else "",
@@ -115,12 +122,20 @@ class SessionRecord:
             "data path": self.data_path if self.direct else "",
             "program": self.program,
         }
-        head = f"Session {self.id}: {self.state} since {time.strftime('%H:%M:%S', time.localtime(since))}"
+        since = time.strftime("%H:%M:%S", time.localtime(self.since or self.created))
+        state = f"{self.supervisor}, was {self.state}" if self.supervisor else self.state
+        head = f"Session {self.id}: {state} since {since}"
         return "\n".join([head, *(f"  {name:<11} {value}" for name, value in rows.items() if value)])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Print the record in IPython."""
         printer.text(str(self))
+
+    @property
+    def since(self) -> float:
+        """When it came to be as it is; being connected outlasts slices that go down and interruptions."""
+        is_connected = self.state is SessionState.CONNECTED
+        return self.connected_since if is_connected and self.connected_since else self.state_since
 
     @property
     def is_here(self) -> bool:

@@ -205,7 +205,9 @@ def test_progress_names_the_stage_that_waits_and_why():
     assert drawn.text(NOW).splitlines() == [
         "✓ find the service (2.0 s)",
         "… start the proxy pod (8.0 s): No node has room.",
+        f"As of {text.moment(NOW)}. If this no longer changes, %pathways status shows what became of it.",
     ]
+    assert "As of" not in drawn.text(NOW, "failed")
     assert "Not connected" in drawn.html(NOW, "failed")
 
 

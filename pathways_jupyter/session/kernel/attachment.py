@@ -79,10 +79,11 @@ class Attachment:
 
     @property
     def record(self) -> SessionRecord:
-        """The session's record as of the last connect, with the current state and slices."""
+        """The session's record as of the last event."""
         assert self._record is not None, "not connected yet"
         link = self.link
-        return replace(self._record, state=link.state, state_since=link.state_since, slices=link.slices)
+        present: dict[str, Any] = {"state": link.state, "state_since": link.state_since, "slices": link.slices}
+        return replace(self._record, **present, **link.of_proxy)
 
     def adopt(self, link: Link, record: SessionRecord, variables: Variables | None) -> Switched:
         """Point JAX at the proxy of `record`.

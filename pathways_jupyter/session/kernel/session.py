@@ -71,7 +71,7 @@ class Session:
 
     @property
     def record(self) -> SessionRecord:
-        """The session's record as of the last connect, with the current state and slices."""
+        """The session's record as of the last event of its supervisor; :meth:`status` asks."""
         return self._attachment.record
 
     @property
@@ -109,8 +109,14 @@ class Session:
         link = self._attachment.link
         if link.ended:
             return self.record
-        answer = link.answer(link.ask(Method.STATUS), patience=client.ANSWER_SECONDS)
-        return SessionRecord.from_json(answer)
+        number = link.ask(Method.STATUS)
+        try:
+            return SessionRecord.from_json(link.answer(number, patience=client.ANSWER_SECONDS))
+        except SessionError:
+            link.forget(number)
+            if link.ended:
+                return self.record
+            raise client.silent(self.record, Method.STATUS, client.ANSWER_SECONDS) from None
 
     def environment(self, *, share: bool = False) -> dict[str, str]:
         """Return the environment variables by which the JAX of another process uses this session's proxy.

@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pathways_jupyter.errors import PathwaysError, SessionError
@@ -63,7 +63,7 @@ class Link:
         self._state = SessionState.STARTING
         self._state_since = time.time()
         self._slices: tuple[SessionSlice, ...] = ()
-        self._generation = 0
+        self._of_proxy: Mapping[str, Any] = {}
         self._ended = False
         self._closing = False
         _links.add(self)
@@ -93,7 +93,12 @@ class Link:
     @property
     def generation(self) -> int:
         """The generation of the proxy that was connected last, as last reported."""
-        return self._generation
+        return int(self._of_proxy.get("generation", 0))
+
+    @property
+    def of_proxy(self) -> Mapping[str, Any]:
+        """The record's :data:`~pathways_jupyter.session.protocol.OF_PROXY` as of the last connect."""
+        return self._of_proxy
 
     @property
     def ended(self) -> bool:
@@ -243,7 +248,8 @@ class Link:
                 if message.data.get("state", self._state) != self._state:
                     self._state, self._state_since = SessionState(message.data["state"]), message.at
                 self._slices = slices_after(self._slices, message)
-                self._generation = message.data.get("generation", self._generation)
+                if "generation" in message.data:
+                    self._of_proxy = {name: message.data[name] for name in protocol.OF_PROXY if name in message.data}
             self._changed.notify_all()
         if isinstance(message, Event) and message.data.get("state") in _UNUSABLE and self.on_lost is not None:
             self.on_lost(message.message)

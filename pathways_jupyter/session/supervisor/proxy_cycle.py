@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pathways_jupyter.errors import PathwaysError, SessionError
@@ -64,7 +66,7 @@ class ProxyCycle:
             else:
                 self._was_connected = True
                 # The state before the answer: a client that has its answer must not see an older state.
-                self._session_log.connected(generation=self._record.generation)
+                self._session_log.connected()
                 if not self._attempt.done():
                     self._attempt.set_result(self._record.to_json())
                 await self._keep(proxy)
@@ -92,6 +94,13 @@ class ProxyCycle:
         if not self._attempt.done() and self._was_connected:
             self._unwanted.set()
             await asyncio.wait({self._attempt})
+
+    def present(self) -> SessionRecord:
+        """Return the record as it is now: without the proxy if that is lost, though the reason is still looked for."""
+        record = self._session_log.counted()
+        if record.state.is_connected and self._proxy is not None and self._proxy.is_lost:
+            return replace(record, state=SessionState.LOST, state_since=time.time(), slices=())
+        return record
 
     def refuse(self, error: PathwaysError) -> None:
         """Fail the pending start or reconnect request, if there is one."""

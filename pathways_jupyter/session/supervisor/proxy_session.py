@@ -127,6 +127,11 @@ class Proxy:
             group.create_task(opening)
             group.create_task(self._slices.wait(service, self._watch.lost, self._ended))
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is unusable; :meth:`lost` may still be looking for the reason."""
+        return self._lost.done() or (self._watch is not None and self._watch.lost.done())
+
     async def lost(self) -> str:
         """Wait until the proxy is unusable, and return the reason."""
         assert self._watch is not None

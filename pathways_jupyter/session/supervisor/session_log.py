@@ -173,9 +173,14 @@ class SessionLog:
         """Return the record with the bytes that the tunnel has carried so far."""
         return dataclasses.replace(self.record, sent=self.traffic.sent, received=self.traffic.received)
 
-    def connected(self, **data: Any) -> None:
-        """Transition to connected, and from there to degraded if a slice has gone down meanwhile."""
-        self.enter(SessionState.CONNECTED, say("connected"), **data)
+    def connected(self) -> None:
+        """Transition to connected, and from there to degraded if a slice has gone down meanwhile.
+
+        The event says what is new about the proxy, for the kernel of a session that others reconnect.
+        """
+        self.update(connected_since=time.time())
+        about = {name: getattr(self.record, name) for name in protocol.OF_PROXY}
+        self.enter(SessionState.CONNECTED, say("connected"), **about)
         self._judge_slices()
 
     def interrupted(self, reason: str) -> None:

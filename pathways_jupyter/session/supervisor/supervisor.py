@@ -78,7 +78,7 @@ class Supervisor:
         if request.method is Method.PING:
             return self._record.pid
         if request.method is Method.STATUS:
-            return self._session_log.counted().to_json()
+            return self._proxies.present().to_json()
         if request.method is Method.EVENTS:
             self._session_log.history.listen(connection.writer)
             return None
@@ -163,8 +163,9 @@ class Supervisor:
     async def _clean_up(self) -> None:
         """Remove everything of the session, in the cluster first; a step that fails does not stop the next one."""
         self._lifeline.close()
-        job = self._record.pathways_job
-        self._session_log.enter(SessionState.CLOSING, say("leaving-job", job=job) if job else say("removing-proxy"))
+        job, has_proxy = self._record.pathways_job, bool(self._record.job)
+        message = say("leaving-job", job=job) if job else say("removing-proxy") if has_proxy else say("ending")
+        self._session_log.enter(SessionState.CLOSING, message)
         left = await self._proxies.end()
         if self._server is not None:
             self._server.close()

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import psutil
 import pytest
+from network_way import network_way
 
 from pathways_jupyter.errors import CapacityError, ServiceError, SessionError
 from pathways_jupyter.events import EventKind, SessionState
@@ -231,6 +232,21 @@ def test_an_api_server_that_restarts_costs_the_connection_and_nothing_else(conne
     gone(connected.id)
 
 
+def test_a_status_after_a_call_that_failed_does_not_say_connected(config, cluster, tmp_path):
+    import jax
+
+    with (
+        network_way(cluster.kubeconfig) as way,
+        session.connect(config(1, kubeconfig=str(way.write(tmp_path / "kubeconfig")))) as made,
+    ):
+        way.cut()
+        with pytest.raises(jax.errors.JaxRuntimeError):
+            (jax.numpy.ones(4) + 1).block_until_ready()
+        # The supervisor asks the cluster, which cannot be reached, why the tunnel has broken.
+        assert made.status().state is SessionState.LOST
+        way.open()
+
+
 def test_a_supervisor_that_dies_is_reported_swept_and_replaced(connected, gone):
     import jax
 
@@ -278,6 +294,8 @@ def test_slices_that_are_taken_are_named_with_who_holds_them(config, hold, gone)
         list(connecting)
     assert "--wait" in refused.value.hint
     gone(connecting._link.session)
+    messages = [event.message for event in connecting._link.events()]
+    assert messages[-2:] == ["Ending the session; it has no proxy.", "Disconnected."]
     assert session.current() is None
 
 

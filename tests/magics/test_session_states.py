@@ -1,0 +1,155 @@
+"""What a notebook shows of its session stays true: others act on it, and its kernel or supervisor may be gone."""
+
+import contextlib
+import os
+import re
+import signal
+
+import pytest
+
+from pathways_jupyter.render import text
+from pathways_jupyter.session import client
+from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.session.registry import SessionRecord
+from tests.conftest import Notebook
+from tests.magics.test_notebook import DELETE_THE_PROXY, KILL_A_WORKER, sessions
+
+CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2"
+
+
+@pytest.fixture
+def connected(shared_notebook, cluster):
+    shared_notebook.displays.clear()
+    shared_notebook.seen.clear()
+    cell = shared_notebook.run(CONNECT)
+    assert cell.status == "ok", cell.shown
+    yield shared_notebook
+    shared_notebook.run("%pathways disconnect")
+
+
+@pytest.fixture
+def frozen():
+    """Stop a process until the test's end."""
+    with contextlib.ExitStack() as stack:
+
+        def stop(pid):
+            stack.callback(os.kill, pid, signal.SIGCONT)
+            os.kill(pid, signal.SIGSTOP)
+
+        yield stop
+
+
+def record(machine):
+    (only,) = sessions(machine)
+    return SessionRecord.from_json(only)
+
+
+def drawn(notebook):
+    """The card, and the notices below it, as they are now."""
+    card, *notices = [each["data"]["text/plain"] for each in notebook.displays.values()]
+    return card, notices
+
+
+def test_a_reconnect_from_the_sidebar_is_drawn_on_the_card_and_ends_the_notice_of_the_loss(connected, machine):
+    before = record(machine)
+    connected.run(DELETE_THE_PROXY)
+    connected.wait_for("All arrays on TPUs are lost")
+    seen = len(connected.seen)
+    client.request(before, Method.RECONNECT, patience=60)
+    connected.wait_for("A new proxy is connected since", since=seen)
+    connected.wait_for("connected, since", since=seen)
+    after = record(machine)
+    assert after.pod != before.pod
+    card, (notice,) = drawn(connected)
+    assert after.pod in card
+    assert before.pod not in card
+    assert "%pathways reconnect" not in notice
+    assert "✗" not in notice
+
+
+def test_a_reconnect_in_a_cell_ends_the_notice_of_the_loss(connected):
+    connected.run(DELETE_THE_PROXY)
+    connected.wait_for("All arrays on TPUs are lost")
+    assert connected.run("%pathways reconnect").status == "ok"
+    assert "%pathways reconnect" not in drawn(connected)[1][0]
+    assert "A new proxy is connected since" in drawn(connected)[1][0]
+
+
+def test_a_notice_of_a_loss_gives_no_advice_after_the_session(connected):
+    connected.run(DELETE_THE_PROXY)
+    connected.wait_for("All arrays on TPUs are lost")
+    seen = len(connected.seen)
+    connected.run("%pathways disconnect")
+    assert "%pathways reconnect" not in connected.wait_for("The session has ended.", since=seen)
+
+
+def test_connected_since_is_the_sessions_and_not_that_of_the_last_change_of_a_slice(connected, machine):
+    before = record(machine)
+    seen = len(connected.seen)
+    connected.run(KILL_A_WORKER)
+    connected.wait_for("remain lost", since=seen)
+    card = connected.run("%pathways status").text
+    assert f"connected, since {text.moment(before.connected_since)} (as of" in card
+    after = record(machine)
+    assert after.state_since > before.state_since
+    assert after.since == before.since == before.connected_since
+
+
+def test_a_card_that_a_restart_leaves_at_connecting_says_when_that_was_and_how_to_look_again(
+    connected, machine, open_notebook
+):
+    other = open_notebook()
+    other.begin(f"{CONNECT} --wait")
+    other.wait_for("holds 2")
+    # What is saved: a front end takes nothing from a kernel any more that it is about to restart.
+    (card,) = [dict(each["data"]) for each in other.displays.values()]
+    for saved in card.values():
+        assert re.search(r"As of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\. If this no longer changes, %pathways status", saved)
+    other.manager.restart_kernel()
+    other.client.wait_for_ready(timeout=60)
+    assert "not connected" in other.run("%load_ext pathways_jupyter\n%pathways status").text
+    assert record(machine).kernel_pid == connected.manager.provisioner.pid
+
+
+def test_a_card_of_an_attempt_that_is_over_does_not_say_that_it_may_change(connected, open_notebook):
+    other = open_notebook()
+    request = other.begin(f"{CONNECT} --wait")
+    other.wait_for("holds 2")
+    other.manager.interrupt_kernel()
+    other.finish(request)
+    (card,) = [each["data"] for each in other.displays.values()]
+    assert "Not connected" in card["text/html"]
+    assert not any("As of" in each for each in card.values())
+
+
+def test_a_supervisor_that_does_not_answer_is_not_shown_as_connected(connected, machine, frozen):
+    frozen(record(machine).pid)
+    card = connected.run("%pathways status")
+    assert card.status == "ok", card.shown
+    assert re.match(r"✗ Session \w+: not answering, was connected since", card.text)
+    assert "pw-ok" not in card.html.partition("</style>")[2]
+    listed = connected.run("%pathways sessions")
+    assert "not answering" in listed.text
+    assert "connected" not in listed.text
+    assert "not answering" in machine.cli("sessions").stdout
+    assert record(machine).supervisor == "not answering"
+
+
+def test_a_session_whose_supervisor_was_killed_is_listed_as_abandoned(machine, cluster):
+    with contextlib.closing(Notebook(machine)) as notebook:
+        assert notebook.run(CONNECT).status == "ok"
+        # The kernel would remove what is left.
+        os.kill(notebook.manager.provisioner.pid, signal.SIGSTOP)
+        try:
+            os.kill(record(machine).pid, signal.SIGKILL)
+            assert "abandoned" in machine.cli("sessions").stdout
+        finally:
+            os.kill(notebook.manager.provisioner.pid, signal.SIGCONT)
+        notebook.wait_for("supervisor is gone")
+        notebook.run("%pathways disconnect")
+
+
+async def test_sessions_that_end_while_they_are_asked_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    gone = SessionRecord("a", 0, 0, "", "", "u", 0.0, str(tmp_path / "none"), "", "", {})
+    assert await client.present([gone]) == []
