@@ -207,3 +207,5 @@ def test_a_second_snapshot_of_a_step_keeps_the_notebooks_copy_of_the_first(stead
     second.finished.wait()
     snapshots.forget_hosts()
     assert snapshots.latest() is second
+    # Those that were on the hosts only are gone, with what they referred to.
+    assert snapshots.oldest() is second

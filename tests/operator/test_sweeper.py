@@ -71,6 +71,24 @@ async def test_it_reports_a_session_that_becomes_silent_and_one_that_is_back(ben
         assert {each["metadata"]["name"] for each in (await objects.list_(client, JOBS)).items} == {name}
 
 
+async def test_a_session_that_has_ended_does_not_become_silent(bench):
+    """Another one's lease ends later, so that its line shows that the end of the first one has passed."""
+    lines = Log()
+    async with bench.client() as client:
+        stop = asyncio.Event()
+        running = asyncio.create_task(Sweeper(client, interval=1e6, say=lines.write).run(stop))
+        for session, seconds in (("ended", 4), ("quiet", 5)):
+            job = await bench.proxy(client, session, relay=RelaySpec("00" * 32))
+            await leases.create(client, job, seconds=seconds, keep=3600)
+            if session == "ended":
+                for resource in (LEASES, JOBS):
+                    await objects.delete(client, resource, job["metadata"]["name"], namespace="default")
+        await lines.until("session quiet of jane) is reclaimable")
+        assert not [line for line in lines if "session ended" in line]
+        stop.set()
+        await asyncio.wait_for(running, DEADLINE)
+
+
 async def test_a_session_whose_clock_was_set_back_is_not_swept(bench):
     """Another proxy's lease ends later, so that its removal shows that the first one was left alone."""
     async with bench.client() as client:

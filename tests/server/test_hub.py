@@ -8,6 +8,7 @@ import sys
 
 import kinds
 import pytest
+from holders import hold
 
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
@@ -17,6 +18,7 @@ from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.service import discovery
 from pathways_jupyter.service.picture import outline
 from pathways_jupyter.service.podstate import State
+from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60
 PREPARED = """
@@ -154,6 +156,22 @@ async def test_a_session_that_died_with_its_kernel_is_cleaned_up(hub, scope, clu
     assert other.exists()
     await hub.sweep(scope, dry_run=False)
     assert not other.exists()
+
+
+async def test_disconnecting_a_session_whose_supervisor_is_gone_removes_what_it_left(hub, scope, cluster, machine):
+    record = dead_session(machine, cluster, kernel_id="k-dead")
+    async with asyncio.timeout(DEADLINE):
+        assert await hub.act(record.stem, Method.DISCONNECT) is None
+    assert not record.exists()
+
+
+async def test_disconnecting_a_session_that_lives_asks_its_supervisor(hub, cluster):
+    link = hold(cluster)
+    try:
+        async with asyncio.timeout(DEADLINE):
+            assert await hub.act(link.session, Method.DISCONNECT) == {"left": ""}
+    finally:
+        await asyncio.to_thread(link.close, patience=DEADLINE)
 
 
 def dead_session(machine, kubeconfig, *, kernel_id, session="deadbeef00"):

@@ -50,6 +50,9 @@ async def test_lists_are_selected_by_labels_and_fields(bench) -> None:
     assert await found(labelSelector="n notin (1,2)") == ["m0", "m3"]
     assert await found(labelSelector="even=True,n!=0") == ["m2"]
     assert await found(labelSelector="!even") == []
+    # A label that an object does not have has none of the values.
+    assert await found(labelSelector="tier notin (a)") == await found(labelSelector="tier!=a") == await found()
+    assert await found(labelSelector="tier in (a)") == []
     assert await found(fieldSelector="metadata.name=m3") == ["m3"]
     assert await found(fieldSelector="metadata.name!=m3,metadata.namespace=default") == ["m0", "m1", "m2"]
 

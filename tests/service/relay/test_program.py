@@ -261,6 +261,32 @@ def test_a_stream_that_its_program_has_closed_is_over_at_both_ends(pod):
         end.flush()
 
 
+def test_a_proxy_that_reads_late_gets_everything_and_then_the_end(pod):
+    path = pod.directory / str(PROXY_PORT)
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        pod.relay()
+        end = End(pod)
+        proxy, _ = listener.accept()
+    with proxy:
+        proxy.settimeout(DEADLINE)
+        # More than the proxy's socket holds, so that the relay keeps the rest beyond the end of the stream.
+        sent = os.urandom(2 * MEGABYTE)
+        assert end.stream.write(sent) == len(sent)
+        end.stream.finish()
+        end.flush()
+        while not end.stream.is_over:
+            for _ in end.stream.feed(end.carrier.recv(1 << 16)):
+                pass
+            end.flush()
+        received = bytearray()
+        while data := proxy.recv(1 << 18):
+            received += data
+    assert received == sent
+
+
 def test_a_proxy_that_does_not_listen_is_reported(pod):
     pod.relay()
     (pod.directory / str(PROXY_PORT)).unlink()
@@ -304,6 +330,11 @@ def test_a_supervisor_without_streams_keeps_the_proxy(pod, monkeypatch):
     assert not running.is_alive()
     assert not pod.is_alive()
     assert pod.dialled == 0
+
+
+def test_without_another_image_it_runs_in_the_default_one():
+    assert container.container(RelaySpec("00" * 32), PROXY_PORT)["image"] == container.DEFAULT_IMAGE
+    assert container.container(RelaySpec("00" * 32, "mine:1"), PROXY_PORT)["image"] == "mine:1"
 
 
 def test_kubernetes_takes_the_program_as_it_is():
