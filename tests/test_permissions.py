@@ -448,6 +448,28 @@ async def test_the_doctor_names_a_missing_permission_and_how_to_get_it(cluster, 
     assert f"kubectl create role pathways-user --verb={verb} --resource={full} --namespace=default" in shown
 
 
+async def test_a_session_whose_job_was_deleted_without_its_pod_says_who_can_delete_the_pod(cluster):
+    person = Person(cluster, "orla", as_rules(documented_grants()))
+    link = spawn.supervisor()
+    asked = {"config": protocol.config_to_json(person.config), "kernel_pid": os.getpid()}
+    record = await asyncio.to_thread(link.answer, link.ask(Method.START, **asked), patience=DEADLINE)
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Orphan"}
+    async with person.admin() as admin:
+        await admin.delete(JOBS.item(names.DEFAULT_NAMESPACE, record["job"]), body=options)
+        changes = watch(admin, PODS, namespace=names.DEFAULT_NAMESPACE, name=record["pod"])
+        async with asyncio.timeout(DEADLINE), contextlib.aclosing(changes):
+            async for change in changes:
+                if change.object and not change.object["metadata"].get("ownerReferences"):
+                    break
+        left = (await asyncio.to_thread(link.answer, link.ask(Method.DISCONNECT), patience=DEADLINE))["left"]
+        assert f"Pod {record['pod']} in namespace default has lost its Job" in left
+        assert "You are not allowed to delete pods" in left
+        assert "Where an operator runs, it deletes the pod" in left
+        assert await asyncio.to_thread(link.close, patience=DEADLINE)
+        await person._forget(record["id"])
+        assert not (await objects.list_(admin, PODS, labels=f"{names.SESSION_LABEL}={record['id']}")).items
+
+
 def deployment_of(name: str) -> deployment.Deployment:
     """A service for nodes that the cluster's own service uses."""
     wanted = {"name": name, "tpu": TYPE, "local": True, "skip_checks": True}

@@ -165,7 +165,7 @@ async def _main(options: argparse.Namespace) -> int:
         say(f"sweeping {where} of {client.cluster.name}")
         if options.once:
             for each in await leases.sweep(client, options.namespace):
-                say(f"deleted Job {each.namespace}/{each.job}: {each.reason} {each.error}".rstrip())
+                say(f"deleted {each.kind} {each.namespace}/{each.job}: {each.reason} {each.error}".rstrip())
             return 0
         async with contextlib.AsyncExitStack() as stack:
             if options.metrics_port:

@@ -93,9 +93,9 @@ class Sweeper:
         for each in swept:
             whose = f"session {each.session} of {each.user or 'unknown'}"
             if each.error:
-                self._say(f"cannot delete Job {each.namespace}/{each.job} ({whose}): {each.error}")
+                self._say(f"cannot delete {each.kind} {each.namespace}/{each.job} ({whose}): {each.error}")
             else:
-                self._say(f"deleted Job {each.namespace}/{each.job} ({whose}): {each.reason}")
+                self._say(f"deleted {each.kind} {each.namespace}/{each.job} ({whose}): {each.reason}")
 
     async def _pause(self, stopping: asyncio.Task[bool]) -> None:
         """Wait until the next lease may have ended."""

@@ -22,8 +22,8 @@ from datetime import UTC, datetime
 from pathways_jupyter.errors import ApiError, ClusterError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, LEASES, Object
-from pathways_jupyter.service import cluster_input, names
+from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, Object
+from pathways_jupyter.service import cluster_input, names, proxy_job
 from pathways_jupyter.service.model import Reclaimable
 from pathways_jupyter.service.names import label_value
 
@@ -43,6 +43,7 @@ class Swept:
       error: Why it could not be deleted, and what to do; empty when it could.
       silent: Seconds since its session was last seen.
       kept: Whether it is (or was) reclaimable, and not abandoned for good.
+      kind: ``Job``, or ``Pod`` for a proxy whose Job was deleted without its pod; `job` is the pod's name then.
     """
 
     job: str
@@ -55,6 +56,7 @@ class Swept:
     uid: str = field(default="", compare=False)
     silent: float = field(default=0.0, compare=False)
     kept: bool = False
+    kind: str = JOBS.kind
 
 
 async def create(
@@ -195,10 +197,10 @@ async def sweep(
     reclaim: int = 0,
     service: str = "",
 ) -> tuple[Swept, ...]:
-    """Delete the proxy Jobs of sessions that have died.
+    """Delete the proxy Jobs of sessions that have died, and the pods of proxies whose Jobs were deleted without them.
 
-    Only Jobs with this package's labels are considered. A Job that cannot be deleted is reported in
-    :attr:`Swept.error`, and does not stop the others.
+    Only those with this package's labels are considered. What cannot be deleted is reported in :attr:`Swept.error`, and
+    does not stop the others.
 
     Args:
       namespace: Empty for all namespaces.
@@ -214,12 +216,14 @@ async def sweep(
     """
     selector = _selector(user, session)
     # Jobs first: then a listed Job without a listed Lease has none, or is too young to be considered abandoned.
-    jobs = await objects.list_(client, JOBS, namespace=namespace, labels=selector)
-    if not jobs.items:
+    jobs, orphans = await asyncio.gather(
+        objects.list_(client, JOBS, namespace=namespace, labels=selector), _orphans(client, namespace, selector)
+    )
+    if not jobs.items and not orphans:
         return ()
     leases = await objects.list_(client, LEASES, namespace=namespace, labels=selector)
     by_place = {_place(lease): lease for lease in leases.items}
-    found = [_judge(job, by_place.get(_place(job)), client.now()) for job in jobs.items]
+    found = [_judge(job, by_place.get(_place(job)), client.now()) for job in (*jobs.items, *orphans)]
     abandoned = [each for each in found if each is not None and not each.kept]
     wanted = label_value(service)
     kept = [
@@ -232,6 +236,17 @@ async def sweep(
         return tuple(each.swept() for each in abandoned)
     done = await asyncio.gather(*(_clear(client, each) for each in abandoned))
     return tuple(each for each in done if each is not None)
+
+
+async def _orphans(client: Client, namespace: str, selector: str) -> list[Object]:
+    """Return the pods of proxies that have lost their Jobs; without the permission to list pods, none is known."""
+    try:
+        listed = await objects.list_(client, PODS, namespace=namespace, labels=selector)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return []
+    return [found for each in listed.items if (found := proxy_job.of_orphan(each)) is not None]
 
 
 def stamp(seconds: float) -> str:
@@ -266,7 +281,7 @@ class _Abandoned:
     def swept(self, error: str = "") -> Swept:
         metadata, whose = self.job["metadata"], cluster_input.Whose.of(self.job)
         return Swept(
-            job=str(metadata["name"]),
+            job=str(self.job.get("pod") or metadata["name"]),
             namespace=str(metadata.get("namespace") or ""),
             session=whose.session,
             user=whose.user,
@@ -276,6 +291,7 @@ class _Abandoned:
             uid=str(metadata.get("uid") or ""),
             silent=self.silent,
             kept=self.kept,
+            kind=PODS.kind if "pod" in self.job else JOBS.kind,
         )
 
 
@@ -284,8 +300,10 @@ def _judge(job: Object, lease: Object | None, now: float) -> _Abandoned | None:
     metadata: Mapping[str, object] = job["metadata"]
     if metadata.get("deletionTimestamp"):
         return None
-    # A Lease of another owner belongs to an earlier Job of the same name.
-    if lease is not None and str(metadata.get("uid")) in owners(lease):
+    is_orphan = "pod" in job
+    uid = cluster_input.label(job, names.JOB_UID_LABEL) if is_orphan else str(metadata.get("uid"))
+    # A Lease of another owner belongs to another Job of the same name. An orphan's loses its owner too, or has already.
+    if lease is not None and (uid in owners(lease) or (is_orphan and not owners(lease))):
         if not is_stale(lease, now):
             return None
         seconds, silent = end(lease) - _renewed(lease), now - _renewed(lease)
@@ -293,7 +311,11 @@ def _judge(job: Object, lease: Object | None, now: float) -> _Abandoned | None:
         if left > 0:
             reason = f"reclaimable: silent for {silent:.0f} s, and kept for {left:.0f} s more unless slices are needed"
             return _Abandoned(job, lease, reason, silent, kept=True)
-        return _Abandoned(job, lease, f"its lease of {seconds:.0f} s was not renewed", silent)
+        lost = "its Job was deleted without it, and " if is_orphan else ""
+        return _Abandoned(job, lease, f"{lost}its lease of {seconds:.0f} s was not renewed", silent)
+    if is_orphan:
+        # Its Lease is that of a new Job, or was removed by its session, which may not delete pods.
+        return _Abandoned(job, None, "its Job was deleted without it", now - objects.created(job))
     age = now - objects.created(job)
     return _Abandoned(job, lease, "it never got a lease", age) if age > DEFAULT_SECONDS else None
 
@@ -314,6 +336,7 @@ async def _clear(client: Client, abandoned: _Abandoned) -> Swept | None:
     """Delete a Job; None when another sweep has deleted it, or when its session is alive after all."""
     job, lease = abandoned.job, abandoned.lease
     name, namespace = str(job["metadata"]["name"]), str(job["metadata"]["namespace"])
+    resource, own = (PODS, job["pod"]) if "pod" in job else (JOBS, name)
     try:
         if lease is not None:
             metadata = lease["metadata"]
@@ -325,7 +348,7 @@ async def _clear(client: Client, abandoned: _Abandoned) -> Swept | None:
                 uid=metadata["uid"],
                 resource_version=metadata["resourceVersion"],
             )
-        gone = not await objects.delete(client, JOBS, name, namespace=namespace, uid=job["metadata"]["uid"])
+        gone = not await objects.delete(client, resource, own, namespace=namespace, uid=job["metadata"]["uid"])
     except ApiError as error:
         # 409: the Lease was renewed after all, or the name belongs to a new Job.
         return None if error.status == 409 else abandoned.swept(f"{error} {error.hint}")

@@ -42,8 +42,9 @@ class NamespaceState:
         return tuple(self._objects[PATHWAYS_JOBS].values())
 
     def proxies(self) -> Iterator[Object]:
-        """Yield the Jobs that are proxies."""
-        return (job for job in self.jobs.values() if proxy_job.container(job) is not None)
+        """Yield the Jobs that are proxies, and the pods of proxies that have lost theirs, as if they were Jobs."""
+        yield from (job for job in self.jobs.values() if proxy_job.container(job) is not None)
+        yield from self._objects[PODS].values()
 
     def clear(self, resource: Resource) -> None:
         """Forget all objects of one kind."""
@@ -53,9 +54,13 @@ class NamespaceState:
 
     def put(self, resource: Resource, item: Object) -> bool:
         """Add or replace an object; return whether the namespace may look different now."""
-        if resource is PODS:
-            return self.pods.put(item)
         known, name = self._objects[resource], str(item["metadata"]["name"])
+        if resource is PODS:
+            # Of pods, only those of proxies without a Job are kept whole.
+            before = known.pop(name, None)
+            if (orphan := proxy_job.of_orphan(item)) is not None:
+                known[name] = orphan
+            return self.pods.put(item) or orphan != before
         kept = _reduced(item) if resource is JOBS else item
         if known.get(name) == kept:
             return False
@@ -65,7 +70,8 @@ class NamespaceState:
     def drop(self, resource: Resource, item: Object) -> bool:
         """Remove an object; return whether it was there."""
         name = str(item["metadata"]["name"])
-        return self.pods.drop(name) if resource is PODS else self._objects[resource].pop(name, None) is not None
+        known = self._objects[resource].pop(name, None) is not None
+        return self.pods.drop(name) if resource is PODS else known
 
 
 def _reduced(job: Object) -> Object:

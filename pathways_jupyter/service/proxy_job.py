@@ -17,10 +17,11 @@ from typing import Any
 
 from pathways_jupyter import pod_settings
 from pathways_jupyter.errors import ConfigError, ServiceError
-from pathways_jupyter.kube.objects import Object
+from pathways_jupyter.kube.objects import JOBS, Object
 from pathways_jupyter.service import cluster_input, discovery, names
 from pathways_jupyter.service.images import Image
 from pathways_jupyter.service.names import job_name, label_value
+from pathways_jupyter.service.podstate import State, pod_state
 from pathways_jupyter.service.relay import container as relay_container
 from pathways_jupyter.service.relay.container import RelaySpec
 
@@ -155,7 +156,9 @@ def job(spec: ProxySpec) -> Manifest:
     if spec.owner:
         manifest["metadata"]["ownerReferences"] = [dict(spec.owner)]
     if math.isfinite(spec.max_lifetime):
-        manifest["spec"]["activeDeadlineSeconds"] = max(1, math.ceil(spec.max_lifetime))
+        seconds = manifest["spec"]["activeDeadlineSeconds"] = max(1, math.ceil(spec.max_lifetime))
+        # For a pod whose Job was deleted without it. Later, so that it is the Job that says why it ended.
+        manifest["spec"]["template"]["spec"]["activeDeadlineSeconds"] = seconds + TTL_SECONDS
     return manifest
 
 
@@ -163,6 +166,30 @@ def container(job: Object) -> Mapping[str, Any] | None:
     """Return the proxy's container in a Job; None if the Job is no proxy."""
     pod = ((job.get("spec") or {}).get("template") or {}).get("spec") or {}
     return next((each for each in pod.get("containers") or () if each.get("name") == names.PROXY_CONTAINER), None)
+
+
+def of_orphan(pod: Object) -> Object | None:
+    """Return the pod of a proxy that has lost its Job as if it were that Job; None for every other pod.
+
+    Deleting a Job through Kubernetes' API leaves its pods and its Lease, unless the request says otherwise. Such a pod
+    holds its slices for as long as it runs. The key ``pod`` of what is returned is its name.
+    """
+    metadata, status, spec = pod["metadata"], pod.get("status") or {}, pod.get("spec") or {}
+    name = cluster_input.label(pod, names.JOB_NAME_LABEL)
+    if metadata.get("ownerReferences") or not name:
+        return None
+    found: Object = {
+        "apiVersion": JOBS.api_version,
+        "kind": JOBS.kind,
+        "pod": str(metadata["name"]),
+        "metadata": {**metadata, "name": name},
+        "spec": {"activeDeadlineSeconds": spec.get("activeDeadlineSeconds"), "template": {"spec": spec}},
+        "status": {"startTime": status.get("startTime"), "ready": int(pod_state(pod)[0] is State.READY)},
+    }
+    if status.get("phase") in {"Failed", "Succeeded"}:
+        ended = {"type": "Failed", "status": "True", "message": "its Job was deleted without it"}
+        found["status"]["conditions"] = [ended]
+    return found if container(found) is not None else None
 
 
 def deadline(job: Object) -> float:

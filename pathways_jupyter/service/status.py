@@ -14,7 +14,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, PODS, Object
 from pathways_jupyter.kube.pods import logs as pod_logs
 from pathways_jupyter.sentences import Sentence, say
-from pathways_jupyter.service import discovery, leases, names
+from pathways_jupyter.service import discovery, leases, names, proxy_job
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Holder, Reclaimable, Service
 from pathways_jupyter.service.picture import picture
@@ -50,7 +50,8 @@ async def fetch_with_services(
         found = group.create_task(_services(client, namespace, wanted))
         pods = group.create_task(objects.list_(client, PODS, namespace=namespace))
         jobs = group.create_task(objects.list_(client, JOBS, namespace=namespace))
-    services, listed = found.result(), jobs.result().items
+    orphans = (proxy_job.of_orphan(each) for each in pods.result().items)
+    services, listed = found.result(), [*jobs.result().items, *(each for each in orphans if each is not None)]
     indices = _by_namespace(pods.result().items)
     silent = await leases.fetch_reclaimable(client, namespace, listed)
     drawn = [_draw(each, indices, listed, {}, silent) for each in services]

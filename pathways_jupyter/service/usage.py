@@ -16,7 +16,7 @@ from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.events import SessionState
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, LEASES, Object
+from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, Object
 from pathways_jupyter.service import cluster_input, discovery, leases, odd_objects, proxy_job
 from pathways_jupyter.service.model import Reclaimable
 from pathways_jupyter.service.session_figures import SessionFigures
@@ -111,13 +111,14 @@ async def fetch(client: Client, namespace: str, seconds: float) -> Usage:
       namespace: Empty for all namespaces.
 
     Raises:
-      ApiError: Listing Jobs or Leases is forbidden.
+      ApiError: Listing Jobs, pods or Leases is forbidden.
       ClusterError: The server could not be reached.
     """
-    jobs, found = await asyncio.gather(
-        objects.list_(client, JOBS, namespace=namespace), objects.list_(client, LEASES, namespace=namespace)
+    jobs, pods, found = await asyncio.gather(
+        *(objects.list_(client, each, namespace=namespace) for each in (JOBS, PODS, LEASES))
     )
-    return usage(jobs.items, found.items, since=client.now() - seconds, now=client.now())
+    orphans = [held for each in pods.items if (held := proxy_job.of_orphan(each)) is not None]
+    return usage([*jobs.items, *orphans], found.items, since=client.now() - seconds, now=client.now())
 
 
 def usage(jobs: Iterable[Object], found: Iterable[Object], *, since: float, now: float) -> Usage:

@@ -47,6 +47,8 @@ async def remove(
 ) -> None:
     """Delete the Job and the Lease of `session`, and return when its pod is gone as well.
 
+    Its pod is deleted too if its Job was deleted without it, as Kubernetes does where a request does not say otherwise.
+
     Args:
       patience: Seconds to retry while the API server is unreachable.
       waiting: Called once with the reason when that is so.
@@ -95,14 +97,22 @@ async def _remove(
 
 async def _delete(client: Client, namespace: str, session: str) -> None:
     labels = f"{SESSION_LABEL}={session}"
-    for resource in (JOBS, LEASES):
+    for resource in (JOBS, LEASES, PODS):
         for item in (await list_(client, resource, namespace=namespace, labels=labels)).items:
+            if resource is PODS and item["metadata"].get("ownerReferences"):
+                continue
             name, uid = item["metadata"]["name"], item["metadata"]["uid"]
             try:
                 # By uid: the session's next proxy has the same names, and a request may arrive after it was made,
                 # when a reconnect did not wait for the answer.
                 await delete(client, resource, name, namespace=namespace, uid=uid)
             except ApiError as error:
+                if resource is PODS and error.status == 403:
+                    raise SessionError(
+                        f"Pod {name} in namespace {namespace} has lost its Job, and holds its slices: {error}",
+                        hint="Where an operator runs, it deletes the pod within a minute; the pod ends at its own "
+                        f"deadline at the latest. With the permission: kubectl delete pod {name} -n {namespace}.",
+                    ) from error
                 if error.status != 409:
                     raise
 

@@ -1,10 +1,11 @@
 import asyncio
 
 import pytest
+from permissions import documented_rules
 
 from pathways_jupyter.errors import ApiError
 from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.objects import JOBS, LEASES
+from pathways_jupyter.kube.objects import JOBS, LEASES, PODS
 from pathways_jupyter.service import leases, names
 from pathways_jupyter.service.leasewatch import LeaseWatch
 from pathways_jupyter.service.relay.container import RelaySpec
@@ -279,3 +280,57 @@ async def test_a_watch_of_leases_notices_silence_and_return(bench):
         assert watch.reclaimable == {}
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def orphan(bench, client, session, *, uid=""):
+    """The pod of a proxy that has lost its Job; `uid` is that of the Job."""
+    labels = {
+        names.MANAGED_BY_LABEL: names.MANAGED_BY,
+        names.SESSION_LABEL: session,
+        names.USER_LABEL: "jane",
+        names.JOB_NAME_LABEL: f"pathways-proxy-jane-{session}",
+        names.JOB_UID_LABEL: uid or "gone",
+    }
+    metadata = {"name": f"pathways-proxy-jane-{session}-x1y2z", "labels": labels}
+    manifest = {"metadata": metadata, "spec": {"containers": [{"name": names.PROXY_CONTAINER}]}}
+    return await bench.running(client, manifest, "sleep", "600", terminationGracePeriodSeconds=0)
+
+
+async def pods(client):
+    return {each["metadata"]["name"] for each in (await objects.list_(client, PODS, namespace="default")).items}
+
+
+async def test_a_proxys_pod_without_its_job_is_swept_once_its_lease_has_expired(bench, monkeypatch):
+    async with bench.client() as client:
+        pod = await orphan(bench, client, "s1", uid="u1")
+        name = "pathways-proxy-jane-s1"
+        # The garbage collector removes the owner from pod and Lease one after the other.
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u1"}
+        lease = {"metadata": {"name": name, "labels": pod["metadata"]["labels"], "ownerReferences": [owner]}}
+        lease |= {"spec": {"leaseDurationSeconds": 10, "renewTime": leases.stamp(client.now())}}
+        lease |= {"apiVersion": LEASES.api_version, "kind": LEASES.kind}
+        await objects.create(client, LEASES, lease, namespace="default")
+        assert await leases.sweep(client, "default", dry_run=True) == ()
+        change = {"metadata": {"ownerReferences": None}}
+        await objects.patch(client, LEASES, name, change, namespace="default")
+        assert await leases.sweep(client, "default", dry_run=True) == ()
+        later(monkeypatch, client, 60)
+        (swept,) = await leases.sweep(client, "default")
+        assert (swept.kind, swept.job, swept.user, swept.error) == ("Pod", pod["metadata"]["name"], "jane", "")
+        assert swept.reason == "its Job was deleted without it, and its lease of 10 s was not renewed"
+        assert (await objects.list_(client, LEASES, namespace="default")).items == ()
+        await bench.until(client, pod["metadata"]["name"], lambda found: found is None)
+
+
+async def test_a_proxys_pod_without_job_and_lease_is_swept_at_once_and_what_is_refused_is_said(bench):
+    async with bench.client() as client:
+        pod = await orphan(bench, client, "s1")
+        # Neither are pods of other programs, nor those that have an owner.
+        await bench.pod(client, "other", "sleep", "600", labels={names.JOB_NAME_LABEL: "other"})
+        async with bench.client(rules=documented_rules(), name="user") as user:
+            (swept,) = await leases.sweep(user, "default")
+        assert "You are not allowed to delete pods" in swept.error
+        (swept,) = await leases.sweep(client, "default")
+        assert (swept.reason, swept.error) == ("its Job was deleted without it", "")
+        await bench.until(client, pod["metadata"]["name"], lambda found: found is None)
+        assert await pods(client) == {"other"}

@@ -55,8 +55,8 @@ def permissions(namespace: str = NAMESPACE) -> list[Manifest]:
                 _rule(fields.GROUP, f"{fields.PLURAL}/finalizers", "update"),
                 _rule(names.JOBSET_GROUP, "jobsets", "get", "list", "watch", "create"),
                 _rule("", "events", "create"),
-                # To notice another controller of the same API.
-                _rule("", "pods", "list", "watch"),
+                # Sweeping the pods of proxies whose Jobs were deleted without them; noticing another controller.
+                _rule("", "pods", "list", "watch", "delete"),
             ],
         },
         {

@@ -1,0 +1,67 @@
+"""A proxy whose Job was deleted without its pod, as Kubernetes does where a request does not say otherwise."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+
+import psutil
+
+from pathways_jupyter.kube.auth import load
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBS, PODS
+from pathways_jupyter.kube.watch import watch
+from pathways_jupyter.service import leases, status
+from pathways_jupyter.service.names import SESSION_LABEL
+from pathways_jupyter.service.usage import fetch as fetch_usage
+from pathways_jupyter.session import registry
+
+DEADLINE = 60.0
+LEASE_SECONDS = 3.0
+
+
+async def delete_without_pods(client, record):
+    """Delete a session's Job, and return once its pod has no owner any more."""
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Orphan"}
+    await client.delete(JOBS.item(record.namespace, record.job), body=options)
+    changes = watch(client, PODS, namespace=record.namespace, labels=f"{SESSION_LABEL}={record.id}")
+    async with asyncio.timeout(DEADLINE), contextlib.aclosing(changes):
+        async for change in changes:
+            if change.object and not change.object["metadata"].get("ownerReferences"):
+                return change.object["metadata"]["name"]
+
+
+async def look(cluster, record):
+    """Delete the Job; return who holds slices then, whose chips are counted, and what a sweep would delete."""
+    async with Client(load(str(cluster.kubeconfig))) as client:
+        pod = await delete_without_pods(client, record)
+        (service,) = await status.fetch(client, record.namespace)
+        counted = await fetch_usage(client, record.namespace, 3600)
+        return pod, service, counted, await leases.sweep(client, record.namespace, dry_run=True, reclaim=leases.EVERY)
+
+
+def test_it_is_seen_to_hold_its_slice_lives_as_long_as_its_session_and_goes_with_it(cluster, hold, gone):
+    link = hold(1)
+    record = registry.read(link.session)
+    pod, service, counted, swept = asyncio.run(look(cluster, record))
+    (holder,) = service.holders
+    assert (holder.session, holder.pod, holder.notebook) == (record.id, pod, "work/holder.ipynb")
+    assert holder.until > time.time()
+    assert (service.free, service.in_use) == (1, 1)
+    assert [each.session for each in counted.proxies] == [record.id]
+    # Its session renews its Lease.
+    assert swept == ()
+    assert link.close(patience=DEADLINE)
+    gone(record.id)
+
+
+def test_the_operator_deletes_it_once_its_session_is_dead(cluster, hold, gone):
+    link = hold(1, lease_seconds=LEASE_SECONDS)
+    record = registry.read(link.session)
+    asyncio.run(look(cluster, record))
+    supervisor = psutil.Process(record.pid)
+    os.kill(record.pid, signal.SIGKILL)
+    psutil.wait_procs([supervisor], DEADLINE)
+    registry.remove(record)
+    gone(record.id)
