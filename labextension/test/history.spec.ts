@@ -43,6 +43,20 @@ describe('History', () => {
     expect(history.moments).toHaveLength(1);
   });
 
+  it('has something to replay when a slice or its holder has changed, not when the page looked away', () => {
+    const { time, model, history } = start();
+    model.setScope(null);
+    time.now = 10_010;
+    model.setScope(SCOPE);
+    model.apply(tables({ reset: true, put: { slices: [numbered(0)] } }));
+    model.apply(watch('live'));
+    model.apply({ type: 'sessions', sessions: [session({ id: 'a' })], ended: [] });
+    expect(history.moments.length).toBeGreaterThan(1);
+    expect(history.hasChanged).toBe(false);
+    model.apply(put('down'));
+    expect(history.hasChanged).toBe(true);
+  });
+
   it('knows the sessions of that time', () => {
     const { time, model, history } = start();
     time.now = 10_010;

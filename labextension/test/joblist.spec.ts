@@ -1,16 +1,23 @@
+import { Cluster } from '../src/models/cluster';
 import { canConnect, listed, pauseAction } from '../src/models/joblist';
 
-import { job } from './rows';
+import { job, SCOPE, service, tables } from './rows';
 
 describe('listed', () => {
-  it('shows the user’s jobs first, without the JobSets that belong to them', () => {
-    const service = job({ id: 'JobSet/default/cluster', kind: 'JobSet', name: 'cluster', runnable: false });
+  it('shows the user’s jobs first, without the JobSets that belong to them, and without services and proxies', () => {
+    const other = job({ id: 'JobSet/default/other', kind: 'JobSet', name: 'other', runnable: false });
+    const served = job({ id: 'JobSet/default/cluster', kind: 'JobSet', name: 'cluster', runnable: false });
+    const proxy = job({ id: 'Job/default/proxy', kind: 'Proxy', name: 'proxy', runnable: false });
     const part = job({ id: 'JobSet/default/train', kind: 'JobSet', runnable: false });
     const expanded = job({ id: 'JobSet/default/plain', kind: 'JobSet', name: 'plain' });
-    expect(listed([service, part, expanded, job()]).map(each => each.id)).toEqual([
+    const cluster = new Cluster(SCOPE);
+    cluster.apply(
+      tables({ put: { jobs: [other, served, proxy, part, expanded, job()], services: [service({ name: 'cluster' })] } })
+    );
+    expect(listed(cluster).map(each => each.id)).toEqual([
       'JobSet/default/plain',
       'PathwaysJob/default/train',
-      'JobSet/default/cluster'
+      'JobSet/default/other'
     ]);
   });
 });

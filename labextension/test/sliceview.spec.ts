@@ -1,24 +1,6 @@
 import { SliceView } from '../src/models/sliceview';
 
-/** JupyterLab's database of states, as far as it is used. */
-class Store {
-  constructor(saved?: unknown) {
-    this.saved = saved;
-  }
-
-  saved: unknown;
-
-  fetch(): Promise<unknown> {
-    return Promise.resolve(this.saved);
-  }
-
-  save(_: string, value: unknown): Promise<void> {
-    this.saved = value;
-    return Promise.resolve();
-  }
-}
-
-const settled = () => new Promise(done => setImmediate(done));
+import { settled, Store } from './store';
 
 describe('SliceView', () => {
   it('is as the user left it', async () => {

@@ -1,4 +1,4 @@
-/** PathwaysJobs with their actions; JobSets and proxy Jobs with their state. */
+/** PathwaysJobs with their actions; other JobSets with their state. */
 import * as React from 'react';
 
 import { canConnect, JobAction, listed, pauseAction } from '../models/joblist';
@@ -15,9 +15,9 @@ import { Toned } from './Toned';
 export function JobsSection(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element {
   const { model, actions, trans } = props;
   useModel(model, 'cluster', 'link');
-  const jobs = listed(model.cluster?.rows('jobs') ?? []);
+  const jobs = model.cluster ? listed(model.cluster) : [];
   return (
-    <Rows model={model} trans={trans} empty={jobs.length ? null : trans.__('There are no jobs here.')}>
+    <Rows model={model} trans={trans} empty={null}>
       <ul className="pw-list" aria-label={trans.__('Jobs')}>
         {jobs.map(job => (
           <Job key={job.id} job={job} usable={model.live} actions={actions} trans={trans} />

@@ -17,13 +17,10 @@ export interface IReplayProps {
   readonly trans: ITrans;
 }
 
-export function Replay({ moments, at, now, onMove, trans }: IReplayProps): React.JSX.Element | null {
-  if (moments.length < 2) {
-    // Nothing has changed.
-    return null;
-  }
+export function Replay({ moments, at, now, onMove, trans }: IReplayProps): React.JSX.Element {
   const first = Math.max(moments[0].at, now - KEPT_SECONDS);
-  const end = Math.ceil(now);
+  // The page's clock is up to one tick behind the newest moment.
+  const end = Math.ceil(Math.max(now, moments[moments.length - 1].at));
   const before = at === null ? moments.at(-1) : moments.filter(each => each.at < at && each.at >= first).at(-1);
   const after = at === null ? undefined : moments.find(moment => moment.at > at);
   return (

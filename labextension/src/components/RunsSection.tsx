@@ -14,21 +14,9 @@ import { Toned } from './Toned';
 export function RunsSection(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element {
   const { model, actions, trans } = props;
   useModel(model, 'multihost', 'link');
-  const runs = model.hostsRuns;
-  if (!runs.length) {
-    return (
-      <p className="pw-muted">
-        {model.linked
-          ? trans.__(
-              'There are no runs on many hosts from this machine. “%pathways multihost run” in a notebook starts one.'
-            )
-          : trans.__('Unknown.')}
-      </p>
-    );
-  }
   return (
     <ul className={`pw-list${model.linked ? '' : ' pw-stale'}`} aria-label={trans.__('Runs on many hosts')}>
-      {runs.map(run => (
+      {model.hostsRuns.map(run => (
         <Run key={run.id} run={run} usable={model.linked} actions={actions} trans={trans} />
       ))}
     </ul>

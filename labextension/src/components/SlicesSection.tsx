@@ -106,7 +106,9 @@ export function SlicesSection(props: ISlicesSectionProps): React.JSX.Element {
           {pictures}
         </Rows>
       )}
-      <Replay moments={history.moments} at={past && replayed} now={now} onMove={replay} trans={trans} />
+      {history.hasChanged && (
+        <Replay moments={history.moments} at={past && replayed} now={now} onMove={replay} trans={trans} />
+      )}
     </div>
   );
 }

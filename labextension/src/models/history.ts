@@ -4,6 +4,7 @@
  * While the panel is hidden or the server does not answer, the page receives nothing. What is remembered then says so:
  * the replay must not claim to know what was not seen.
  */
+import { looksLike } from './cluster';
 import { Model } from './model';
 import { IProxy, ISession, ISlice } from './wire';
 
@@ -39,6 +40,12 @@ export class History {
   get moments(): readonly IMoment[] {
     this._forget();
     return this._moments;
+  }
+
+  /** Whether a slice, or its holder, has changed in the last hour: otherwise there is nothing to replay. */
+  get hasChanged(): boolean {
+    const [first, ...later] = this.moments;
+    return later.some(each => !sameSlices(first.slices, each.slices));
   }
 
   /** Return what was known at a time; null if that is before everything that is remembered. */
@@ -91,4 +98,10 @@ export class History {
 
   private _identity = '';
   private _moments: IMoment[] = [];
+}
+
+function sameSlices(some: readonly ISlice[], others: readonly ISlice[]): boolean {
+  const same = (one: ISlice, other: ISlice) =>
+    one === other || (looksLike(one, other) && one.holder?.session === other.holder?.session);
+  return some === others || (some.length === others.length && some.every((each, index) => same(each, others[index])));
 }

@@ -18,21 +18,19 @@ import { EventsSection } from '../components/EventsSection';
 import { JobsSection } from '../components/JobsSection';
 import { Notices } from '../components/Notices';
 import { RunsSection } from '../components/RunsSection';
+import { ISection, Sections } from '../components/Sections';
 import { ServicesSection } from '../components/ServicesSection';
 import { SessionSection } from '../components/SessionSection';
 import { SlicesSection } from '../components/SlicesSection';
-import { IArrangement } from '../models/arrangement';
+import { Folding } from '../models/folding';
 import { History } from '../models/history';
+import { listed } from '../models/joblist';
 import { Model } from '../models/model';
 import { SliceView } from '../models/sliceview';
 import { ITrans } from '../models/trans';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways, PANEL_ID } from '../tokens';
 import { PathwaysPanel } from '../widgets/panel';
-import { SectionWidget } from '../widgets/section';
-
-/** What a researcher reads most is open; the others have their share as soon as they are unfolded. */
-const FIRST: IArrangement = { folded: ['services', 'jobs', 'runs'], sizes: [0.24, 0.28, 0.12, 0.12, 0.12, 0.12] };
 
 export const sidebar: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:sidebar',
@@ -72,18 +70,19 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
     const panel = new PathwaysPanel({
       label: trans.__('Pathways'),
       tools: toolbar(app, trans),
-      notices: notices(model, actions, trans),
-      sections: sections(model, actions, { view: new SliceView(state), history: new History(model) }, trans),
-      first: FIRST,
-      state,
+      notices: ReactWidget.create(React.createElement(Notices, { model, actions, trans })),
+      sections: ReactWidget.create(
+        React.createElement(Sections, {
+          model,
+          sections: sections(model, actions, { view: new SliceView(state), history: new History(model) }, trans),
+          folding: new Folding(state)
+        })
+      ),
       onLooking: looking => pathways.setLooking(looking)
     });
     panel.id = PANEL_ID;
     panel.title.icon = pathwaysIcon;
     panel.title.caption = trans.__('Pathways: slices, sessions and events');
-    const update = () => panel.setUsable(model.usable);
-    model.changed.connect(update);
-    update();
     app.shell.add(panel, 'left', { rank: 350, type: 'Pathways' });
     restorer?.add(panel, PANEL_ID);
     app.commands.addCommand(CommandIDs.showPanel, {
@@ -103,27 +102,36 @@ const JOB_COMMANDS = {
 
 const RUN_COMMANDS = { stop: CommandIDs.stopRun, refresh: CommandIDs.refreshRun } as const;
 
-function notices(model: Model, actions: IActions, trans: ITrans): ReactWidget {
-  const widget = ReactWidget.create(React.createElement(Notices, { model, actions, trans }));
-  widget.addClass('jp-Pathways');
-  widget.addClass('pw-notices');
-  return widget;
-}
-
 function sections(
   model: Model,
   actions: IActions,
   slices: { view: SliceView; history: History },
   trans: ITrans
-): readonly SectionWidget[] {
+): readonly ISection[] {
   const common = { model, actions, trans };
+  const section = (name: string, label: string, body: ISection['body'], isFilled?: ISection['isFilled']) => ({
+    name,
+    label,
+    body,
+    isFilled
+  });
   return [
-    new SectionWidget('session', trans.__('Session'), () => React.createElement(SessionSection, common)),
-    new SectionWidget('slices', trans.__('Slices'), () => React.createElement(SlicesSection, { ...common, ...slices })),
-    new SectionWidget('events', trans.__('Events'), () => React.createElement(EventsSection, { model, trans })),
-    new SectionWidget('services', trans.__('Services & proxies'), () => React.createElement(ServicesSection, common)),
-    new SectionWidget('jobs', trans.__('Jobs'), () => React.createElement(JobsSection, common)),
-    new SectionWidget('runs', trans.__('Runs'), () => React.createElement(RunsSection, common))
+    section('session', trans.__('Session'), () => React.createElement(SessionSection, common)),
+    section('slices', trans.__('Slices'), () => React.createElement(SlicesSection, { ...common, ...slices })),
+    section('events', trans.__('Events'), () => React.createElement(EventsSection, { model, trans })),
+    section('services', trans.__('Services & proxies'), () => React.createElement(ServicesSection, common)),
+    section(
+      'jobs',
+      trans.__('Jobs'),
+      () => React.createElement(JobsSection, common),
+      ({ cluster }) => !!cluster && listed(cluster).length > 0
+    ),
+    section(
+      'runs',
+      trans.__('Runs'),
+      () => React.createElement(RunsSection, common),
+      ({ hostsRuns }) => hostsRuns.length > 0
+    )
   ];
 }
 

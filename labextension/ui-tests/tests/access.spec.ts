@@ -19,9 +19,8 @@ for (const [theme, name] of THEMES) {
     await newNotebook(page);
     const panel = await openPanel(page);
     await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
-    await unfold(panel, 'Jobs');
     await unfold(panel, 'Services & proxies');
-    await expect(section(panel, 'jobs')).toContainText('JobSet');
+    await expect(section(panel, 'services')).toContainText('2 of 2 free');
     expect(await faults(page, '#pathways-jupyter-panel')).toEqual([]);
     await panel.getByRole('button', { name: 'Connect…' }).click();
     const dialog = page.getByRole('dialog');

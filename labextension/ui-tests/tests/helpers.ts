@@ -133,7 +133,7 @@ export async function openPanel(page: Pick<Page, 'evaluate' | 'locator'>): Promi
 
 /** Unfold a section of the panel. */
 export async function unfold(panel: Locator, title: string): Promise<void> {
-  const button = panel.getByRole('button', { name: `${title} Section` });
+  const button = panel.getByRole('button', { name: title, exact: true });
   await button.click();
   await expect(button).toHaveAttribute('aria-expanded', 'true');
 }

@@ -7,9 +7,9 @@ import {
   newNotebook,
   openPanel,
   section,
+  slice,
   start,
-  test,
-  unfold
+  test
 } from './helpers';
 
 const JOB = {
@@ -38,8 +38,9 @@ const JOB = {
 
 test('a job is shown, read, suspended, resumed and deleted from its row', async ({ page }) => {
   const panel = await openPanel(page);
-  await unfold(panel, 'Jobs');
-  await expect(section(panel, 'jobs')).toContainText('JobSet');
+  await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
+  // The service's own JobSet is under "Services & proxies".
+  await expect(panel.getByRole('button', { name: 'Jobs', exact: true })).toHaveCount(0);
   kubectlApply(JOB);
   const row = section(panel, 'jobs').locator('[data-job="train"]');
   const action = (name: string) => row.getByRole('button', { name: `${name} job train` });
@@ -64,7 +65,7 @@ test('a job is shown, read, suspended, resumed and deleted from its row', async 
   await expect(row).toContainText('Running');
   await action('Delete').click();
   await dialog.getByRole('button', { name: 'Delete' }).click();
-  await expect(row).toHaveCount(0);
+  await expect(panel.getByRole('button', { name: 'Jobs', exact: true })).toHaveCount(0);
 });
 
 test('a notebook attaches to a headless job from its row', async ({ page }) => {
@@ -73,7 +74,6 @@ test('a notebook attaches to a headless job from its row', async ({ page }) => {
   kubectlApply({ ...JOB, metadata: { ...JOB.metadata, name: 'lab' }, spec: { ...JOB.spec, controller } });
   try {
     const panel = await openPanel(page);
-    await unfold(panel, 'Jobs');
     const attach = section(panel, 'jobs').getByRole('button', { name: 'Connect this notebook to job lab' });
     await attach.click();
     await expect(page.locator('.Toastify')).toContainText('No notebook is in front.');
@@ -94,7 +94,7 @@ test('a notebook attaches to a headless job from its row', async ({ page }) => {
 test('a run on many hosts is shown with its hosts, read and stopped', async ({ page }) => {
   await newNotebook(page);
   const panel = await openPanel(page);
-  await unfold(panel, 'Runs');
+  await expect(panel.getByRole('button', { name: 'Runs', exact: true })).toHaveCount(0);
   await start(page, '%load_ext pathways_jupyter\nimport tempfile; code = tempfile.mkdtemp()');
   await start(
     page,

@@ -116,11 +116,11 @@ test('bench', async ({ page }) => {
   const cold = await firstPaint(page);
   // The map alone: the cost for a page that has the rows already.
   const warm: number[] = [];
-  const fold = page.locator('#pathways-jupyter-panel [data-title="slices"]');
+  const fold = page.locator('#pathways-jupyter-panel .pw-section-slices .pw-title');
   for (let round = 0; round < 3; round++) {
     await fold.click();
     await expect(page.locator('#pathways-jupyter-panel .pw-slice')).toHaveCount(0);
-    warm.push(await firstPaint(page, '#pathways-jupyter-panel [data-title="slices"]'));
+    warm.push(await firstPaint(page, '#pathways-jupyter-panel .pw-section-slices .pw-title'));
   }
   // Jobs arrive before pods; now every pod has arrived.
   await expect(page.locator('#pathways-jupyter-panel [data-section="slices"]')).not.toContainText(

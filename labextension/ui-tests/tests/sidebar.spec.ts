@@ -17,8 +17,8 @@ test('the list shows the same as the map, and fits into the panel', async ({ pag
   await expect(rows.nth(1)).toContainText('Slice 1');
   await expect(rows.nth(1)).toContainText('ready');
   await expect(rows.nth(1)).toContainText('free');
-  await unfold(panel, 'Jobs');
-  await expect(section(panel, 'jobs')).toContainText('JobSet');
+  await unfold(panel, 'Services & proxies');
+  await expect(section(panel, 'services')).toContainText('2 of 2 free');
   // At JupyterLab's default width nothing is cut off or scrolled sideways.
   const width = await panel.evaluate(node => ({ shown: node.clientWidth, needed: node.scrollWidth }));
   expect(width.shown).toBeLessThan(270);
@@ -46,33 +46,24 @@ test('a log opens in a tab, can be searched, and is there again after a reload',
   await expect(log.locator('pre')).toContainText('Pathways Slices Now Ready');
 });
 
-test('sections fold, resize, and are as before after a reload', async ({ page }) => {
+test('sections fold, leave their place to the others, and are as before after a reload', async ({ page }) => {
   const panel = await openPanel(page);
-  const slices = section(panel, 'slices');
-  await expect(slices).toContainText('2 slices, 2 ready');
-  const before = (await slices.boundingBox())!;
-  const handle = (await panel.locator('.lm-SplitPanel-handle:visible').first().boundingBox())!;
-  const saved = () =>
-    page.waitForRequest(
-      request => request.method() === 'PUT' && /pathways-jupyter:sections/.test(request.postData() ?? ''),
-      { timeout: 60_000 }
-    );
-  let stored = saved();
-  await page.mouse.move(handle.x + handle.width / 2, handle.y + handle.height / 2);
-  await page.mouse.down();
-  await page.mouse.move(handle.x + handle.width / 2, handle.y - 50);
-  await page.mouse.up();
-  const grown = (await slices.boundingBox())!;
-  expect(grown.height).toBeGreaterThan(before.height + 20);
-  await stored;
-  stored = saved();
-  await panel.getByRole('button', { name: 'Events Section' }).click();
+  await expect(section(panel, 'slices')).toContainText('2 slices, 2 ready');
+  const title = (name: string) => panel.getByRole('button', { name, exact: true });
+  const before = (await title('Services & proxies').boundingBox())!;
+  const stored = page.waitForRequest(
+    request => request.method() === 'PUT' && /pathways-jupyter:sections/.test(request.postData() ?? ''),
+    { timeout: 60_000 }
+  );
+  await title('Events').click();
   await expect(section(panel, 'events')).toBeHidden();
+  const after = (await title('Services & proxies').boundingBox())!;
+  expect(after.y).toBeLessThan(before.y - 20);
   await stored;
   await reload(page);
-  await expect(slices).toContainText('2 slices, 2 ready');
+  await expect(section(panel, 'slices')).toContainText('2 slices, 2 ready');
   await expect(section(panel, 'events')).toBeHidden();
-  await expect(panel.getByRole('button', { name: 'Events Section' })).toHaveAttribute('aria-expanded', 'false');
+  await expect(title('Events')).toHaveAttribute('aria-expanded', 'false');
 });
 
 test('an empty panel says what to do', async ({ page }) => {
