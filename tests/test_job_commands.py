@@ -1,6 +1,7 @@
 """``pathways-jupyter job ...``, ``%pathways job ...`` and ``%%pathwaysjob`` on the embedded cluster."""
 
 import json
+import re
 
 import pytest
 import yaml
@@ -62,6 +63,47 @@ def test_apply_fails_when_the_job_does(machine, cluster):
     assert failed.returncode == 1
     assert "Job bad: failed" in failed.stderr
     machine.cli("job", "delete", "bad", "--yes", "--local")
+
+
+def until_shown(machine, name, said):
+    """The output of `job show`, once its first line says it."""
+    for _ in range(100):
+        shown = machine.cli("job", "show", name, "--local").stdout
+        if said in shown.splitlines()[0]:
+            return shown
+    raise AssertionError(shown)
+
+
+def test_a_failed_job_says_its_reason_first_and_its_events_in_their_order(machine, cluster):
+    raising = "import time\ndef load():\n    raise ValueError('no data in ' + 'x' * 100)\nprint('loading')\nload()"
+    for name, program in (("raising", raising), ("exiting", "raise SystemExit(3)")):
+        job = training(name, "python", "-c", program)
+        (machine.directory / f"{name}.yaml").write_text(yaml.safe_dump(job))
+    failed = machine.cli("job", "apply", "raising.yaml", "--wait", "--local")
+    reason = "✗ Job raising: failed (ValueError: no data in " + "x" * 100 + "), 1 slice of tpuv6e:2x2"
+    assert reason in failed.stderr.splitlines()
+    shown = machine.cli("job", "show", "raising", "--local").stdout
+    assert shown.splitlines()[0] == reason
+    reasons = re.findall(r"^\S+ \S+  (?:PathwaysJob|Pod|JobSet) \S+ +(\w+)", shown, re.MULTILINE)
+    assert reasons.index("Failed") > max(number for number, each in enumerate(reasons) if each == "Started")
+    assert machine.cli("job", "apply", "exiting.yaml", "--wait", "--local").returncode == 1
+    assert until_shown(machine, "exiting", "failed (exit code 3)")
+    for name in ("raising", "exiting"):
+        machine.cli("job", "delete", name, "--yes", "--local")
+
+
+def test_a_job_that_cannot_start_says_why_in_the_first_line(machine, cluster):
+    wait = ("python", "-c", "import threading; threading.Event().wait()")
+    unknown, nowhere = training("unknown", *wait), training("nowhere", *wait)
+    template = unknown["spec"]["controller"]["template"]
+    template["spec"]["initContainers"] = [{"name": "data", "image": "registry/unknown:1"}]
+    nowhere["spec"]["workers"][0]["nodeSelector"] = {"no-node": "has-this"}
+    for job, said in ((unknown, "pending (head: ImagePullBackOff: "), (nowhere, "(slice 0 host 0: Unschedulable: ")):
+        name = job["metadata"]["name"]
+        (machine.directory / f"{name}.yaml").write_text(yaml.safe_dump(job))
+        assert machine.cli("job", "apply", f"{name}.yaml", "--local").returncode == 0
+        assert until_shown(machine, name, said)
+        machine.cli("job", "delete", name, "--yes", "--local")
 
 
 def test_errors_name_the_line(machine, cluster):

@@ -59,13 +59,13 @@ def details(picture: JobPicture, *, note: str = "", now: float | None = None) ->
     """
     now = time.time() if now is None else now
     job = picture.job
-    line = _sentence(job)
     pods = [(pod.name, pod.role, pod.state, str(pod.restarts), pod.node) for pod in picture.pods]
     events = [
         (text.duration(max(0.0, now - each.time)), each.about, each.reason, each.message) for each in picture.events
     ]
-    parts = [f"{_MARKS[job.state]} {line}"]
-    rich = [html.line(html.code(job.name), html.toned(TONES[job.state], line.removeprefix(f"Job {job.name}: ")))]
+    parts = [line(job)]
+    # Only the state in its tone, which does not wrap: a reason may be long.
+    rich = [html.line(html.code(job.name), html.toned(TONES[job.state], job.state.lower()) + escape(_about(job)))]
     for headers, rows in ((_PODS, pods), (_EVENTS, events)):
         if rows:
             parts.append(text.table(headers, rows))
@@ -77,15 +77,16 @@ def details(picture: JobPicture, *, note: str = "", now: float | None = None) ->
 
 def line(job: JobInfo) -> str:
     """One line about a job, for progress."""
-    return f"{_MARKS[job.state]} {_sentence(job)}"
+    return f"{_MARKS[job.state]} Job {job.name}: {job.state.lower()}{_about(job)}"
 
 
-def _sentence(job: JobInfo) -> str:
+def _about(job: JobInfo) -> str:
+    """What follows the state in a sentence about a job."""
     slices = f"{text.count(job.slices, 'slice')} of {job.instance_type}" if job.instance_type else "unknown slices"
     headless = ", headless" if job.headless else ""
     restarts = f", {text.count(job.restarts, 'restart')}" if job.restarts else ""
     reason = f" ({job.reason})" if job.reason else ""
-    return f"Job {job.name}: {job.state.lower()}{reason}, {slices}{headless}{restarts}"
+    return f"{reason}, {slices}{headless}{restarts}"
 
 
 def _row(job: JobInfo, now: float) -> tuple[str, ...]:

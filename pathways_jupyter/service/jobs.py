@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pathways_jupyter.errors import ApiError, ServiceError
+from pathways_jupyter.errors import ApiError, ClusterError, ServiceError
 from pathways_jupyter.kube import objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import names
-from pathways_jupyter.service.pathwaysjob import conditions, expansion, fields
+from pathways_jupyter.service.pathwaysjob import conditions, expansion, fields, reasons
 from pathways_jupyter.service.pathwaysjob.description import (
     EventInfo,
     JobInfo,
@@ -28,6 +28,7 @@ from pathways_jupyter.service.pathwaysjob.description import (
     main_container,
     pod_info,
 )
+from pathways_jupyter.service.podstate import FATAL_REASONS
 
 EVENTS = Resource("", "v1", "events", "Event")
 
@@ -43,6 +44,8 @@ PROGRAMS = tuple(_CONTAINERS)
 OVER = frozenset({conditions.COMPLETED, conditions.FAILED})
 _ENDED_PODS = frozenset({"Succeeded", "Failed"})
 _SHOWN_EVENTS = 10
+_TRACEBACK_LINES = 200
+"""Last lines of a failed program's log, in which its error is looked for."""
 _PAUSE_SECONDS = 0.5
 """Shortest time between two pictures: each takes three requests, and a starting job changes many times a second."""
 _CREATION_SECONDS = 10.0
@@ -91,19 +94,43 @@ async def picture(client: Client, name: str, *, namespace: str) -> JobPicture:
     Raises:
       ServiceError: There is none of that name.
     """
-    manifest, listed, events = await asyncio.gather(
-        _get(client, name, namespace),
+    # The job first: its pods have failed by the time at which it has.
+    manifest = await _get(client, name, namespace)
+    listed, events = await asyncio.gather(
         objects.list_(client, PODS, namespace=namespace, labels=f"{names.JOBSET_NAME_LABEL}={name}"),
         objects.list_(client, EVENTS, namespace=namespace),
     )
     about = (name, *(pod["metadata"]["name"] for pod in listed.items))
-    found = sorted((event_info(each) for each in events.items if _concerns(each, about)), key=lambda each: each.time)
+    found = [(event_info(each), each) for each in events.items if _concerns(each, about)]
+    # Many have whole seconds; within one, the order is that in which the API server received them.
+    found.sort(key=lambda pair: (int(pair[0].time), int(pair[1]["metadata"].get("resourceVersion") or 0)))
     return JobPicture(
-        job_info(manifest),
+        await _with_reason(client, manifest, listed.items),
         tuple((manifest.get("status") or {}).get("conditions") or ()),
         tuple(sorted((pod_info(each) for each in listed.items), key=lambda each: each.role)),
-        tuple(found[-_SHOWN_EVENTS:]),
+        tuple(event for event, _ in found[-_SHOWN_EVENTS:]),
     )
+
+
+async def _with_reason(client: Client, manifest: Object, listed: Sequence[Object]) -> JobInfo:
+    """Describe a job, with what its pods say of why it does not start or has failed."""
+    info = job_info(manifest)
+    if info.state in {conditions.PENDING, conditions.RUNNING}:
+        return replace(info, reason=reasons.stuck(listed) or info.reason)
+    failed = None
+    if info.state == conditions.FAILED:
+        failed = reasons.failure(listed, info.reason, main=main_container(manifest))
+    if failed is None:
+        return info
+    lines: list[str] = []
+    # Without the log, the exit code is the reason.
+    with contextlib.suppress(ClusterError):
+        found = pods.logs(
+            client, failed.pod, namespace=info.namespace, container=failed.container, tail=_TRACEBACK_LINES
+        )
+        async with contextlib.aclosing(found):
+            lines = [line async for line in found]
+    return replace(info, reason=failed.told(lines))
 
 
 async def pictures(client: Client, name: str, *, namespace: str) -> AsyncGenerator[JobPicture, None]:
@@ -140,7 +167,10 @@ async def pictures(client: Client, name: str, *, namespace: str) -> AsyncGenerat
                     # A watch ends only by an error.
                     each.result()
             changed.clear()
-            found = await picture(client, name, namespace=namespace)
+            try:
+                found = await picture(client, name, namespace=namespace)
+            except ServiceError as error:
+                raise ServiceError(f"Job {name} was deleted.") from error
     finally:
         for task in watches:
             task.cancel()
@@ -148,24 +178,19 @@ async def pictures(client: Client, name: str, *, namespace: str) -> AsyncGenerat
 
 
 async def until_over(client: Client, name: str, *, namespace: str) -> AsyncGenerator[JobInfo, None]:
-    """Yield a job whenever its state or its number of restarts changes, until it is over.
+    """Yield a job whenever its state or its number of restarts changes, or it cannot start, until it is over.
 
     Raises:
       ServiceError: There is none, or it was deleted.
     """
-    resource = resource_of(await find(client, name, namespace=namespace))
-    before: tuple[str, int] | None = None
-    async with contextlib.aclosing(watch(client, resource, namespace=namespace, name=name)) as changes:
-        async for change in changes:
-            if change.type is ChangeType.DELETED:
-                raise ServiceError(f"Job {name} was deleted.")
-            if not change.object:
-                continue
-            info = job_info({**change.object, "kind": resource.kind})
-            if (info.state, info.restarts) != before:
-                before = (info.state, info.restarts)
-                yield info
-            if info.state in OVER:
+    before: tuple[str, int, bool] | None = None
+    async with contextlib.aclosing(pictures(client, name, namespace=namespace)) as found:
+        async for each in found:
+            now = each.job.state, each.job.restarts, any(pod.state in FATAL_REASONS for pod in each.pods)
+            if now != before:
+                before = now
+                yield each.job
+            if each.job.state in OVER:
                 return
 
 

@@ -12,13 +12,16 @@ from pathways_jupyter.render import (
     doctor,
     events,
     html,
+    jobs,
     progress,
     sessions,
     slices,
     text,
 )
 from pathways_jupyter.service.checks import Finding, Level
+from pathways_jupyter.service.jobs import JobPicture
 from pathways_jupyter.service.model import Holder, Host, Reclaimable, Service, Slice
+from pathways_jupyter.service.pathwaysjob.description import JobInfo
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.session.kernel.user_arrays import NamedArray
 from pathways_jupyter.session.registry import SessionRecord
@@ -71,11 +74,13 @@ def service(count=3, hosts=4, **changes):
 
 DEVICES = {0: ["TPU v6 lite"] * 4, 1: ["TPU v6 lite"] * 4}
 DOWN = Event(EventKind.SLICE_DOWN, "Slice 1 is down.", NOW - 5, {"slice": 1})
+FAILED = JobInfo("train", "default", "Failed", f"ValueError: {EVIL}", 0, "tpuv6e:2x2", 1, False, "PathwaysJob", 0.0)
 PICTURES = {
     "session": lambda: sessions.card(record(notebook=EVIL, context=EVIL), DEVICES, [Event(EventKind.WARNING, EVIL)]),
     "sessions": lambda: sessions.table([record(notebook=EVIL, service=f"{EVIL}:1")]),
     "slices": lambda: slices.view([service(name=EVIL, address=EVIL)]),
     "events": lambda: events.view([Event(EventKind.WARNING, EVIL)]),
+    "job": lambda: jobs.details(JobPicture(FAILED, (), (), ())),
     "notice": lambda: events.notice([events.News(html.Tone.WAIT, EVIL, EVIL)]),
     "doctor": lambda: doctor.view([Finding(EVIL, Level.FAIL, EVIL, EVIL)]),
     "arrays": lambda: array_notes.disconnected(EVIL, [NamedArray(EVIL, (1,), "int8", 1)], EVIL),
@@ -244,6 +249,11 @@ def test_pictures_that_are_kept_in_a_file_say_when_they_were_true():
 def test_a_notice_is_a_small_part_of_the_notebooks_file():
     news = [events.News(html.Tone.FAIL, "Slice 1 is down.", "Arrays on it are lost.")]
     assert len(events.notice(news).html) < 2_000
+
+
+def test_only_the_state_of_a_job_is_kept_on_one_line():
+    shown = jobs.details(JobPicture(FAILED, (), (), ())).html
+    assert '<span class="pw-tone pw-fail">failed</span> (ValueError: ' in shown
 
 
 def test_the_many_arrays_of_one_variable_are_shown_together():

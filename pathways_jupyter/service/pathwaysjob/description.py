@@ -9,7 +9,7 @@ from typing import Any
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.kube.objects import JOBSETS, created
 from pathways_jupyter.service import cluster_input, discovery, names
-from pathways_jupyter.service.pathwaysjob import conditions, fields
+from pathways_jupyter.service.pathwaysjob import conditions, fields, reasons
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,8 @@ class JobInfo:
 
     Attributes:
       state: Pending, Running, Suspended, Completed or Failed.
-      reason: Why it is in that state, in the cluster's words.
+      reason: Why it is in that state, in the cluster's words; :func:`pathways_jupyter.service.jobs.picture` adds what
+        its pods say.
       headless: Whether a notebook can attach to its proxy.
       kind: ``PathwaysJob``, or ``JobSet`` for a job that was expanded by a client.
       created: Seconds since the epoch.
@@ -120,17 +121,12 @@ def main_container(manifest: Mapping[str, Any]) -> str:
 
 def pod_info(pod: Mapping[str, Any]) -> PodInfo:
     """Describe a pod of a job."""
-    labels, status = pod["metadata"].get("labels") or {}, pod.get("status") or {}
-    if labels.get(names.REPLICATED_JOB_LABEL) == names.HEAD_JOB:
-        role = "head"
-    else:
-        role = f"slice {labels.get(names.JOB_INDEX_LABEL, '?')} host {labels.get(names.POD_INDEX_LABEL, '?')}"
+    status = pod.get("status") or {}
     statuses = status.get("containerStatuses") or ()
-    waiting = [each["state"]["waiting"].get("reason") for each in statuses if "waiting" in (each.get("state") or {})]
     return PodInfo(
         name=pod["metadata"]["name"],
-        role=role,
-        state=str(next(filter(None, waiting), status.get("phase") or "Pending")),
+        role=reasons.role(pod),
+        state=reasons.waiting(pod)[0] or str(status.get("phase") or "Pending"),
         restarts=sum(int(each.get("restartCount") or 0) for each in statuses),
         node=str(pod["spec"].get("nodeName") or ""),
     )

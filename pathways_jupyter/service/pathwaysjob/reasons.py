@@ -1,0 +1,125 @@
+"""Why a job does not run, or has failed, as its pods say it: its own status only says that a pod has failed."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pathways_jupyter.service import cluster_input, names
+from pathways_jupyter.service.podstate import FATAL_REASONS
+from pathways_jupyter.wording import count
+
+_TRACEBACK = "Traceback (most recent call last):"
+_ERROR = re.compile(r"[A-Za-z_][\w.]*(:|$)")
+
+
+def role(pod: Mapping[str, Any]) -> str:
+    """Return what a pod is in its job: ``head``, or ``slice 1 host 0``."""
+    labels = pod["metadata"].get("labels") or {}
+    if labels.get(names.REPLICATED_JOB_LABEL) == names.HEAD_JOB:
+        return "head"
+    return f"slice {labels.get(names.JOB_INDEX_LABEL, '?')} host {labels.get(names.POD_INDEX_LABEL, '?')}"
+
+
+def waiting(pod: Mapping[str, Any]) -> tuple[str, str]:
+    """Return why a pod does not run, in a word, and the cluster's explanation; both are empty if it does or is over."""
+    status = pod.get("status") or {}
+    if status.get("phase") in {"Succeeded", "Failed"}:
+        return "", ""
+    found = [state["waiting"] for _, state in _states(pod) if state.get("waiting")]
+    # An init container that cannot start keeps the others waiting, so the reason to act on is not always the first.
+    found.sort(key=lambda each: each.get("reason") not in FATAL_REASONS)
+    for each in status.get("conditions") or ():
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            found.insert(0, {"reason": "Unschedulable", **each})
+    if not found:
+        return "", ""
+    return cluster_input.text(found[0].get("reason")), cluster_input.text(found[0].get("message"))
+
+
+def stuck(pods: Iterable[Mapping[str, Any]]) -> str:
+    """Return why a job does not start: its pod with the most serious reason; empty if all are only starting."""
+    found = []
+    for pod in pods:
+        reason, message = waiting(pod)
+        if reason in FATAL_REASONS or reason == "Unschedulable":
+            explanation = ": ".join(filter(None, (FATAL_REASONS.get(reason), message)))
+            found.append((reason not in FATAL_REASONS, role(pod), f"{reason}: {explanation}".removesuffix(": ")))
+    if not found:
+        return ""
+    _, which, text = min(found)
+    others = f" (and {count(len(found) - 1, 'more pod')})" if len(found) > 1 else ""
+    return f"{which}: {text}{others}"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The container that made a job fail.
+
+    Attributes:
+      place: Where it was, empty for the job's own program.
+      ended: How it ended, in words.
+    """
+
+    pod: str
+    container: str
+    place: str
+    ended: str
+
+    def told(self, log: Sequence[str]) -> str:
+        """Return the reason: the last error of its log, or else how it ended."""
+        reason = cluster_input.text(last_error(log) or self.ended)
+        return f"{self.place}: {reason}" if self.place else reason
+
+
+def failure(pods: Iterable[Mapping[str, Any]], message: str, *, main: str) -> Failure | None:
+    """Return which container made a job fail; None if no pod is left that says so.
+
+    Args:
+      message: The cluster's own message, which often names the Job whose pods failed.
+      main: The container of the job's program.
+    """
+    found = []
+    for pod in pods:
+        named = str((pod["metadata"].get("labels") or {}).get("job-name") or "-") in message
+        sidecars = {
+            each["name"] for each in pod["spec"].get("initContainers") or () if each.get("restartPolicy") == "Always"
+        }
+        for name, state in _states(pod):
+            ended = state.get("terminated") or {}
+            if ended.get("exitCode"):
+                # Sidecars are ended after the others, and then often with a code too.
+                found.append((not named, name in sidecars, str(ended.get("finishedAt")), name, pod, ended))
+    if not found:
+        return None
+    *_, name, pod, ended = min(found, key=lambda each: each[:4])
+    where = role(pod)
+    place = "" if where == "head" and name == main else f"{where}, container {name}"
+    return Failure(pod["metadata"]["name"], name, place, _ended(ended))
+
+
+def last_error(log: Sequence[str]) -> str:
+    """Return the last line of the last Python traceback in a log; empty without one."""
+    starts = [number for number, line in enumerate(log) if line.strip() == _TRACEBACK]
+    for line in log[starts[-1] + 1 :] if starts else ():
+        if _ERROR.match(line):
+            return line.strip()
+    return ""
+
+
+def _ended(state: Mapping[str, Any]) -> str:
+    code = int(state["exitCode"])
+    said = f"exit code {code}"
+    if code - 128 in {*signal.Signals}:
+        said += f" ({signal.Signals(code - 128).name})"
+    known = [state.get("reason") if state.get("reason") != "Error" else "", state.get("message")]
+    return ", ".join(filter(None, (*known, said)))
+
+
+def _states(pod: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    status = pod.get("status") or {}
+    for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        yield each["name"], each.get("state") or {}
