@@ -31,6 +31,17 @@ def count(number: int, singular: str, plural: str = "") -> str:
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
+def size(number: float) -> str:
+    """Return `number` of bytes in the unit that suits it: ``1 byte``, ``812 bytes``, ``3.1 kB``, ``47.7 MB``."""
+    if number < 1000:
+        return count(round(number), "byte")
+    for unit in ("kB", "MB"):
+        number /= 1000
+        if number < 1000:
+            return f"{number:.1f} {unit}"
+    return f"{number / 1000:.1f} GB"
+
+
 _SHELL = "pathways-jupyter {line}"
 _IN_SCRIPT: Mapping[str, str] = {
     "connect": "pathways_jupyter.connect({arguments})",

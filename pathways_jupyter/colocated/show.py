@@ -12,6 +12,7 @@ from typing import Any
 
 from pathways_jupyter.colocated.errors import name_hosts
 from pathways_jupyter.colocated.results import CallResult, Display, HostResult, Text
+from pathways_jupyter.wording import size
 
 
 @dataclass(frozen=True)
@@ -202,12 +203,3 @@ def _same(one: Display | None, other: Display | None) -> bool:
     if one is None or other is None:
         return one is other
     return one.data == other.data
-
-
-def size(count: int) -> str:
-    """``47.7 MB``."""
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count = count / 1000  # type: ignore[assignment]
-    return f"{count:.1f} GB"

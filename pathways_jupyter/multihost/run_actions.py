@@ -20,7 +20,7 @@ from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.multihost.run import LEASE_SECONDS, Plan, Runner
 from pathways_jupyter.multihost.run_events import Ended, Event, HostStatus, Note, Phase, worst
 from pathways_jupyter.multihost.targets import Target
-from pathways_jupyter.wording import count
+from pathways_jupyter.wording import count, size
 
 Answer = TypeVar("Answer")
 
@@ -106,8 +106,8 @@ async def start(
         runner = Runner(record, sessions, plan)
         yield record
         if packed is not None:
-            size = f"{count(len(packed.files), 'file')}, {packed.size / 1e6:.1f} MB"
-            yield Note(f"{packed.root}: {size}, to {count(len(hosts.targets), 'host')}.")
+            sent = f"{count(len(packed.files), 'file')}, {size(packed.size)}"
+            yield Note(f"{packed.root}: {sent}, to {count(len(hosts.targets), 'host')}.")
             for each in packed.skipped:
                 yield Note(f"Not sent: {each}")
         async with contextlib.aclosing(runner.events()) as events:

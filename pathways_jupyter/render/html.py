@@ -7,9 +7,10 @@ output of a notebook that is not trusted, still shows readable tables and lists.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
-from html import escape
+from html import escape, unescape
 
 from pathways_jupyter.render.text import moment
 
@@ -23,6 +24,9 @@ class Tone(StrEnum):
     NONE = "none"
 
 
+_LONG_CELL = 20
+"""A cell with more characters may be broken into lines."""
+_TAG = re.compile(r"<[^>]*>")
 _STYLE = (
     # Pairs of a name and the rules that an output needs when it contains that name; "" is for every output.
     (
@@ -66,8 +70,10 @@ _STYLE = (
 }
 .pathways-jupyter table.pw-table th, .pathways-jupyter table.pw-table td {
   text-align: left; padding: .12rem 1.1rem .12rem 0; border: 0; vertical-align: top; background: transparent;
-  color: inherit; max-width: 34rem; overflow-wrap: break-word;
+  color: inherit; max-width: 34rem; white-space: nowrap;
 }
+.pathways-jupyter table.pw-table td.pw-long { white-space: normal; min-width: 9em; overflow-wrap: anywhere; }
+.pathways-jupyter .pw-scroll { overflow-x: auto; }
 .pathways-jupyter table.pw-table th { font-weight: 600; opacity: .72; }
 .pathways-jupyter table.pw-table tr { background: transparent !important; }
 """,
@@ -146,11 +152,19 @@ def code(words: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; `headers` are text, the cells of `rows` are HTML."""
+    """A table; `headers` are text, the cells of `rows` are HTML.
+
+    Only long cells are broken into lines, but not after each word: a number keeps its unit. What is too wide scrolls.
+    """
     above = "".join(f'<th scope="col">{escape(header)}</th>' for header in headers)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     top = f"<thead><tr>{above}</tr></thead>" if any(headers) else ""
-    return f'<table class="pw-table">{top}<tbody>{body}</tbody></table>'
+    return f'<div class="pw-scroll"><table class="pw-table">{top}<tbody>{body}</tbody></table></div>'
+
+
+def _cell(content: str) -> str:
+    is_long = len(unescape(_TAG.sub("", content))) > _LONG_CELL
+    return f"""<td{' class="pw-long"' if is_long else ""}>{content}</td>"""
 
 
 def as_of(at: float, note: str = "") -> str:

@@ -17,6 +17,7 @@ from pathways_jupyter.render import html, text
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
+from pathways_jupyter.wording import size
 
 _MARKS = {Tone.OK: Mark.OK, Tone.WAIT: Mark.WAIT, Tone.FAIL: Mark.FAIL, Tone.NONE: Mark.NONE}
 _LINE_LENGTH = 100
@@ -75,10 +76,10 @@ def reports(found: Sequence[HostReport], packed: Packed | None = None, command: 
     rows = []
     for each in found:
         held = ", ".join(f"{holder.pid} ({_short(holder.command, 40)})" for holder in each.holders)
-        size = "" if each.missing is None else f"{each.missing / 1e6:.1f} MB"
+        missing = "" if each.missing is None else size(each.missing)
         mark = Mark.FAIL if each.error else Mark.OK
-        rows.append((mark, each.target.label, each.target.name, each.python, size, held))
-    lines = [f"{packed.root}: {text.count(len(packed.files), 'file')}, {packed.size / 1e6:.1f} MB."] if packed else []
+        rows.append((mark, each.target.label, each.target.name, each.python, missing, held))
+    lines = [f"{packed.root}: {text.count(len(packed.files), 'file')}, {size(packed.size)}."] if packed else []
     lines += [f"Would not be sent: {each}" for each in packed.skipped] if packed else []
     lines += [f"Would run: {command}"] if command else []
     problems = [f"{each.error} {each.hint}".strip() for each in found if each.error]
@@ -113,7 +114,7 @@ def with_last_line(status: HostStatus, lines: Sequence[str]) -> HostStatus:
 def _row(each: HostStatus, now: float) -> tuple[str, ...]:
     state = str(each.phase)
     if each.phase is Phase.SENDING and each.total:
-        state += f", {each.sent / 1e6:.1f} of {each.total / 1e6:.1f} MB"
+        state += f", {size(each.sent)} of {size(each.total)}"
     elapsed = text.duration((each.ended or now) - each.began) if each.began else ""
     code = "" if each.exit_code is None else str(each.exit_code)
     last = _short(each.last_line, _LINE_LENGTH)

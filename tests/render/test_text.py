@@ -1,8 +1,11 @@
 """Times, counts and devices in words."""
 
+import re
+
 import pytest
 
-from pathways_jupyter.render import text
+from pathways_jupyter import wording
+from pathways_jupyter.render import html, text
 
 
 @pytest.mark.parametrize(
@@ -19,3 +22,23 @@ def test_instances_are_counted_in_slices_and_chips():
     assert text.instances({"tpuv6e:2x2": 2, "tpuv5e:4x4": 1}) == (
         "2 slices of tpuv6e:2x2 and 1 slice of tpuv5e:4x4 (24 chips)"
     )
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(0, "0 bytes"), (1, "1 byte"), (812, "812 bytes"), (1000, "1.0 kB"), (3_149_000, "3.1 MB"), (5e12, "5000.0 GB")],
+)
+def test_a_size_is_never_rounded_to_nothing(number, said):
+    assert wording.size(number) == said
+
+
+def test_a_number_keeps_its_unit_and_a_long_cell_is_not_broken_after_each_word():
+    shown = html.page(
+        html.table(("for", "why"), [[html.muted("3 min 05 s"), "the slices of <b>others</b> are awaited"]])
+    )
+    short, long = re.findall(r"<td[^>]*>", shown)
+    assert "pw-long" in long
+    assert "pw-long" not in short
+    # What is not long stays on its line; what is long keeps a width at which lines hold several words.
+    assert re.search(r"table\.pw-table td \{[^}]*white-space: nowrap", shown)
+    assert re.search(r"td\.pw-long \{[^}]*min-width: 9em", shown)
