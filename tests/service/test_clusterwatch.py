@@ -92,6 +92,40 @@ async def test_a_listener_that_raises_at_any_point_keeps_nothing_from_the_others
         await watch.close()
 
 
+async def test_what_a_proxy_held_is_forgotten_with_the_proxy(bench):
+    watch, page = ClusterWatch(auth.load(bench.kubeconfig())), Page()
+    watch.add(page)
+    try:
+        async with bench.client(name="admin") as client:
+            await create(client, names.DEFAULT_SERVICE)
+            job = (await bench.proxy(client, "s1"))["metadata"]["name"]
+            line = f"Transition slice 0 (tpuv6e:2x2) unplaced -> placed on {names.DEFAULT_SERVICE}-worker-1"
+            pod = {
+                "metadata": {"name": "proxy", "labels": {names.JOB_NAME_LABEL: job}},
+                "spec": {"containers": [{"name": names.PROXY_CONTAINER}]},
+            }
+            await bench.running(
+                client, pod, "python", "-c", f"import time; print({line!r}, flush=True); time.sleep(600)"
+            )
+            await page.until(holds(1, "s1"))
+            assert watch._placements
+            since = len(page.messages)
+            await objects.delete(client, objects.PODS, "proxy", namespace="default", grace_seconds=0)
+            await objects.delete(client, objects.JOBS, job, namespace="default")
+            await page.until(holds(1, ""), since=since)
+            assert not watch._placements
+    finally:
+        await watch.close()
+
+
+def holds(number, session):
+    """Whether a message says who holds a slice; empty for a free slice."""
+    return lambda message: any(
+        row["number"] == number and (row["holder"] or {}).get("session", "") == session
+        for row in message.get("put", {}).get("slices", ())
+    )
+
+
 async def test_what_cannot_be_reached_is_not_called_live_and_says_since_when(bench):
     watch = ClusterWatch(auth.load(bench.kubeconfig()))
     page = Page()
