@@ -117,7 +117,7 @@ def connect(
         (24 h).
       lease_seconds: Seconds the proxy stays when this machine is unreachable; at least 10. Default: 60.
       relay: Put a relay beside the proxy, so that the session and its arrays outlive interruptions of the network.
-      keep: With `relay`: seconds for which arrays are kept without a connection. Default: 900 (15 min).
+      keep: With `relay`: seconds for which arrays are kept without a connection. Default: 7200 (2 h).
       relay_image: Image of the relay, any with Python 3.9 or later. Default: ``python:3.13-slim``.
       timeout: Seconds for the proxy's pod to start. Default: 300.
       tunnel: In a pod of the cluster: use a tunnel through the API server instead of connecting directly.

@@ -104,7 +104,7 @@ class ConnectConfig:
     lease_seconds: float = 60.0
     relay: bool = False
     relay_image: str = ""
-    keep: float = 900.0
+    keep: float = 2 * 3600.0
     timeout: float = 300.0
     local: bool = False
     tunnel: bool = False

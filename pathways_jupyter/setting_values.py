@@ -45,7 +45,7 @@ _EXAMPLES: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(_SWITCHES, ("", "true")),
     **dict.fromkeys(("wait", "linger", "lease_seconds", "timeout"), ("60", "60")),
     "max_lifetime": ("86400", "86400"),
-    "keep": ("900", "900"),
+    "keep": ("7200", "7200"),
     **dict.fromkeys(_TEXTS, ("NAME", '"NAME"')),
 }
 """A valid value of each setting, for a flag and in TOML."""

@@ -64,7 +64,7 @@ CONNECT = Command(
             "with --relay: how long arrays are kept without a connection",
             kind=Kind.NUMBER,
             metavar="SECONDS",
-            default="900, which is 15 min",
+            default="7200, which is 2 h",
         ),
         Option(
             "--relay-image",

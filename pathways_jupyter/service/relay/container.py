@@ -33,7 +33,7 @@ class RelaySpec:
 
     secret_sha256: str
     image: str = ""
-    keep: float = 900.0
+    keep: float = 7200.0
 
 
 def port_of(proxy: int) -> int:

@@ -87,14 +87,18 @@ class LeaseKeeper:
     """Renews the Lease of one proxy Job.
 
     Args:
+      keep: How long the proxy is kept without a renewal because of its relay, in seconds; 0 without one.
       on_gone: Called with the reason when the Lease no longer exists, which means that the proxy is being removed.
     """
 
-    def __init__(self, client: Client, session_log: SessionLog, job: str, on_gone: Callable[[str], None]) -> None:
+    def __init__(
+        self, client: Client, session_log: SessionLog, job: str, on_gone: Callable[[str], None], *, keep: float
+    ) -> None:
         self._client = client
         self._session_log = session_log
         self._job = job
         self._on_gone = on_gone
+        self._keep = keep
         self._seconds = session_log.config.lease_seconds
         self._renewed = boot_seconds()
         self._pauses = PauseWatch()
@@ -155,20 +159,21 @@ class LeaseKeeper:
         pause, at = self._pauses.last(), boot_seconds()
         if pause is None or (pause.ended < self._renewed and at - pause.ended > _RECENT_SECONDS):
             return reason
-        if at - self._renewed < self._seconds:
-            # The Lease survived; a short pause breaks nothing by itself.
+        if at - self._renewed < max(self._seconds, self._keep):
+            # The proxy survived; a short pause breaks nothing by itself.
             return f"{pause}. {reason}" if pause.seconds > _LONG_SECONDS else reason
+        option, ended = "--lease-seconds", f"its lease expired after {self._seconds:.0f} s"
+        if self._keep > self._seconds:
+            option, ended = "--keep", f"arrays are kept for {self._keep:.0f} s without a connection"
         enough = math.ceil(pause.seconds / 600) * 600
-        advice = f"Connect with --lease-seconds {enough} to keep the proxy through such a pause."
-        if removed:
-            return f"{pause}; its lease expired after {self._seconds:.0f} s and the proxy was removed. {advice}"
-        return f"{pause}; its lease expired after {self._seconds:.0f} s. {reason} {advice}"
+        advice = f"Connect with {option} {enough} to keep the proxy through such a pause."
+        then = " and the proxy was removed." if removed else f". {reason}"
+        return f"{pause}; {ended}{then} {advice}"
 
     def _warn(self, error: ClusterError) -> None:
         left = max(0.0, self._seconds - (boot_seconds() - self._renewed))
-        config = self._session_log.config
         then = f"expires in {left:.0f} s"
-        if config.relay:
-            then += f"; after that the proxy is kept for {config.keep:.0f} s in all, unless its slices are needed"
+        if self._keep:
+            then += f"; after that the proxy is kept for {self._keep:.0f} s in all, unless its slices are needed"
         message = f"The proxy's Lease cannot be renewed and {then}: {error} {error.hint}"
         self._session_log.report(EventKind.WARNING, message.strip())

@@ -229,18 +229,19 @@ class Proxy:
             progress=lambda words: self._stage(Stage.START, words),
             patient=bool(self._secret),
         )
+        keep = self._config.keep if self._secret else 0.0
         await leases.create(
             self._client,
             job,
             seconds=self._config.lease_seconds,
             holder=self._session_log.record.id,
-            keep=self._config.keep if self._secret else 0.0,
+            keep=keep,
         )
         if self._route.is_direct and self._own_pod is not None:
             # Before the pod listens: starting it takes longer than this request.
             policy = networkpolicy.for_session(job, self._own_pod, port)
             await objects.create(self._client, NETWORK_POLICIES, policy)
-        self._lease = LeaseKeeper(self._client, self._session_log, metadata["name"], self._is_lost)
+        self._lease = LeaseKeeper(self._client, self._session_log, metadata["name"], self._is_lost, keep=keep)
         await self._lease.check()
 
     async def _ready(self) -> Object:

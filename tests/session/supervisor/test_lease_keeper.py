@@ -31,8 +31,20 @@ async def until_swept(cluster, session: str) -> None:
         await until_gone(client, JOBS, namespace="default", labels=f"{SESSION_LABEL}={session}")
 
 
-def test_a_session_whose_lease_ran_out_while_it_stood_still_says_so(config, cluster, gone):
-    with session.connect(config(1, lease_seconds=LEASE)) as made:
+@pytest.mark.parametrize(
+    ("settings", "sentence", "option"),
+    [
+        ({}, f"its lease expired after {LEASE:.0f} s and the proxy was removed", "--lease-seconds 600"),
+        (
+            {"relay": True, "keep": 8.0},
+            "arrays are kept for 8 s without a connection and the proxy was removed",
+            "--keep 600",
+        ),
+    ],
+    ids=["plain", "relay"],
+)
+def test_a_session_whose_lease_ran_out_while_it_stood_still_says_so(config, cluster, gone, settings, sentence, option):
+    with session.connect(config(1, lease_seconds=LEASE, **settings)) as made:
         supervisor = psutil.Process(made.record.pid)
         since = made.event_count
         supervisor.suspend()
@@ -42,8 +54,8 @@ def test_a_session_whose_lease_ran_out_while_it_stood_still_says_so(config, clus
             supervisor.resume()
         lost = next(event for event in made.follow(since) if event.kind is EventKind.PROXY_LOST)
         assert "did not run for" in lost.message
-        assert f"its lease expired after {LEASE:.0f} s and the proxy was removed" in lost.message
-        assert "--lease-seconds" in lost.message
+        assert sentence in lost.message
+        assert f"Connect with {option} " in lost.message
         made.reconnect()
         assert made.state is SessionState.CONNECTED
     gone(made.id)
