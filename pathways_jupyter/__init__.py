@@ -21,18 +21,31 @@ from pathways_jupyter.errors import (
 
 if TYPE_CHECKING:
     from pathways_jupyter import colocated, elastic
+    from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState
+    from pathways_jupyter.session.kernel.attachment import Ended
+    from pathways_jupyter.session.kernel.jax_switch import Switched
     from pathways_jupyter.session.kernel.session import Session
+    from pathways_jupyter.session.kernel.user_arrays import NamedArray
+    from pathways_jupyter.session.registry import SessionRecord
 
 __all__ = [
     "ApiError",
     "CapacityError",
     "ClusterError",
     "ConfigError",
+    "Ended",
+    "Event",
+    "EventKind",
     "LocalClusterError",
+    "NamedArray",
     "PathwaysError",
     "ServiceError",
     "Session",
     "SessionError",
+    "SessionRecord",
+    "SessionSlice",
+    "SessionState",
+    "Switched",
     "colocated",
     "connect",
     "current_session",
@@ -40,6 +53,18 @@ __all__ = [
     "load_ipython_extension",
     "unload_ipython_extension",
 ]
+_TYPES = {
+    "Ended": "session.kernel.attachment",
+    "Event": "events",
+    "EventKind": "events",
+    "NamedArray": "session.kernel.user_arrays",
+    "Session": "session.kernel.session",
+    "SessionRecord": "session.registry",
+    "SessionSlice": "events",
+    "SessionState": "events",
+    "Switched": "session.kernel.jax_switch",
+}
+"""The module of each type of a session and of what its methods return."""
 
 
 def connect(
@@ -181,10 +206,8 @@ def current_session() -> Session | None:
 
 def __getattr__(name: str) -> Any:
     # Import what takes long on first use only.
-    if name == "Session":
-        from pathways_jupyter.session.kernel.session import Session
-
-        return Session
+    if name in _TYPES:
+        return getattr(importlib.import_module(f"pathways_jupyter.{_TYPES[name]}"), name)
     if name == "isc_pathways":
         # A script written for pathwaysutils runs with only the package in its import changed.
         return sys.modules[__name__]

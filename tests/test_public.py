@@ -1,10 +1,12 @@
 """What a user finds with Tab, dir() and help()."""
 
+import inspect
+import re
 import subprocess
 import sys
 
 import pathways_jupyter
-from pathways_jupyter import colocated, errors
+from pathways_jupyter import Session, colocated, errors
 
 HIDDEN = {"Any", "Mapping", "Sequence", "TYPE_CHECKING", "annotations", "importlib", "sys"}
 
@@ -15,6 +17,17 @@ def test_tab_offers_what_is_public_and_nothing_else():
         assert not HIDDEN & offered
         assert {name for name in offered if not name.startswith("__")} == set(module.__all__)
         assert all(getattr(module, name) is not None for name in offered)
+
+
+def test_what_a_sessions_methods_return_is_public_and_documented():
+    written = [inspect.signature(each).return_annotation for each in vars(Session).values() if inspect.isfunction(each)]
+    written += [each.fget.__annotations__["return"] for each in vars(Session).values() if isinstance(each, property)]
+    known = {name for text in written for name in re.findall(r"\b[A-Z]\w+", str(text))}
+    public = {"Session", "SessionRecord", "SessionState", "SessionError", "Event", "Switched", "Ended"}
+    assert public <= known & set(pathways_jupyter.__all__)
+    assert known - public <= {"None", "Iterator", "Self", "Device", "ConnectionAttempt"}
+    for name in public | {"SessionSlice", "EventKind", "NamedArray"}:
+        assert getattr(pathways_jupyter, name).__doc__, name
 
 
 def test_every_error_is_public():

@@ -7,12 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_type
 
 import pathways_jupyter
-from pathways_jupyter import Session, colocated
-from pathways_jupyter.events import Event, SessionState
-from pathways_jupyter.session.kernel.attachment import Ended
-from pathways_jupyter.session.kernel.jax_switch import Switched
-from pathways_jupyter.session.kernel.user_arrays import NamedArray
-from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter import (
+    Ended,
+    Event,
+    EventKind,
+    NamedArray,
+    Session,
+    SessionRecord,
+    SessionSlice,
+    SessionState,
+    Switched,
+    colocated,
+)
 
 
 def connect() -> Session:
@@ -38,7 +44,10 @@ def look(session: Session) -> None:
     status = session.status()
     assert_type(status, SessionRecord)
     assert_type(status.instances, Mapping[str, int])
+    assert_type(status.slices, tuple[SessionSlice, ...])
+    assert_type(status.since, float)
     assert_type(session.events(), list[Event])
+    assert_type([event.kind for event in session.events()], list[EventKind])
     assert_type(session.follow(), Iterator[Event])
     for index, devices in session.slices().items():
         print(index, [device.device_kind for device in devices])
@@ -46,9 +55,12 @@ def look(session: Session) -> None:
 
 
 def end(session: Session) -> Sequence[NamedArray]:
-    assert_type(session.reconnect(), Switched)
+    switched = session.reconnect()
+    assert_type(switched, Switched)
+    assert_type(switched.left, tuple[NamedArray, ...])
     ended = session.disconnect({"x": 1})
     assert_type(ended, Ended)
+    assert_type(ended.left, str)
     assert_type(pathways_jupyter.current_session(), Session | None)
     return ended.unusable
 
