@@ -130,7 +130,7 @@ async def _with_reason(client: Client, manifest: Object, listed: Sequence[Object
         )
         async with contextlib.aclosing(found):
             lines = [line async for line in found]
-    return replace(info, reason=failed.told(lines))
+    return replace(info, reason=failed.reason(lines))
 
 
 async def pictures(client: Client, name: str, *, namespace: str) -> AsyncGenerator[JobPicture, None]:

@@ -12,6 +12,7 @@ from program_log import Log
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBSETS, LEASES, PATHWAYS_JOBS, PODS
 from pathways_jupyter.operator import main
+from pathways_jupyter.operator.job_controller import EVENTS
 from pathways_jupyter.service.pathwaysjob import definition, installation
 
 DEADLINE = 60.0
@@ -64,6 +65,61 @@ async def test_of_two_operators_one_leads_and_the_other_takes_over(bench):
         assert await asyncio.wait_for(second.wait(), DEADLINE) == 0
         lease = await objects.get(client, LEASES, "pathways-jupyter-operator", namespace="default")
         assert lease["spec"]["holderIdentity"] == ""
+
+
+class Operator:
+    """An operator in a process of its own, and its log."""
+
+    def __init__(self, process):
+        self.process, self.log = process, Log()
+        self._reading = asyncio.create_task(self._read())
+
+    @classmethod
+    async def begin(cls, bench):
+        return cls(await start(bench, "--lease-seconds", "3"))
+
+    async def _read(self):
+        while line := (await self.process.stdout.readline()).decode():
+            self.log.write(line.strip())
+
+    async def kill(self):
+        self.process.kill()
+        await self.process.wait()
+        await self._reading
+
+
+async def test_operators_that_are_killed_in_turn_handle_no_job_twice(bench):
+    """Each is killed while it handles new jobs; the other one leads then, and a new one waits."""
+    async with bench.client() as client:
+        await bench.install(client)
+        leader, spare = await Operator.begin(bench), None
+        await leader.log.until("PathwaysJobs: controlling them")
+        all_logs, jobs = [leader.log], []
+        for turn in range(3):
+            spare = await Operator.begin(bench)
+            all_logs.append(spare.log)
+            await spare.log.until("is the leader")
+            batch = [f"j{turn}-{number}" for number in range(4)]
+            for name in batch:
+                await objects.create(client, PATHWAYS_JOBS, training(name))
+            # Killed as soon as it has begun with them; the watch is the only sign from outside.
+            await bench.until(client, batch[0], bool, JOBSETS)
+            await leader.kill()
+            await spare.log.until("PathwaysJobs: controlling them")
+            for name in batch:
+                await bench.job_in(client, name, "Pending")
+            jobs += batch
+            leader = spare
+        await leader.kill()
+        jobsets = (await objects.list_(client, JOBSETS, namespace="default")).items
+        assert sorted(each["metadata"]["name"] for each in jobsets) == sorted(jobs)
+        # An event's name holds the JobSet's uid: a second JobSet of a job would have a second event.
+        events = (await objects.list_(client, EVENTS, namespace="default")).items
+        written = [(each["involvedObject"]["name"], each["reason"]) for each in events]
+        assert sorted(written) == sorted(set(written))
+        assert {(name, "Pending") for name in jobs} <= set(written)
+        created = [line.split()[-1] for log in all_logs for line in log if "created JobSet" in line]
+        assert len(created) == len(set(created)), "two operators created the JobSet of a job"
 
 
 async def test_it_stands_back_while_another_controller_runs(bench, options, monkeypatch):

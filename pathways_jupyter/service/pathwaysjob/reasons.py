@@ -69,10 +69,10 @@ class Failure:
     place: str
     ended: str
 
-    def told(self, log: Sequence[str]) -> str:
+    def reason(self, log: Sequence[str]) -> str:
         """Return the reason: the last error of its log, or else how it ended."""
-        reason = cluster_input.text(last_error(log) or self.ended)
-        return f"{self.place}: {reason}" if self.place else reason
+        said = cluster_input.text(last_error(log) or self.ended)
+        return f"{self.place}: {said}" if self.place else said
 
 
 def failure(pods: Iterable[Mapping[str, Any]], message: str, *, main: str) -> Failure | None:
