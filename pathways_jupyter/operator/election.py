@@ -26,7 +26,6 @@ from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import leases, names
 from pathways_jupyter.service.images import Image
 
-LEASE = "pathways-jupyter-operator"
 LEASE_SECONDS = 15.0
 
 _RENEWALS = 3
@@ -94,7 +93,7 @@ class Election:
 
     async def _try(self) -> str:
         """Take the Lease if it is free; return its holder."""
-        lease = await objects.find(self._client, LEASES, LEASE, namespace=self._namespace)
+        lease = await objects.find(self._client, LEASES, names.OPERATOR_LEASE, namespace=self._namespace)
         if lease is None:
             await objects.create(self._client, LEASES, self._lease(), namespace=self._namespace)
             return self._me
@@ -106,7 +105,7 @@ class Election:
         # With the version that was read, so that of two which see it expired only one gets it.
         fresh["metadata"]["resourceVersion"] = lease["metadata"]["resourceVersion"]
         fresh["spec"]["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + (holder != self._me)
-        path = LEASES.item(self._namespace, LEASE)
+        path = LEASES.item(self._namespace, names.OPERATOR_LEASE)
         await self._client.request("PUT", path, body=fresh, repeat=False)
         return self._me
 
@@ -131,11 +130,11 @@ class Election:
     async def _release(self) -> None:
         with contextlib.suppress(ClusterError, ConfigError, TimeoutError):
             async with asyncio.timeout(2):
-                lease = await objects.find(self._client, LEASES, LEASE, namespace=self._namespace)
+                lease = await objects.find(self._client, LEASES, names.OPERATOR_LEASE, namespace=self._namespace)
                 if lease is not None and (lease.get("spec") or {}).get("holderIdentity") == self._me:
                     version = lease["metadata"]["resourceVersion"]
                     body = {"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": ""}}
-                    await objects.patch(self._client, LEASES, LEASE, body, namespace=self._namespace)
+                    await objects.patch(self._client, LEASES, names.OPERATOR_LEASE, body, namespace=self._namespace)
 
     def _lease(self) -> Object:
         now = leases.stamp(self._client.now())
@@ -143,7 +142,7 @@ class Election:
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
             "metadata": {
-                "name": LEASE,
+                "name": names.OPERATOR_LEASE,
                 "namespace": self._namespace,
                 "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
             },

@@ -31,6 +31,7 @@ from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import Versions, differences, of_image
 from pathways_jupyter.service.lab.manifests import SERVICE_ACCOUNTS
 from pathways_jupyter.service.names import current_user, label_value
+from pathways_jupyter.service.pathwaysjob import installation
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.wording import count
 
@@ -134,6 +135,8 @@ async def findings(
         if lab:
             yield await _secrets(client, namespace)
         for found in await _odd(client, namespace):
+            yield found
+        for found in await _operator(client, namespace):
             yield found
         yield await _leftovers(client, namespace, leftovers)
 
@@ -306,6 +309,29 @@ async def _odd(client: Client, namespace: str) -> tuple[Finding, ...]:
             "Ask their users why, or delete them with kubectl; what cannot be read is left out elsewhere.",
         ),
     )
+
+
+async def _operator(client: Client, namespace: str) -> tuple[Finding, ...]:
+    """Check that an installed operator lives; no finding where none is installed, or without the permission to look."""
+    for place in dict.fromkeys((installation.NAMESPACE, namespace)):
+        try:
+            lease = await objects.find(client, LEASES, names.OPERATOR_LEASE, namespace=place)
+        except PathwaysError:
+            continue
+        if lease is None:
+            continue
+        if not leases.is_stale(lease, client.now()):
+            return (Finding("operator", Level.OK, f"an operator in namespace {place} renews its Lease"),)
+        problem = f"No operator renews Lease {place}/{names.OPERATOR_LEASE}: PathwaysJobs stay pending, and proxies of"
+        return (
+            Finding(
+                "operator",
+                Level.WARN,
+                f"{problem} dead sessions hold their slices until the next connect.",
+                f"Look for its pod: kubectl get pods -n {place}",
+            ),
+        )
+    return ()
 
 
 async def _leftovers(client: Client, namespace: str, here: Sequence[str]) -> Finding:

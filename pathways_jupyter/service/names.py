@@ -15,6 +15,8 @@ from pathlib import PurePath
 # What this package writes on the objects that it creates.
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "pathways-jupyter"
+OPERATOR_LEASE = "pathways-jupyter-operator"
+"""The Lease of the operator that leads."""
 SESSION_LABEL = "pathways-jupyter/session"
 USER_LABEL = "pathways-jupyter/user"
 SERVICE_LABEL = "pathways-jupyter/service"

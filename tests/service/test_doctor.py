@@ -1,3 +1,4 @@
+import asyncio
 import dataclasses
 
 import pytest
@@ -5,7 +6,9 @@ import pytest
 from pathways_jupyter import tpu
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, LEASES, NETWORK_POLICIES
+from pathways_jupyter.operator.election import Election
 from pathways_jupyter.service import checks, doctor, leases, names, networkpolicy, service_jobset, status
 from pathways_jupyter.service.checks import NEEDS, Level
 from pathways_jupyter.service.images import Versions
@@ -218,3 +221,29 @@ async def test_who_wants_a_lab_is_warned_of_those_who_can_read_its_token(bench):
     assert "sessions of mallory run there" in found["secrets"].message
     assert "docs/permissions.md" in found["secrets"].hint
     assert "secrets" not in await examine(bench)
+
+
+async def test_an_operator_that_no_longer_renews_its_lease_is_reported(bench, monkeypatch):
+    assert "operator" not in await examine(bench)
+    async with bench.client() as client:
+        election = Election(client, "default", me="operator-0", say=lambda text: None, seconds=3600)
+        leading = asyncio.Event()
+
+        async def lead() -> None:
+            leading.set()
+            await asyncio.Event().wait()
+
+        running = asyncio.create_task(election.run(lead))
+        await asyncio.wait_for(leading.wait(), 60)
+        assert (await examine(bench))["operator"].level is Level.OK
+        # The client's clock is the only fake part.
+        now = Client.now
+        monkeypatch.setattr(Client, "now", lambda self: now(self) + 7200)
+        found = (await examine(bench))["operator"]
+        assert found.level is Level.WARN
+        assert "No operator renews Lease default/pathways-jupyter-operator: PathwaysJobs stay pending" in found.message
+        assert "kubectl get pods -n default" in found.hint
+        weak = ConnectConfig(kubeconfig=bench.kubeconfig(rules=[], name="weak"))
+        assert "operator" not in await examine(bench, config=weak)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
