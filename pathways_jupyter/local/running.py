@@ -28,7 +28,7 @@ from pathways_jupyter.local.kubelet import Kubelet
 from pathways_jupyter.local.network import Network
 from pathways_jupyter.local.recorder import Recorder
 from pathways_jupyter.local.shape import Shape
-from pathways_jupyter.local.shipped import ship
+from pathways_jupyter.local.shipped import OperatorController, ship
 from pathways_jupyter.local.spawner import Spawner
 from pathways_jupyter.local.volumes import VolumeCleaner
 from pathways_jupyter.service import names
@@ -211,6 +211,7 @@ class RunningCluster:
             JobSetController(self._store, recorder),
             JobController(self._store, recorder, backoff=self._healing.jobs),
             GarbageCollector(self._store),
+            OperatorController(self._store),
             VolumeCleaner(self._store, self._directory),
         ]
         self._kubelet.attach(self._store, recorder)

@@ -23,6 +23,7 @@ from pathways_jupyter.local.apiserver.resources import (
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.controllers.node_pools import PROVISIONED_LABEL
 from pathways_jupyter.local.controllers.nodes import CPU_POOL
+from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, itself
 from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION
 from pathways_jupyter.service import names, networkpolicy, service_jobset
 from pathways_jupyter.service.pathwaysjob import definition, installation
@@ -91,10 +92,35 @@ def _operator() -> Iterator[tuple[ResourceType, Object]]:
     yield NAMESPACES, {"metadata": {"name": SYSTEM_NAMESPACE}}
     resources = (SERVICE_ACCOUNTS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
     yield from zip(resources, installation.permissions(SYSTEM_NAMESPACE), strict=True)
-    pod = installation.pod(programs.reference(programs.OPERATOR_IMAGE))
+    yield PODS, _operator_pod()
+
+
+def _operator_pod() -> Object:
+    pod: Object = installation.pod(programs.reference(programs.OPERATOR_IMAGE))
     pod["metadata"] |= {"name": OPERATOR, "namespace": SYSTEM_NAMESPACE}
     pod["spec"]["nodeSelector"] = {names.NODEPOOL_LABEL: CPU_POOL}
-    yield PODS, pod
+    return pod
+
+
+class OperatorController:
+    """Replaces the operator's pod when it was deleted, alone or with its node, as its Deployment would."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._loop = Reconciler(store, self.reconcile, {PODS: itself})
+
+    def start(self) -> None:
+        """Begin to watch the pod, which was shipped before."""
+        self._loop.start()
+
+    async def close(self) -> None:
+        """Stop replacing the pod."""
+        await self._loop.close()
+
+    def reconcile(self, key: Key) -> None:
+        """Create the pod if it is the one that is gone."""
+        if key == (SYSTEM_NAMESPACE, OPERATOR) and self._store.find(PODS, *key) is None:
+            self._store.create(PODS, _operator_pod())
 
 
 def _create(store: Store, resource: ResourceType, obj: Object) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from waits import wait_until
 
 from pathways_jupyter.errors import ConfigError, LocalClusterError
 from pathways_jupyter.local import cluster
@@ -118,6 +120,27 @@ def test_up_with_more_than_there_is_adds_it_to_what_runs(name):
     grown.restart_api()
     assert cluster.up({"tpuv6e:2x2": 3}, name=name) == grown
     assert cluster.up({"tpuv6e:2x2": 4}, name=name).instances == {"tpuv6e:2x2": 4, "tpuv5e:2x4": 1}
+
+
+@kubectl_needed
+def test_the_operator_comes_back_when_its_pod_or_its_node_is_deleted(shared):
+    system = ("-n", "pathways-system")
+
+    def operator() -> dict:
+        return next(iter(items(shared, "pods", *system, "--field-selector=status.phase=Running")), {})
+
+    def renewed() -> str:
+        return max((each["spec"].get("renewTime") or "" for each in items(shared, "leases", *system)), default="")
+
+    def leads(before: str = "", uid: str = "") -> bool:
+        return bool(operator()) and operator()["metadata"]["uid"] != uid and renewed() > before
+
+    wait_until(leads, DEADLINE)
+    for kind in ("pod", "node"):
+        pod, before = operator(), renewed()
+        name = pod["spec"]["nodeName"] if kind == "node" else pod["metadata"]["name"]
+        kubectl(shared, "delete", kind, name, *system)
+        wait_until(functools.partial(leads, before, pod["metadata"]["uid"]), DEADLINE)
 
 
 @kubectl_needed
