@@ -35,11 +35,11 @@ def make_sharded_arrays(session: Session, message: Any, answer: Answer) -> None:
     """Many host buffers become the shards of arrays."""
     handles = list(message.array_handles) or [0] * len(message.specs)
     made: list[int] = []
-    for handle, each in zip(handles, message.specs, strict=True):
+    for handle, each in statuses.paired(handles, message.specs, "handles/arrays"):
         spec = _read_spec(session, each.array_spec)
         parts = [
             (buffer, indices.indices, tuple(buffer.shape.dims))
-            for indices, buffer in zip(each.addressable_shard_indices, each.host_buffers, strict=True)
+            for indices, buffer in statuses.paired(each.addressable_shard_indices, each.host_buffers, "shards/buffers")
         ]
         made += _from_host(session, [handle], spec, parts)
     answer.body.array_handles.extend(made)
@@ -134,13 +134,11 @@ def remap(session: Session, message: Any, answer: Answer) -> None:
     def work(found: list[Any]) -> tuple[list[Any], None]:
         shards: list[list[Any]] = [[None] * len(spec.sharding.device_ids) for spec in specs]
         for mapping in mappings:
-            taken = values.split(found[mapping.in_array])
-            given = shards[mapping.out_array]
-            for source, target in zip(
-                _indices(mapping.from_start, mapping.from_end, mapping.from_step),
-                _indices(mapping.to_start, mapping.to_end, mapping.to_step),
-                strict=True,
-            ):
+            taken = values.split(_at(found, mapping.in_array))
+            given = _at(shards, mapping.out_array)
+            sources = _indices(mapping.from_start, mapping.from_end, mapping.from_step, len(taken))
+            targets = _indices(mapping.to_start, mapping.to_end, mapping.to_step, len(given))
+            for source, target in statuses.paired(sources, targets, "shards/places for them"):
                 given[target] = taken[source]
         return [values.join(spec, each) for spec, each in zip(specs, shards, strict=True)], None
 
@@ -153,7 +151,7 @@ def reshard(session: Session, message: Any, answer: Answer) -> None:
     """Arrays get other shardings, over whatever devices these name."""
     sources = [session.array(handle) for handle in message.array_handles]
     names: list[int] = []
-    for place, (source, each) in enumerate(zip(sources, message.array_specs, strict=True)):
+    for place, (source, each) in enumerate(statuses.paired(sources, message.array_specs, "arrays/specs")):
         target = _read_spec(session, each)
         handles, made = session.bind_new(list(message.result_handles[place : place + 1]), [target])
         names += handles
@@ -250,6 +248,7 @@ def _from_host(session: Session, handles: list[int], spec: Spec, parts: Sequence
             strides = tuple(buffer.byte_strides.strides) if buffer.HasField("byte_strides") else None
             shard = values.read_host(promise.get(), spec.kind, shape, strides)
             for place in places:
+                _at(shards, place)
                 shards[place] = shard
         if any(shard is None for shard in shards):
             raise statuses.invalid("not every shard of an array was given a host buffer")
@@ -289,7 +288,7 @@ def _start(session: Session, spec: Spec) -> session_arrays.Start:
 
 
 def _size(spec: Spec) -> int:
-    size = 0 if spec.is_strings else dtypes.to_numpy(spec.kind).itemsize
+    size = 0 if spec.kind in (dtypes.STRING, dtypes.TOKEN) else dtypes.to_numpy(spec.kind).itemsize
     for axis in spec.shape:
         size *= axis
     return size
@@ -319,8 +318,21 @@ def _donated(message: Any, sources: Sequence[Array]) -> Sequence[Array]:
     return sources if message.copy_semantics == _DONATE else ()
 
 
-def _indices(starts: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> list[int]:
-    return [each for start, end, step in zip(starts, ends, steps, strict=True) for each in range(start, end, step)]
+def _indices(starts: Sequence[int], ends: Sequence[int], steps: Sequence[int], count: int) -> list[int]:
+    """The shards, of `count`, that the intervals of a mapping name."""
+    found: list[int] = []
+    for (start, end), step in statuses.paired(statuses.paired(starts, ends, "starts/ends"), steps, "intervals/steps"):
+        interval = range(start, end, step) if step > 0 else ()
+        if not interval or start < 0 or interval[-1] >= count:
+            raise statuses.invalid(f"from {start} to {end} in steps of {step} is no part of {count} shards")
+        found += interval
+    return found
+
+
+def _at(parts: Sequence[Any], place: int) -> Any:
+    if not 0 <= place < len(parts):
+        raise statuses.invalid(f"there is no part {place} of {len(parts)}")
+    return parts[place]
 
 
 def _all(waits: Sequence[Promise]) -> Promise:

@@ -122,7 +122,8 @@ class Session:
     def bind_new(self, handles: Sequence[int], specs: Sequence[Spec]) -> tuple[list[int], list[Array]]:
         """Arrays that are yet to be made, bound to the client's handles, or to new ones if it gave none."""
         made = [Array(spec) for spec in specs]
-        names = [self.bind(handle, array) for handle, array in zip(handles or [0] * len(made), made, strict=True)]
+        pairs = statuses.paired(handles or [0] * len(made), made, "handles/arrays")
+        names = [self.bind(handle, array) for handle, array in pairs]
         return names, made
 
     def forget(self, handles: Iterable[int]) -> None:

@@ -129,7 +129,11 @@ def destruct(session: Session, message: Any, answer: Answer) -> None:
 
 def default_device_assignment(session: Session, message: Any, answer: Answer) -> None:
     """The first devices, partition by partition."""
-    del session
+    count = len(session.machine.devices.all)
+    if not (0 < message.num_replicas <= count and 0 < message.num_partitions <= count):
+        raise statuses.invalid(
+            f"{message.num_replicas} replicas of {message.num_partitions} partitions cannot be on {count} devices"
+        )
     assignment = answer.body.device_assignment
     assignment.replica_count = message.num_replicas
     assignment.computation_count = message.num_partitions

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.local.pathways.ifrt import messages, statuses
-from pathways_jupyter.local.pathways.ifrt.devices import Devices
+from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS, Devices
 
 if TYPE_CHECKING:
     from jax.sharding import Sharding as JaxSharding
@@ -40,6 +40,8 @@ class Sharding:
         self.proto.serialized_sharding.type_name = type_name
         self.proto.serialized_sharding.data = message.SerializeToString()
         self.memory_kind: str | None = message.memory_kind or None
+        if self.memory_kind not in (None, *MEMORY_KINDS):
+            raise statuses.invalid(f"there is no memory {self.memory_kind}; there are {', '.join(MEMORY_KINDS)}")
         self._jax: JaxSharding | None = None
         self._shard_shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
 
@@ -56,7 +58,11 @@ class Sharding:
             return shape
         found = self._shard_shapes.get(shape)
         if found is None:
-            found = self._shard_shapes[shape] = tuple(self.jax.shard_shape(shape))
+            try:
+                found = self._shard_shapes[shape] = tuple(self.jax.shard_shape(shape))
+            except (AssertionError, ValueError) as error:
+                why = f"an array of shape {list(shape)} cannot be split like this"
+                raise statuses.invalid(f"{why}: {error}" if isinstance(error, ValueError) else why) from error
         return found
 
     def encoding_on(self, device_ids: Sequence[int], memory_kind: str | None) -> tuple[str, bytes]:
@@ -86,6 +92,10 @@ class Sharding:
             _partition_evenly(
                 partitioning, tuple(self._message.shape.dims), tuple(self._message.shard_shape.dims), len(places)
             )
+        try:
+            xc.HloSharding.from_proto(partitioning)
+        except RuntimeError as error:
+            raise statuses.invalid(f"the partitioning of a sharding is wrong: {error}") from error
         return GSPMDSharding(places, partitioning, memory_kind=self.memory_kind)
 
 
@@ -121,12 +131,13 @@ class Shardings:
         """`sharding` on other devices.
 
         Raises:
-          StatusError: The number of devices is not the same.
+          StatusError: The number of devices is not the same, or one does not exist.
         """
         if len(device_ids) != len(sharding.device_ids):
             raise statuses.invalid(
                 f"an array on {len(sharding.device_ids)} devices cannot be copied to {len(device_ids)} devices"
             )
+        self._devices.check_known(device_ids)
         return self._decode(*sharding.encoding_on(device_ids, memory_kind))
 
     def _decoded(self, type_name: str, data: bytes) -> Sharding:
@@ -137,13 +148,14 @@ class Shardings:
 
 
 def _partition_evenly(partitioning: Any, shape: tuple[int, ...], shard: tuple[int, ...], devices: int) -> None:
-    tiles = [whole // part if part else 1 for whole, part in zip(shape, shard, strict=True)]
+    axes = statuses.paired(shape, shard, "axes/axes of a shard")
+    tiles = [whole // part if part else 1 for whole, part in axes]
     count = math.prod(tiles)
     kinds = type(partitioning).Type
     if count == 1:
         partitioning.type = kinds.REPLICATED
         return
-    if devices % count:
+    if count <= 0 or devices % count:
         raise statuses.invalid(
             f"shards of shape {shard} do not divide an array of shape {shape} over {devices} devices"
         )

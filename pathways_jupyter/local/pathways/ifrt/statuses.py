@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from google.protobuf.message import DecodeError
+
+Left = TypeVar("Left")
+Right = TypeVar("Right")
 
 
 class Code(enum.IntEnum):
@@ -76,6 +82,8 @@ def of(error: BaseException) -> StatusError:
     text = str(error)
     if (match := _XLA_MESSAGE.match(text)) and match["code"] in Code.__members__:
         return StatusError(Code[match["code"]], match["message"])
+    if isinstance(error, DecodeError):
+        return StatusError(Code.INVALID_ARGUMENT, f"a part of the request cannot be decoded: {text}")
     if isinstance(error, MemoryError):
         return StatusError(Code.RESOURCE_EXHAUSTED, text or "out of memory")
     return StatusError(Code.INTERNAL, f"{type(error).__name__}: {text}")
@@ -84,6 +92,17 @@ def of(error: BaseException) -> StatusError:
 def invalid(message: str) -> StatusError:
     """The request itself is wrong."""
     return StatusError(Code.INVALID_ARGUMENT, message)
+
+
+def paired(one: Sequence[Left], other: Sequence[Right], what: str) -> list[tuple[Left, Right]]:
+    """Two parts of a request that must be as long as each other, as pairs.
+
+    Raises:
+      StatusError: INVALID_ARGUMENT, they are not.
+    """
+    if len(one) != len(other):
+        raise invalid(f"there are {len(one)} {what.replace('/', f' and {len(other)} ')}, which must be as many")
+    return list(zip(one, other, strict=True))
 
 
 def not_found(message: str) -> StatusError:
@@ -96,4 +115,4 @@ def unimplemented(message: str) -> StatusError:
     return StatusError(Code.UNIMPLEMENTED, message)
 
 
-_XLA_MESSAGE = re.compile(r"(?P<code>[A-Z_]+): (?P<message>.*)", re.DOTALL)
+_XLA_MESSAGE = re.compile(r"(?:Bad StatusOr access: )?(?P<code>[A-Z_]+): (?P<message>.*)", re.DOTALL)

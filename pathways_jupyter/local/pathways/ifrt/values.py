@@ -128,9 +128,18 @@ def _aval(kind: int, shape: tuple[int, ...]) -> Any:
 
 
 def _laid_out(array: np.ndarray, strides: tuple[int, ...]) -> np.ndarray:
-    span = sum((axis - 1) * step for axis, step in zip(array.shape, strides, strict=True)) // array.itemsize + 1
-    target = np.zeros(span, array.dtype)
-    np.ndarray(array.shape, array.dtype, buffer=_bytes_of(target), strides=strides)[...] = array
+    """The array's bytes with these strides.
+
+    Raises:
+      StatusError: The strides do not fit the array.
+    """
+    pairs = statuses.paired(array.shape, strides, "axes/strides")
+    span = sum((axis - 1) * step for axis, step in pairs) // array.itemsize + 1
+    try:
+        target = np.zeros(span, array.dtype)
+        np.ndarray(array.shape, array.dtype, buffer=_bytes_of(target), strides=strides)[...] = array
+    except (ValueError, OverflowError) as error:
+        raise statuses.invalid(f"strides {list(strides)} do not fit {array.dtype}{list(array.shape)}") from error
     return target
 
 
