@@ -87,7 +87,7 @@ def card(
     """
     now = time.time() if now is None else now
     tone = _tone(record)
-    mark = Mark.WARN if record.state in {SessionState.DEGRADED, SessionState.INTERRUPTED} else _MARKS[tone]
+    mark = Mark.WARN if tone is Tone.WAIT and record.state.is_connected else _MARKS[tone]
     shown = [event for event in events[:listed] if event.kind in _NEWS][-_RECENT:]
     job, is_known = record.pathways_job, not record.supervisor
     about = [
@@ -103,6 +103,8 @@ def card(
     advice = (_JOB_ADVICE if job else _ADVICE).get(record.state, "")
     if record.supervisor == registry.SILENT:
         advice = _SILENT.format(pid=record.pid)
+    elif _is_useless(record):
+        advice = "All arrays on TPUs are lost. New workers restore the slices."
     title = f"Session {record.id}"
     state, when = state_words(record), _when(record, events, now)
     plain = [f"{mark} {title}: {state}, {when}", text.fields(about)]
@@ -146,8 +148,12 @@ def table(records: Sequence[SessionRecord], *, mine: str = "", now: float | None
     return View(list(records), text.table(_HEADERS, plain), html.page(html.table(_HEADERS, rich), html.as_of(now)))
 
 
+def _is_useless(record: SessionRecord) -> bool:
+    return record.state is SessionState.DEGRADED and not any(each.up for each in record.slices)
+
+
 def _tone(record: SessionRecord) -> Tone:
-    return Tone.FAIL if record.supervisor else _TONES[record.state]
+    return Tone.FAIL if record.supervisor or _is_useless(record) else _TONES[record.state]
 
 
 def state_words(record: SessionRecord) -> str:

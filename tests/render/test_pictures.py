@@ -23,6 +23,7 @@ from pathways_jupyter.service.jobs import JobPicture
 from pathways_jupyter.service.model import Holder, Host, Reclaimable, Service, Slice
 from pathways_jupyter.service.pathwaysjob.description import JobInfo
 from pathways_jupyter.service.podstate import State
+from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel.user_arrays import NamedArray
 from pathways_jupyter.session.registry import SessionRecord
 
@@ -121,6 +122,25 @@ def test_a_session_with_a_slice_down_does_not_look_connected():
     assert "slice 0, tpuv6e:2x2, this notebook" in drawn.html
     assert "slice 1, tpuv6e:2x2, down" in drawn.html
     assert "degraded, 1 of 2 slices" in sessions.table([record(**DEGRADED)]).text
+
+
+def test_a_session_without_a_slice_that_is_up_or_a_supervisor_that_answers_is_red():
+    down = tuple(dataclasses.replace(each, up=False) for each in DEGRADED["slices"])
+    for changes, said in (
+        ({**DEGRADED, "slices": down}, "degraded, 0 of 2 slices"),
+        ({"supervisor": registry.SILENT}, "not answering"),
+        ({"supervisor": registry.ABANDONED}, "abandoned"),
+    ):
+        drawn = sessions.card(record(**changes), DEVICES, now=NOW)
+        assert drawn.text.startswith(f"✗ Session 4f2a: {said}, ")
+        assert '<div class="pw-card pw-fail"' in drawn.html
+        assert "other slices work" not in drawn.text
+        assert f'<span class="pw-tone pw-fail">{said}' in sessions.table([record(**changes)]).html
+    silent = sessions.card(record(supervisor=registry.SILENT), DEVICES, now=NOW)
+    assert "was connected since" in silent.text
+    assert "kill -CONT 7" in silent.text
+    assert "pw-ok" not in silent.html.partition("</style>")[2]
+    assert str(record(supervisor=registry.SILENT)).startswith("Session 4f2a: not answering, was connected since")
 
 
 def test_a_slice_has_the_services_number_and_jaxs_index_beside_it_where_they_differ():
