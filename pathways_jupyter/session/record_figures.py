@@ -12,7 +12,8 @@ from pathways_jupyter.session.registry import SessionRecord
 def figures(record: SessionRecord) -> SessionFigures:
     """Return the figures of a session whose supervisor has just given `record`."""
     waiting = record.state is SessionState.WAITING
-    since = time.time() - record.state_since if waiting else 0.0
+    # The clock may have been set back meanwhile.
+    since = max(0.0, time.time() - record.state_since) if waiting else 0.0
     return SessionFigures(
         session=record.id,
         user=record.user,

@@ -31,6 +31,7 @@ from pathways_jupyter.events import (
     Stage,
     slices_after,
 )
+from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.kube.portforward import Traffic
 from pathways_jupyter.sentences import say
 from pathways_jupyter.session import protocol, registry
@@ -125,6 +126,8 @@ class SessionLog:
         self.history = History()
         self.traffic = Traffic()
         self._published = False
+        # When the state began, on a clock that cannot be set.
+        self._entered = boot_seconds()
 
     def publish(self, **changes: Any) -> None:
         """Write a change of the record to disk before it takes effect, so that a sweep finds what will be created.
@@ -162,9 +165,9 @@ class SessionLog:
             return
         if state not in TRANSITIONS[self.record.state]:
             logger.error("no transition leads from %s to %s", self.record.state, state)
-        now = time.time()
-        before = self.record
-        waited = before.waited + (now - before.state_since if before.state is SessionState.WAITING else 0.0)
+        now, entered, before = time.time(), boot_seconds(), self.record
+        waited = before.waited + (entered - self._entered if before.state is SessionState.WAITING else 0.0)
+        self._entered = entered
         # The record first: a client that reads it because of the event must find the new state.
         self.update(state=state, state_since=now, waited=waited)
         self._publish(Event(EventKind.STATE, message, now, {"state": state, **data}))

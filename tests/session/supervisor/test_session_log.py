@@ -1,22 +1,39 @@
-"""What a session's log says of an interruption, as `%pathways events` shows it."""
+"""What a session's log says, of interruptions above all, as `%pathways events` shows it."""
 
 from __future__ import annotations
+
+import time
 
 import pytest
 
 from pathways_jupyter.config import ConnectConfig
 from pathways_jupyter.events import EventKind
+from pathways_jupyter.session.record_figures import figures
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.session_log import SessionLog
+
+
+@pytest.fixture
+def log() -> SessionLog:
+    about = dict.fromkeys(("id", "kernel_id", "notebook", "user", "socket", "tunnel", "log"), "")
+    record = SessionRecord(**about, pid=1, kernel_pid=1, created=0.0, config={})
+    return SessionLog(record, ConnectConfig(instances={"tpuv6e:2x2": 1}))
+
+
+@pytest.mark.parametrize("jump", [-120.0, -25 * 3600.0, 24 * 3600.0])
+def test_setting_the_clock_does_not_change_how_long_a_session_has_waited(log, monkeypatch, jump):
+    log.waits("1 is wanted.")
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + jump)
+    assert figures(log.record).waited >= 0
+    log.connected()
+    assert 0 <= log.record.waited < 60
 
 
 @pytest.mark.parametrize(
     ("down", "states"), [(False, ["interrupted", "connected"]), (True, ["interrupted", "connected", "degraded"])]
 )
-def test_the_end_of_an_interruption_is_an_event_also_where_a_slice_is_down(monkeypatch, down, states):
-    about = dict.fromkeys(("id", "kernel_id", "notebook", "user", "socket", "tunnel", "log"), "")
-    record = SessionRecord(**about, pid=1, kernel_pid=1, created=0.0, config={})
-    log = SessionLog(record, ConnectConfig(instances={"tpuv6e:2x2": 1}))
+def test_the_end_of_an_interruption_is_an_event_also_where_a_slice_is_down(log, monkeypatch, down, states):
     log.report(EventKind.SLICE_PLACED, "Slice 0 is placed.", slice=0, number=0)
     log.connected()
     events = []
