@@ -1,4 +1,27 @@
-"""Remote TPUs in a notebook: IPython magics and a JupyterLab sidebar for Pathways on Google Cloud."""
+"""Remote TPUs in a notebook: IPython magics and a JupyterLab sidebar for Pathways on Google Cloud.
+
+In a notebook, ``jax.devices()`` are the TPUs from ``connect`` on::
+
+    %load_ext pathways_jupyter
+    %pathways connect --tpu tpuv6e:2x2=2    # two slices of a Shared Pathways Service
+    %pathways connect --local               # or the same on a small cluster on this machine
+    %pathways status
+    %pathways disconnect                    # %pathways help lists all commands
+
+In a script::
+
+    import pathways_jupyter
+
+    with pathways_jupyter.connect(service="pathways-cluster", tpu={"tpuv6e:2x2": 2}) as session:
+        import jax
+
+        print(session.status(), jax.devices())
+
+Beside :func:`connect` and :func:`current_session` there are :mod:`pathways_jupyter.colocated`, functions that run on
+the TPU hosts (in a notebook the cell magic ``%%colocated``), and :mod:`pathways_jupyter.elastic`, training that
+outlives a slice. Every error is a :class:`PathwaysError` whose ``hint`` says what to do next. In a terminal,
+``pathways-jupyter --help`` lists the commands. Modules that are not named here are internal.
+"""
 
 from __future__ import annotations
 

@@ -7,10 +7,20 @@ no flag and no magic.
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
 
 from pathways_jupyter import sentences
 from pathways_jupyter.wording import Face, worded
+
+
+def is_coloured() -> bool:
+    """Whether errors may be coloured: neither NO_COLOR nor IPython's ``%colors NoColor`` forbids it."""
+    # A process without IPython does not pay for its import.
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return not os.environ.get("NO_COLOR") and str(getattr(shell, "colors", "")).lower() != "nocolor"
 
 
 class PathwaysError(Exception):
@@ -49,11 +59,14 @@ class PathwaysError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """Return the lines that IPython shows instead of a traceback, in a notebook and in a terminal."""
-        lines = [f"\x1b[1;31m{type(self).__name__}\x1b[0m: {self}"]
+        name, led = type(self).__name__, "What led to it: %pathways traceback"
+        if is_coloured():
+            name, led = f"\x1b[1;31m{name}\x1b[0m", f"\x1b[2m{led}\x1b[0m"
+        lines = [f"{name}: {self}"]
         if self.hint:
             lines.append(f"  {self.advice(self.face)}")
         if self.__cause__ is not None:
-            lines.append("  \x1b[2mWhat led to it: %pathways traceback\x1b[0m")
+            lines.append(f"  {led}")
         return lines
 
 

@@ -10,7 +10,7 @@ option becomes the field of the connect dialog. Command lines of other programs 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from pathways_jupyter.commands.connect import CONNECT
@@ -29,6 +29,12 @@ class Face(Enum):
 def count(number: int, singular: str, plural: str = "") -> str:
     """Return `number` with its noun: ``1 slice``, ``2 slices``."""
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def some(names: Sequence[str], most: int = 5) -> str:
+    """Return the first of `names`, and how many more there are: ``a, b and 38 more``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def size(number: float) -> str:

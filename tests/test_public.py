@@ -1,6 +1,7 @@
 """What a user finds with Tab, dir() and help()."""
 
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -28,6 +29,13 @@ def test_what_a_sessions_methods_return_is_public_and_documented():
     assert known - public <= {"None", "Iterator", "Self", "Device", "ConnectionAttempt"}
     for name in public | {"SessionSlice", "EventKind", "NamedArray"}:
         assert getattr(pathways_jupyter, name).__doc__, name
+
+
+def test_help_begins_with_how_to_use_it():
+    """Before pydoc's list of modules, which cannot be hidden."""
+    guide, _, _ = pydoc.plain(pydoc.render_doc(pathways_jupyter)).partition("PACKAGE CONTENTS")
+    for line in ("%pathways connect --local", "with pathways_jupyter.connect(", "pathways-jupyter --help"):
+        assert line in guide
 
 
 def test_every_error_is_public():

@@ -109,7 +109,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
 
         wanted = given.get("command")
         if wanted is not None and wanted not in LINE:
-            raise ConfigError(f"There is no command {wanted!r}.", hint=f"There are: {', '.join(LINE)}.")
+            raise parser.unknown(wanted, LINE)
         if wanted is not None:
             return help_view.command(LINE[wanted], "%colocated")
         cell, line = _cell_help(), help_view.overview(LINE, "%colocated")

@@ -35,6 +35,7 @@ class Call:
     """The group of commands whose help was asked for."""
 
 
+_MOST_LISTED = 12
 _COMMENT = re.compile(r"(^|\s)#.*$")
 # {"tpuv6e:2x2": 2} is one word even without quotation marks.
 _DICTIONARY = re.compile(r"""(?<!['"{])\{[^{}]*\}(?!['"}])""")
@@ -70,7 +71,7 @@ def parse(line: str, commands: Mapping[str, Command]) -> Call:
             said or f"{name} needs one of its commands.", hint=_nearest(rest[0] if said else "", list(members))
         )
     if name not in commands:
-        raise ConfigError(f"There is no command {name!r}.", hint=_nearest(name, commands))
+        raise unknown(name, commands)
     command = commands[name]
     if {"-h", "--help"} & set(rest):
         return Call(command, {}, help=True)
@@ -148,9 +149,16 @@ def _shape(option: Option) -> dict[str, Any]:
     return {}
 
 
+def unknown(name: str, commands: Mapping[str, Command]) -> ConfigError:
+    """Return the error about a command that is not among `commands`."""
+    return ConfigError(f"There is no command {name!r}.", hint=_nearest(name, commands))
+
+
 def _nearest(word: str, known: Mapping[str, Any] | list[str], command: str = "") -> str:
     word = word.partition("=")[0]
     # Two-letter words that differ in one letter have a similarity of 0.5.
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6 if len(word) > 3 else 0.5)
     see = f"See {command} --help." if command else f"There are: {', '.join(known)}."
+    if len(known) > _MOST_LISTED and not command:
+        see = "The command help lists all."
     return f"Did you mean {close[0]}? {see}" if close else see

@@ -12,9 +12,9 @@ from typing import Any
 from IPython.core.magic import Magics, line_magic, magics_class
 
 from pathways_jupyter.commands.magic import HELP, MAGIC, MULTIHOST
-from pathways_jupyter.errors import ConfigError, PathwaysError
+from pathways_jupyter.errors import PathwaysError, is_coloured
 from pathways_jupyter.magics.notebook_session import Connection
-from pathways_jupyter.magics.parser import Call, parse
+from pathways_jupyter.magics.parser import Call, parse, unknown
 from pathways_jupyter.magics.screen import Screen, shown
 
 PROGRAM = "%pathways"
@@ -36,7 +36,17 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
     @line_magic  # type: ignore[untyped-decorator]
     def pathways(self, line: str) -> Any:
-        """Connect this notebook to TPUs behind a Shared Pathways Service; see ``%pathways help``."""
+        """Connect this notebook to TPUs behind a Shared Pathways Service.
+
+        %pathways connect --tpu tpuv6e:2x2=2   two slices of a service; jax.devices() are its TPUs from then on
+        %pathways connect --local              the same on a small cluster on this machine
+        %pathways status                       the session, its slices and its devices
+        %pathways slices                       who holds which slices of the service
+        %pathways doctor                       what is missing, and what to do about it
+        %pathways disconnect                   free the slices, and put JAX back as it was
+
+        %pathways help lists all commands, and %pathways COMMAND --help shows the options and examples of one.
+        """
         head, _, rest = line.strip().partition(" ")
         if head == MULTIHOST.name and rest.strip() not in {"-h", "--help"}:
             from pathways_jupyter.magics import runs
@@ -82,7 +92,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         if wanted is None and call.command is HELP:
             return picture.overview(MAGIC, PROGRAM)
         if wanted is not None and wanted not in MAGIC:
-            raise ConfigError(f"There is no command {wanted!r}.", hint=f"There are: {', '.join(MAGIC)}.")
+            raise unknown(wanted, MAGIC)
         return picture.command(MAGIC[wanted] if wanted else call.command, PROGRAM)
 
     def _traceback(self) -> None:
@@ -91,4 +101,10 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
             self._screen.line("No error so far.")
             return
         lines = self.shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
-        self._screen.line(self.shell.InteractiveTB.stb2text(lines))
+        said = self.shell.InteractiveTB.stb2text(lines)
+        if not is_coloured():
+            # IPython follows its own setting, but not NO_COLOR.
+            from click import unstyle
+
+            said = unstyle(said)
+        self._screen.line(said)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter import blocking, entry, interruptible
 from pathways_jupyter.commands.multihost import LINE
-from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.magics import parser, queued
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.multihost import asked
@@ -43,7 +42,7 @@ def line(screen: Screen, rest: str) -> Any:
         if wanted is None:
             return picture.overview(LINE, "%pathways multihost")
         if wanted not in LINE:
-            raise ConfigError(f"There is no command {wanted!r}.", hint=f"There are: {', '.join(LINE)}.")
+            raise parser.unknown(wanted, LINE)
         return picture.command(LINE[wanted], "%pathways multihost")
     if call.command.name == "run":
         words = shlex.split(after) if separator else []

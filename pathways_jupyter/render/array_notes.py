@@ -11,6 +11,7 @@ from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
 from pathways_jupyter.session.kernel.user_arrays import NamedArray
+from pathways_jupyter.wording import some
 
 _MANY = 8
 _FEW = 2
@@ -69,5 +70,4 @@ def _named(arrays: Sequence[NamedArray]) -> str:
     shown: list[str] = []
     for variable, group in by_variable.items():
         shown += map(str, group) if len(group) <= _FEW else [f"{variable} ({len(group)} arrays)"]
-    rest = len(shown) - _MANY
-    return ", ".join(shown[:_MANY]) + (f" and {rest} more" if rest > 0 else "")
+    return some(shown, _MANY)

@@ -19,7 +19,7 @@ from pathways_jupyter.service import checks, deployment, names
 from pathways_jupyter.service.checks import Finding, Level, Need
 from pathways_jupyter.service.deployment import Deployment
 from pathways_jupyter.service.service_jobset import ServiceSpec
-from pathways_jupyter.wording import count
+from pathways_jupyter.wording import count, some
 
 ROLE = "pathways-platform"
 NEEDS: tuple[Need, ...] = (
@@ -160,8 +160,8 @@ async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool])
         more = f"Add them to the embedded cluster: {_with_spare(spec)}"
     if not whole:
         others = [str(pool) for pool in pools.values() if pool.accelerator]
-        there = f" TPU node pools there: {', '.join(others)}." if others else " There are no TPU nodes."
-        partly = f" {', '.join(fitting)} has too few nodes that are ready." if fitting else there
+        there = f" TPU node pools there: {some(others)}." if others else " There are no TPU nodes."
+        partly = f" Too few nodes are ready in {some(list(fitting))}." if fitting else there
         return Finding(
             "node pools",
             Level.FAIL,
@@ -173,19 +173,19 @@ async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool])
             "node pools",
             Level.FAIL,
             f"{count(spec.slices, 'slice')} of {instance} need as many node pools, each with {about}; "
-            f"{'there is' if len(whole) == 1 else 'there are'} {len(whole)}: {', '.join(whole)}.",
+            f"{'there is' if len(whole) == 1 else 'there are'} {len(whole)}: {some(whole)}.",
             f"Ask for --slices {len(whole)}, or for more nodes. {more}",
         )
     taken = await _taken(client, spec, {node: name for name in whole for node in pools[name].nodes})
     if len(whole) - len(taken) < spec.slices:
-        used = ", ".join(f"{name} by {service}" for name, service in taken.items())
+        used = some([f"{name} by {service}" for name, service in taken.items()])
         return Finding(
             "node pools",
             Level.WARN,
             f"Only {len(whole) - len(taken)} of {len(whole)} node pools for {instance} are free: {used}.",
             "The other slices start when those services end, or when there are more node pools.",
         )
-    return Finding("node pools", Level.OK, f"{len(whole) - len(taken)} free for {instance}: {', '.join(whole)}")
+    return Finding("node pools", Level.OK, f"{len(whole) - len(taken)} free for {instance}: {some(whole)}")
 
 
 async def _taken(client: Client, spec: ServiceSpec, pool_of: Mapping[str, str]) -> dict[str, str]:
@@ -201,7 +201,7 @@ async def _head(client: Client, spec: ServiceSpec, wanted: str, pools: Mapping[s
     """Check for a node for the head: JobSet places each head on a node of its own."""
     if wanted not in pools or not pools[wanted].nodes:
         others = [name for name, pool in pools.items() if name and not pool.accelerator and pool.nodes]
-        choose = f"Choose --head-pool {others[0]} (there: {', '.join(others)})." if others else (
+        choose = f"Choose --head-pool {others[0]} (there: {some(others)})." if others else (
             "Create one: gcloud container node-pools create POOL --machine-type=n2-standard-64 --num-nodes=1."
             if not _is_embedded(pools)
             else "The embedded cluster's nodes for it are not ready: kubectl get nodes shows them."

@@ -1,5 +1,6 @@
 """%load_ext pathways_jupyter in a plain IPython: what is there before any cluster is."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -52,6 +53,28 @@ def test_an_error_is_two_lines_and_its_traceback_one_command_away(shell):
     _, full = run(shell, "%pathways traceback")
     assert "parse_instance_type" in full
     assert "Traceback" in full
+
+
+def test_an_error_has_no_colours_where_they_are_not_wanted(machine, open_notebook):
+    plain = open_notebook(dataclasses.replace(machine, environ={**machine.environ, "NO_COLOR": "1"}))
+    notebook = open_notebook()
+    for each in (plain, notebook):
+        each.run("%load_ext pathways_jupyter")
+    mistake = "%pathways connect --tpu tpuv6:2x2=2"
+    assert "\x1b" in notebook.run(mistake).shown
+    notebook.run("%colors NoColor")
+    for each in (plain, notebook):
+        shown = each.run(mistake).shown
+        assert "ConfigError: Unknown TPU version 'tpuv6'" in shown
+        assert "\x1b" not in shown
+        assert "\x1b" not in each.run("%pathways traceback").text
+
+
+def test_the_magics_own_documentation_shows_how_to_begin(shell):
+    shown = shell.find_line_magic("pathways").__doc__
+    lines = [line.split()[1:2] for line in shown.splitlines() if line.strip().startswith("%pathways ")]
+    assert len(lines) >= 5
+    assert {name for (name,) in lines} <= {*MAGIC, "COMMAND"}
 
 
 def test_without_a_session_status_says_how_to_get_one(shell):

@@ -114,6 +114,14 @@ def test_a_mistake_is_one_line_with_a_way_out(line, word, hint):
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.parametrize(("line", "hint"), [("conect", "Did you mean connect? The command help lists all."),
+                                            ("xyzzy", "The command help lists all.")])  # fmt: skip
+def test_the_hint_for_a_typo_does_not_list_every_command(line, hint):
+    with pytest.raises(ConfigError, match=f"There is no command '{line}'") as raised:
+        parse(line, MAGIC)
+    assert raised.value.hint == hint
+
+
 @pytest.mark.parametrize("line", ["job --help", "job -h", "help job"])
 def test_the_help_of_a_group_is_that_of_its_commands(line):
     call = parse(line, MAGIC)

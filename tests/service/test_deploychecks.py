@@ -115,6 +115,14 @@ async def test_events_about_quota_are_shown(bench):
     assert "GCE quota exceeded" in found["quota"].message
 
 
+async def test_of_many_node_pools_some_are_named(bench):
+    async with bench.client() as client:
+        await create_nodes(client, nodes_for({"tpuv6e:2x2": 40}, cpu_nodes=0))
+        found = await checked(client)
+    assert found["node pools"].message.startswith("40 free for tpuv6e:2x2: ")
+    assert found["node pools"].message.endswith(" and 35 more")
+
+
 async def test_a_cluster_without_nodes_lacks_both_kinds_of_node_pools(bench):
     async with bench.client() as client:
         found = await checked(client)
@@ -124,12 +132,16 @@ async def test_a_cluster_without_nodes_lacks_both_kinds_of_node_pools(bench):
     assert "gcloud container node-pools create" in found["head"].hint
 
 
-async def embedded_nodes(client) -> None:
-    """The nodes of an embedded cluster of one slice, with the head of another service on the only one for heads."""
-    for node in nodes_for({"tpuv6e:2x2": 1}, cpu_nodes=1):
+async def create_nodes(client, nodes) -> None:
+    for node in nodes:
         await objects.create(client, NODES, {"apiVersion": "v1", "kind": "Node", **node})
         path, status = NODES.item("", node["metadata"]["name"], "status"), {"status": node["status"]}
         await client.request("PATCH", path, body=status, content_type="application/merge-patch+json")
+
+
+async def embedded_nodes(client) -> None:
+    """The nodes of an embedded cluster of one slice, with the head of another service on the only one for heads."""
+    await create_nodes(client, nodes_for({"tpuv6e:2x2": 1}, cpu_nodes=1))
     head = {
         "apiVersion": "v1",
         "kind": "Pod",
