@@ -212,7 +212,7 @@ def _remember(place: ConnectConfig, change: Callable[[Mapping[str, SeenJob]], Ma
 
 def _located(error: InvalidJob, given: str, source: str) -> InvalidJob:
     """The error with the line of each field."""
-    place = f" of {source}" if source else ""
+    place = " of standard input" if source == "-" else f" of {source}" if source else ""
     lines = [
         f"Line {yaml_text.line_of(given, each.path)}{place}: {each.path}: {each.message}" if each.path else each.message
         for each in error.problems

@@ -105,7 +105,7 @@ async def _send(client: Client, manifest: Mapping[str, Any], *, namespace: str, 
             raise await _not_installed(client, as_jobset) from error
         if error.status == 409:
             return await _replace(client, resource, name, body, query)
-        raise await _explained(client, resource.path(namespace), body, error) from error
+        raise await _explained(client, resource, body, error) from error
     return "created"
 
 
@@ -152,15 +152,22 @@ async def _replace(client: Client, resource: Resource, name: str, body: Object, 
     return "unchanged" if same else "updated"
 
 
-async def _explained(client: Client, path: str, body: Object, error: ApiError) -> ApiError | InvalidJob:
+async def _explained(client: Client, resource: Resource, body: Object, error: ApiError) -> ApiError | InvalidJob:
     """The refusal of a new job, with everything that is wrong: a server that finds unknown fields looks no further."""
     problems = _problems(error)
     if "strict decoding error" in str(error):
+        query = {"fieldValidation": "Ignore", "dryRun": "All"}
+        metadata = body["metadata"]
         try:
-            await client.request("POST", path, query={"fieldValidation": "Ignore", "dryRun": "All"}, body=body)
+            await client.request("POST", resource.path(metadata["namespace"]), query=query, body=body)
         except ApiError as further:
             if further.status in {400, 422}:
                 problems += _problems(further)
+            elif further.status == 409:
+                try:
+                    await _replace(client, resource, metadata["name"], body, query)
+                except InvalidJob as refused:
+                    problems += refused.problems
     return _invalid(error, problems)
 
 
