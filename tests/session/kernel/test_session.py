@@ -232,18 +232,21 @@ def test_an_api_server_that_restarts_costs_the_connection_and_nothing_else(conne
     gone(connected.id)
 
 
-def test_a_status_after_a_call_that_failed_does_not_say_connected(config, cluster, tmp_path):
+@pytest.mark.parametrize("what", ["cut", "freeze"])
+def test_a_status_after_a_call_that_failed_does_not_say_connected(config, cluster, tmp_path, what):
     import jax
 
     with (
         network_way(cluster.kubeconfig) as way,
         session.connect(config(1, kubeconfig=str(way.write(tmp_path / "kubeconfig")))) as made,
     ):
-        way.cut()
+        getattr(way, what)()
         with pytest.raises(jax.errors.JaxRuntimeError):
             (jax.numpy.ones(4) + 1).block_until_ready()
         # The supervisor asks the cluster, which cannot be reached, why the tunnel has broken.
         assert made.status().state is SessionState.LOST
+        way.thaw()
+        way.reset()
         way.open()
 
 
