@@ -47,6 +47,7 @@ export function session(some: Partial<ISession> = {}): ISession {
     state_since: 0,
     slices: [],
     alive: true,
+    silent: false,
     kernel_id: '',
     notebook: '',
     user: 'u',

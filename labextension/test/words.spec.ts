@@ -44,6 +44,9 @@ describe('words', () => {
   it('calls a session without supervisor abandoned, whatever its record says', () => {
     expect(stateWord(english, session({ alive: false, state: 'connected' }))).toBe('Abandoned');
     expect(sessionTone(session({ alive: false, state: 'connected' }))).toBe('fail');
+    expect(stateWord(english, session({ silent: true, state: 'connected' }))).toBe('Not answering');
+    expect(sessionTone(session({ silent: true, state: 'connected' }))).toBe('fail');
+    expect(devicesWord(english, session({ silent: true }))).toBe('–');
   });
 
   it('searches a log ignoring case', () => {

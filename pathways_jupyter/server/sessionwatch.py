@@ -28,6 +28,8 @@ LOOK_SECONDS = 0.25
 """Polling interval of the directory of records; there is no portable system call to wait for a change."""
 RETRY_SECONDS = 1.0
 """Delay before subscribing to a session's events again after an error."""
+ASK_SECONDS = 2.5
+"""Delay before a supervisor is asked again whether it answers; a stopped one accepts connections all the while."""
 REMEMBERED = 1000
 """Number of events kept per session."""
 ENDED = 20
@@ -46,6 +48,7 @@ class SessionWatch:
         self._followers: dict[str, asyncio.Task[None]] = {}
         self._events: dict[str, list[dict[str, Any]]] = {}
         self._runs: dict[str, dict[str, Any]] = {}
+        self._silent: set[str] = set()
         self._rows: list[dict[str, Any]] = []
         self._ended: dict[str, dict[str, Any]] = {}
         self._seen: object = None
@@ -122,7 +125,9 @@ class SessionWatch:
         for record, living in zip(records, alive, strict=True):
             if living and record.id not in self._followers:
                 self._followers[record.id] = asyncio.create_task(self._follow(record))
-        rows = [row(record, living) for record, living in zip(records, alive, strict=True)]
+        rows = [
+            row(record, living, silent=record.id in self._silent) for record, living in zip(records, alive, strict=True)
+        ]
         ended = self._keep_ended({record.id for record in records})
         if ended or rows != self._rows:
             self._rows = rows
@@ -144,6 +149,7 @@ class SessionWatch:
         """Follow a session's events until its supervisor ends; reconnect when only the connection breaks."""
         events = self._events.setdefault(record.id, [])
         since = time.time()
+        asking = asyncio.create_task(self._keep_asking(record))
         try:
             while True:
                 try:
@@ -156,11 +162,24 @@ class SessionWatch:
                     break
                 await asyncio.sleep(RETRY_SECONDS)
         finally:
+            asking.cancel()
+            self._silent.discard(record.id)
             # This task may have been cancelled by _stop() and replaced after a new start: remove only the own entry.
             if self._followers.get(record.id) is asyncio.current_task():
                 del self._followers[record.id]
             # Make the next look read the records again, though no file has changed: the supervisor has ended.
             self._seen = None
+
+    async def _keep_asking(self, record: SessionRecord) -> None:
+        """Find out when the supervisor does not answer, and when it does again."""
+        while True:
+            was = record.id in self._silent
+            silent = any(each.supervisor == registry.SILENT for each in await client.present([record]))
+            (self._silent.add if silent else self._silent.discard)(record.id)
+            if silent != was:
+                # As in _follow(): no file has changed.
+                self._seen = None
+            await asyncio.sleep(ASK_SECONDS)
 
     async def _follow_once(self, record: SessionRecord, events: list[dict[str, Any]], since: float) -> None:
         # A supervisor first replays its past events; after a reconnect, most of them are known already.
@@ -191,7 +210,7 @@ def _elastic(session: str, run: dict[str, Any]) -> dict[str, Any]:
     return {"type": "elastic", "session": session, "run": run}
 
 
-def row(record: SessionRecord, alive: bool) -> dict[str, Any]:
+def row(record: SessionRecord, alive: bool, *, silent: bool = False) -> dict[str, Any]:
     """Return the JSON values of a session for a page."""
     return {
         "id": record.id,
@@ -199,6 +218,7 @@ def row(record: SessionRecord, alive: bool) -> dict[str, Any]:
         "state_since": record.since,
         "slices": [dataclasses.asdict(each) for each in record.slices],
         "alive": alive,
+        "silent": silent,
         "kernel_id": record.kernel_id,
         "notebook": record.notebook,
         "user": record.user,

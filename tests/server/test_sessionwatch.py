@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import os
+import signal
 
 import pytest
 
@@ -138,6 +140,19 @@ async def test_what_is_followed_is_followed_again_after_the_connection_broke(con
     assert len(events) == len(set(events))
     assert "connected" in [event["data"].get("state") for event in page.events[record["id"]]]
     server.close()
+
+
+async def test_a_supervisor_that_stops_answering_is_reported_and_so_is_that_it_answers_again(connect, watching):
+    _, record = await asyncio.to_thread(connect)
+    page = Page()
+    await watching.add(page)
+    await page.until(lambda page: [row["silent"] for row in page.sessions] == [False])
+    os.kill(record["pid"], signal.SIGSTOP)
+    try:
+        await page.until(lambda page: [(row["silent"], row["alive"]) for row in page.sessions] == [(True, True)])
+    finally:
+        os.kill(record["pid"], signal.SIGCONT)
+    await page.until(lambda page: [row["silent"] for row in page.sessions] == [False])
 
 
 async def test_the_timeline_of_a_session_outlives_it(connect, watching, cluster):

@@ -98,11 +98,13 @@ export interface ISessionSlice {
 export interface ISession {
   readonly id: string;
   readonly state: SessionState;
-  /** Start of the present state, in seconds since the epoch. */
+  /** Start of the present state, in seconds since the epoch; a connection outlasts slices that go down. */
   readonly state_since: number;
   readonly slices: readonly ISessionSlice[];
-  /** Whether its supervisor answers. */
+  /** Whether its supervisor runs. */
   readonly alive: boolean;
+  /** Whether it runs and has not answered for some seconds, so that the state is the last known one. */
+  readonly silent: boolean;
   readonly kernel_id: string;
   readonly notebook: string;
   readonly user: string;

@@ -61,15 +61,18 @@ export function refusal(
     : null;
 }
 
-/** Return the tone of a session's state. A session without supervisor, or with all slices down, is a failure. */
+/** Return the tone of a session's state. One whose supervisor is gone or silent, or with all slices down, is a failure. */
 export function sessionTone(session: ISession): Tone {
   const useless = session.state === 'degraded' && !session.slices.some(each => each.up);
-  return session.alive && !useless ? TONES[session.state] : 'fail';
+  return session.alive && !session.silent && !useless ? TONES[session.state] : 'fail';
 }
 
 export function stateWord(trans: ITrans, session: ISession): string {
   if (!session.alive) {
     return trans.__('Abandoned');
+  }
+  if (session.silent) {
+    return trans.__('Not answering');
   }
   const up = session.slices.filter(each => each.up).length;
   const words: { [state in SessionState]: string } = {
@@ -92,7 +95,7 @@ export function healthWord(trans: ITrans, health: Health): string {
 
 /** Devices available to the notebook: "8", "4 of 8" while a slice is down, or a dash without a proxy. */
 export function devicesWord(trans: ITrans, session: ISession): string {
-  if (!session.alive || !['connected', 'degraded', 'interrupted'].includes(session.state)) {
+  if (!session.alive || session.silent || !['connected', 'degraded', 'interrupted'].includes(session.state)) {
     return '–';
   }
   const up = session.slices.filter(each => each.up).length;
