@@ -1,9 +1,10 @@
 """Read what hosts send back; by default nothing of it can run code here.
 
-Hosts are other machines: their images, whoever may exec into them, and on a shared service the user before, decide what
-they send. So values arrive as data (:mod:`pathways_jupyter.colocated.remote.plain` writes it) and are built here by
-code of this module only: no name that a host sends is imported or called. Objects are built of dataclasses and named
-tuples that this notebook has defined, without their constructors. Only with ``unpickle`` are pickles read.
+Hosts are other machines: the authors of their images, those who may exec into them, and on a shared service the user
+before decide what they send. So values arrive as data, which :mod:`pathways_jupyter.colocated.remote.plain` writes,
+and are built here by code of this module only: no name that a host sends is imported or called. Objects are built of
+dataclasses and named tuples that this notebook has defined, without their constructors. Only with ``unpickle`` are
+pickles read.
 """
 
 from __future__ import annotations

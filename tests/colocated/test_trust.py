@@ -77,7 +77,7 @@ def test_no_value_of_a_host_runs_code_here(hidden, mark) -> None:
     assert not mark.exists()
 
 
-def test_whoever_trusts_the_hosts_gets_any_object(mark) -> None:
+def test_a_user_who_trusts_the_hosts_gets_any_object(mark) -> None:
     source = evil(mark) + "y = {'e': Evil(), 'n': 1}\ny"
     result = cell_run.run_cell(source, outputs=["y"], once=True, unpickle=True)
     assert result.outputs["y"] == {"e": 0, "n": 1}

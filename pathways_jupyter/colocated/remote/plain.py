@@ -1,8 +1,8 @@
 """Write values as JSON and binary parts that the notebook can read without running anything: see colocated/plain.py.
 
-A pickle is a program: whoever controls a host could run code in the notebook with it. What is written here can only be
-a value. None, booleans, numbers and text stand for themselves; anything else is a list of its kind and what it is made
-of. What has no kind is ``other``, which the notebook refuses; if its user trusts the hosts, it is pickled instead.
+A pickle is a program: with it, anyone who controls a host could run code in the notebook. What is written here can only
+be a value. None, booleans, numbers and text stand for themselves; anything else is a list of its kind and what it is
+made of. What has no kind is ``other``, which the notebook refuses; if its user trusts the hosts, it is pickled instead.
 """
 
 from __future__ import annotations
