@@ -66,6 +66,8 @@ class _Extension:
                 shell.display_formatter.formatters[mimetype].pop(".".join(_SESSION))
         shell.events.unregister("pre_run_cell", self.magics.before_cell)
         shell.events.unregister("post_run_cell", self.magics.after_cell)
+        if shell.custom_exceptions == self.magics.shown_errors:
+            shell.set_custom_exc((), None)
         for matcher in self.matchers:
             shell.Completer.custom_matchers.remove(matcher)
         for kind, name in (

@@ -33,6 +33,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         self._screen = Screen(shell)
         self.connection = Connection(shell, self._screen)
         self._error: BaseException | None = None
+        self.shown_errors: tuple[type[BaseException], ...] = ()
 
     @line_magic  # type: ignore[untyped-decorator]
     def pathways(self, line: str) -> Any:
@@ -63,6 +64,10 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
     def before_cell(self, info: Any) -> None:
         """Apply changes made to the session from outside, before the cell's code runs."""
+        error_of_jax = getattr(sys.modules.get("jax.errors"), "JaxRuntimeError", None)
+        if error_of_jax is not None and not self.shell.custom_exceptions:
+            self.shown_errors = (error_of_jax,)
+            self.shell.set_custom_exc(self.shown_errors, _show_error)
         self.connection.begin_cell()
         try:
             self.connection.settle()
@@ -74,13 +79,18 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
     def after_cell(self, result: Any) -> None:
         """Keep the cell's error for ``traceback``, and show the notices that arrived while it ran."""
         error = getattr(result, "error_in_exec", None)
-        if isinstance(error, PathwaysError):
+        if isinstance(error, PathwaysError) or hasattr(error, "_render_traceback_"):
             self._error = error
         self.connection.flush()
         if error is not None and _UNAVAILABLE in str(error):
             self.connection.explain_loss()
         if error is not None and _ELSEWHERE in str(error):
             self.connection.explain_elsewhere()
+        if isinstance(error, KeyboardInterrupt):
+            from pathways_jupyter.colocated import jax_calls
+
+            if said := jax_calls.leave_behind(error):
+                self.connection.notify([said])
 
     def _help(self, call: Call) -> Any:
         from pathways_jupyter.render import help as picture
@@ -108,3 +118,14 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
             said = unstyle(said)
         self._screen.line(said)
+
+
+def _show_error(
+    shell: Any, kind: type[BaseException], error: BaseException, at: Any, tb_offset: int | None = None
+) -> None:
+    """Show an error of JAX as IPython does, but for one that this package can say in three lines."""
+    from pathways_jupyter.colocated import jax_calls
+
+    if lines := jax_calls.explain(error):
+        error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+    shell.showtraceback((kind, error, at), tb_offset=tb_offset)

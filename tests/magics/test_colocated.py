@@ -120,6 +120,57 @@ def test_an_interrupted_cell_shows_what_it_had_printed(connected, machine) -> No
     assert lines(cell) == ["[hosts 0, 1] here"]
 
 
+PLAIN = """
+from jax.experimental import colocated_python
+on_cpus = jax.device_put(x, jax.NamedSharding(colocated_python.colocated_cpu_devices(mesh), jax.P("x")))
+
+@colocated_python.colocated_python_class
+class Adder:
+    def __init__(self): pass
+    def add(self, x): return x + 1
+
+@colocated_python.colocated_python
+def endless(x):
+    import jax, time
+    open(BEGUN + str(jax.process_index()), "w").close()
+    while True: time.sleep(0.05)
+
+@colocated_python.colocated_python
+def same(x): return x
+"""
+
+
+def test_after_an_interrupted_call_of_jaxs_own_the_next_one_works_and_the_first_can_be_ended(
+    connected, machine
+) -> None:
+    begun = machine.directory / "plain"
+    assert connected.run(f"BEGUN = {str(begun)!r}\n{PLAIN}").status == "ok"
+    request = connected.begin("endless(on_cpus)")
+    wait_until(lambda: all(Path(f"{begun}{host}").exists() for host in range(2)))
+    connected.manager.interrupt_kernel()
+    cell = connected.finish(request)
+    assert cell.error == "KeyboardInterrupt"
+    assert "%colocated restart ends it" in cell.text
+    assert connected.run("print(same(on_cpus).sum())").text.strip() == "28.0"
+    assert connected.run("%colocated restart").status == "ok"
+    assert connected.run("print(same(on_cpus).sum())").text.strip() == "28.0"
+
+
+def test_arithmetic_with_an_array_of_several_hosts_is_an_error_of_three_lines(connected) -> None:
+    assert connected.run(f"BEGUN = ''\n{PLAIN}").status == "ok"
+    for source in (
+        "%%colocated --in x\nx + 1",
+        "Adder().add(on_cpus)",
+        "from pathways_jupyter import colocated\n@colocated.class_\nclass Own:\n"
+        "    def add(self, x): return x + 1\nOwn().add(x)",
+    ):
+        cell = connected.run(source)
+        assert "[shard.data for shard in array.addressable_shards]" in cell.shown, source
+        assert len(cell.shown.strip().splitlines()) == 3, cell.shown
+    connected.run("Adder().add(on_cpus)")
+    assert "_deserialize_specs" in connected.run("%pathways traceback").text
+
+
 def test_a_second_interrupt_ends_the_waiting_in_one_line(connected) -> None:
     first = len(connected.seen)
     request = connected.begin(

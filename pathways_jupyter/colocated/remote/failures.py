@@ -9,17 +9,16 @@ from typing import Any
 
 _OF_CELLS = re.compile(r"^colocated_\w+\.", re.MULTILINE)
 """The module prefix in the names of exceptions that a cell defined; the user did not choose it."""
-_ELSEWHERE = "Unknown PjRt global device ID"
-_ADVICE = (
-    "An array that lies on other hosts too cannot be computed with here."
-    " This host's part of it is in array.addressable_shards, each shard's data in shard.data."
+ELSEWHERE = "Unknown PjRt global device ID"
+"""What JAX says where code on one host computes with an array that lies on others too."""
+ADVICE = (
+    "It computed with an array that lies on other hosts too. Use this host's part:"
+    " [shard.data for shard in array.addressable_shards]."
 )
 
 
 def describe(error: BaseException, filename: str) -> dict[str, Any]:
     """`error` as JSON values; `filename` is the cell's."""
-    if _ELSEWHERE in _message(error):
-        error.add_note(_ADVICE)
     described = traceback.TracebackException.from_exception(error)
     _strip(described, filename)
     at = [frame for frame in described.stack if frame.filename == filename]
@@ -27,10 +26,15 @@ def describe(error: BaseException, filename: str) -> dict[str, Any]:
     line, text = (last.lineno, last.line) if last else (None, "")
     if isinstance(error, SyntaxError) and error.filename == filename:
         line, text = error.lineno, error.text
+    message, lines = _message(error), "".join(described.format())
+    if ELSEWHERE in message:
+        # JAX's own frames say nothing about what to do.
+        message = ADVICE
+        lines = f"line {line}: {(text or '').strip()}\n{type(error).__name__}: {message}\n"
     return {
         "type": type(error).__name__,
-        "message": _message(error),
-        "traceback": _OF_CELLS.sub("", "".join(described.format())),
+        "message": message,
+        "traceback": _OF_CELLS.sub("", lines),
         "line": line,
         "text": (text or "").strip(),
     }

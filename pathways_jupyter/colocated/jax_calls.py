@@ -1,0 +1,51 @@
+"""What a notebook says of calls of JAX's own ``@colocated_python``, which do not go through this package."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import sys
+import traceback
+
+from pathways_jupyter.colocated.remote.failures import ADVICE, ELSEWHERE
+
+_MODULE = "jax.experimental.colocated_python.func"
+_FRAME = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
+_HOST = re.compile(r"\bhost \d+")
+_OTHERS = ("site-packages", "pathways_jupyter", "jax/")
+
+
+def explain(error: BaseException) -> list[str]:
+    """Return three lines on the error of a host that computed with an array of other hosts; none for another error."""
+    said = str(error)
+    if ELSEWHERE not in said:
+        return []
+    own = [frame for frame in _FRAME.findall(said) if not any(other in frame[0] for other in _OTHERS)]
+    host, where = _HOST.search(said), f", line {own[-1][1]} in {own[-1][2]}" if own else ""
+    return [
+        f"On {host.group(0) if host else 'a host'}{where}: {type(error).__name__}: {ELSEWHERE}.",
+        ADVICE,
+        "%pathways traceback shows the whole traceback.",
+    ]
+
+
+def leave_behind(error: BaseException) -> str:
+    """After an Interrupt, let this thread's next colocated calls not wait for those that still run.
+
+    JAX promises that the calls of a thread run in turn, so an endless one would hold all later ones up without a word.
+    Nothing can stop it from here: JAX sends a host no request to end a call.
+
+    Returns:
+      What to tell the user; empty if it was not a colocated call that was interrupted.
+    """
+    if _MODULE not in sys.modules:
+        return ""
+    from jaxlib import _jax
+
+    frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    # A later call returns at once, and the wait for its result is anywhere in JAX.
+    if any("/jax/" in name.replace("\\", "/") for name in frames):
+        _jax.set_execution_stream_id(1 + secrets.randbelow(2**60))
+    if not any("colocated_python" in name for name in frames):
+        return ""
+    return "The colocated call may still run on its hosts; later calls do not wait for it. %colocated restart ends it."
