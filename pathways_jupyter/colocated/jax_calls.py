@@ -36,7 +36,7 @@ def leave_behind(error: BaseException) -> str:
     Nothing can stop it from here: JAX sends a host no request to end a call.
 
     Returns:
-      What to tell the user; empty if it was not a colocated call that was interrupted.
+      A line for the user; empty if it was not a colocated call that was interrupted.
     """
     if _MODULE not in sys.modules:
         return ""

@@ -35,7 +35,7 @@ async def test_the_end_waits_for_a_request_to_create_the_proxy_and_then_removes_
         return await create(client, resource, *arguments, **options)
 
     async def listen() -> None:
-        """Listen to nobody."""
+        """Have no listener."""
 
     monkeypatch.setattr(objects, "create", slow)
     asked = config(1)
