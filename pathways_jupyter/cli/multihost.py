@@ -229,12 +229,19 @@ def _run(values: dict[str, Any], command: str, *, as_json: bool) -> None:
     from pathways_jupyter.render import multihost as picture
 
     request = asked.request(values, command)
-    found = blocking.run(_find(values))
     if values.get("dry_run"):
+        found = blocking.run(_find(values))
         packed, reports = blocking.run(run_actions.examine(found, request))
         show(picture.reports(reports, packed, command), as_json=as_json)
         sys.exit(int(any(each.error for each in reports)))
-    _follow(lambda: run_actions.start(found, request), None, as_json=as_json)
+
+    async def started() -> AsyncIterator[Any]:
+        # Finding the hosts may take long, and is interrupted like the run itself.
+        async with contextlib.aclosing(run_actions.start(await _find(values), request)) as events:
+            async for event in events:
+                yield event
+
+    _follow(started, None, as_json=as_json)
 
 
 def _follow(source: Callable[[], AsyncIterator[Any]], record: Any, *, as_json: bool) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 
@@ -120,6 +121,30 @@ def test_interrupting_attach_leaves_the_run_alone(cli, lab):
     assert "attach on" in shown
     assert empty_columns(shown) <= {"exit code"}, shown
     assert cli("stop", "on").returncode == 0
+
+
+def test_interrupting_the_search_for_hosts_starts_nothing(lab, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        kubeconfig = tmp_path / "kubeconfig"
+        server = {"server": f"http://127.0.0.1:{silent.getsockname()[1]}"}
+        kubeconfig.write_text(
+            json.dumps(
+                {
+                    "clusters": [{"name": "a", "cluster": server}],
+                    "users": [{"name": "a", "user": {"token": "t"}}],
+                    "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+                    "current-context": "a",
+                }
+            )
+        )
+        where = ["--service", "any", "--kubeconfig", str(kubeconfig)]
+        command = [sys.executable, "-m", "pathways_jupyter", "multihost", "run", *where, "--", "true"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as searching:
+            connection, _ = silent.accept()
+            searching.send_signal(signal.SIGINT)
+            _, said = searching.communicate(timeout=60)
+        connection.close()
+    assert (searching.returncode, said) == (130, "Interrupted; nothing was started.\n")
 
 
 def test_mistakes_are_explained(cli):
