@@ -246,7 +246,7 @@ def _run(values: dict[str, Any], command: str, *, as_json: bool) -> None:
 
 def _follow(source: Callable[[], AsyncIterator[Any]], record: Any, *, as_json: bool) -> None:
     """Print the events of a run as they come, and exit with its exit code, or that of an Interrupt."""
-    from pathways_jupyter.multihost import run_actions
+    from pathways_jupyter.multihost import records, run_actions
     from pathways_jupyter.multihost.records import Record
     from pathways_jupyter.multihost.run_events import Changed, Ended, Note, Output
     from pathways_jupyter.render import multihost as picture
@@ -272,7 +272,8 @@ def _follow(source: Callable[[], AsyncIterator[Any]], record: Any, *, as_json: b
         hosts, code = run_actions.last_known(record) if record is not None else (), INTERRUPTED
         click.echo("Interrupted." if hosts else "Interrupted; nothing was started.", err=True)
     if hosts:
-        show(picture.hosts(record, hosts), as_json=as_json)
+        # Read again: it has an end now.
+        show(picture.hosts(records.read(record.id), hosts), as_json=as_json)
     if not all(each.phase.over for each in hosts):
         click.echo(f"It goes on without this machine. Come back: pathways-jupyter multihost attach {record.name}")
     sys.exit(code)

@@ -91,6 +91,8 @@ def test_a_dry_run_shows_and_does_nothing(cli, lab):
     assert not (lab.farm.hosts[0].home / "dry").exists()
     reachable = cli("hosts", "--json", on_hosts=True)
     assert [each["error"] for each in json.loads(reachable.stdout)["hosts"]] == ["", "", ""]
+    done = json.loads(cli("run", "--json", "--", "true", on_hosts=True).stdout)
+    assert (done["run"]["code"], [each["code"] for each in done["hosts"]]) == (0, [0, 0, 0])
 
 
 def test_interrupt_ends_the_run_on_the_hosts(cli, lab):
