@@ -35,6 +35,7 @@ async def apply(tmp_path_factory):
             given = {"kubeconfig": kubeconfig, "dry_run": True, **values}
             return await asyncio.to_thread(job_requests.apply, text, given, source="job.yaml")
 
+        apply.listed = lambda: asyncio.to_thread(job_requests.list_, {"kubeconfig": kubeconfig})
         yield apply
 
 
@@ -135,6 +136,20 @@ async def test_what_json_cannot_hold_is_refused_in_a_sentence(apply, text, said)
 
 async def test_a_date_is_text():
     assert yaml_text.parse("a: 2026-01-02") == {"a": "2026-01-02"}
+
+
+async def test_the_jobset_of_one_user_does_not_hide_the_jobs_of_others(apply):
+    """The labels and flags of a JobSet are chosen by its author."""
+    job = training("odd")
+    job["spec"]["customComponents"] = [
+        {
+            "componentType": "pathways_server",
+            "customFlags": ["--instance_count=" + "9" * 400, "--instance_type=\x1b[2J"],
+        }
+    ]
+    await apply(job, as_jobset=True, dry_run=False)
+    found = {each.name: each for each in await apply.listed()}
+    assert (found["odd"].slices, found["odd"].instance_type) == (0, "\N{REPLACEMENT CHARACTER}[2J")
 
 
 JUNK = [

@@ -11,6 +11,9 @@ from pathways_jupyter.kube.objects import JOBSETS, created
 from pathways_jupyter.service import cluster_input, discovery, names
 from pathways_jupyter.service.pathwaysjob import conditions, fields, reasons
 
+_LONGEST_MESSAGE = 1024
+"""Of an event, as Kubernetes' own controllers write it."""
+
 
 @dataclass(frozen=True)
 class JobInfo:
@@ -100,7 +103,8 @@ def _jobset_shape(jobset: Mapping[str, Any]) -> tuple[str, int, bool]:
     managers = [each for each in containers if each["name"] == names.RESOURCE_MANAGER_CONTAINER]
     said = discovery.flags(managers[0]) if managers else {}
     headless = any(each["name"] == names.PROXY_CONTAINER for each in pod.get("containers") or ())
-    return said.get("instance_type", ""), int(said.get("instance_count") or 0), headless
+    slices = cluster_input.count(said.get("instance_count"), cluster_input.MOST_SLICES) or 0
+    return cluster_input.text(said.get("instance_type")), slices, headless
 
 
 def _head_pod(jobset: Mapping[str, Any]) -> Mapping[str, Any]:
