@@ -9,7 +9,7 @@ from pathways_jupyter.kube.execute import Execution, execute
 from pathways_jupyter.kube.objects import PODS, Object
 from pathways_jupyter.multihost.errors import HostError, HostUnreachable
 from pathways_jupyter.multihost.targets import Target, ordered
-from pathways_jupyter.service import discovery, names
+from pathways_jupyter.service import cluster_input, discovery, names
 
 
 async def of_service(client: Client, namespace: str, wanted: str) -> tuple[Target, ...]:
@@ -41,21 +41,19 @@ async def _workers(client: Client, namespace: str, jobset: str, what: str) -> tu
 
 
 def _is_worker(pod: Object) -> bool:
-    meta = pod["metadata"]
-    labels = meta.get("labels") or {}
-    running = (pod.get("status") or {}).get("phase") == "Running" and not meta.get("deletionTimestamp")
-    return running and labels.get(names.REPLICATED_JOB_LABEL) in names.WORKER_JOBS
+    part = cluster_input.Part.of(pod)
+    running = (pod.get("status") or {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
+    return running and part is not None and part.replicated_job in names.WORKER_JOBS and part.job_index.isdecimal()
 
 
 def _target(pod: Object, namespace: str) -> Target:
-    labels = pod["metadata"]["labels"]
-    annotations = pod["metadata"].get("annotations") or {}
-    worker = labels.get(names.POD_INDEX_LABEL) or annotations.get(names.POD_INDEX_LABEL) or "0"
+    part = cluster_input.Part.of(pod)
+    assert part is not None
     containers = [each["name"] for each in pod["spec"]["containers"]]
     return Target(
         name=pod["metadata"]["name"],
-        slice=int(labels.get(names.JOB_INDEX_LABEL, 0)),
-        worker=int(worker),
+        slice=int(part.job_index),
+        worker=part.host,
         inside=str((pod.get("status") or {}).get("podIP") or ""),
         pod=pod["metadata"]["name"],
         namespace=namespace,

@@ -84,6 +84,42 @@ def keep_seconds(item: Object) -> float:
     return number(raw(item, names.KEEP_ANNOTATION), LONGEST_SECONDS) or 0.0
 
 
+def controller(pod: Object) -> str:
+    """Return the name of the Job, or other object, that controls a pod; empty without one."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((text(each.get("name")) for each in owners if each.get("controller")), "")
+
+
+@dataclass(frozen=True)
+class Part:
+    """The place of a pod in its JobSet.
+
+    Attributes:
+      replicated_job: The part of the JobSet, such as the workers.
+      job_index: Index of its Job in that part, in digits: of its slice, for a worker.
+      host: Its index in its Job.
+    """
+
+    jobset: str
+    replicated_job: str
+    job_index: str
+    host: int
+
+    @classmethod
+    def of(cls, pod: Object) -> Part | None:
+        """Read it from a pod's labels; None for a pod that no JobSet has made.
+
+        Who may create Jobs may label a pod as a worker or the head of another's service. But the Job of a real one has
+        a name that follows from the labels, and names are unique; the API server says which Job made a pod.
+        """
+        parts = (names.JOBSET_NAME_LABEL, names.REPLICATED_JOB_LABEL, names.JOB_INDEX_LABEL)
+        jobset, replicated, index = (label(pod, each) for each in parts)
+        if not jobset or controller(pod) != f"{jobset}-{replicated}-{index}":
+            return None
+        host = label(pod, names.POD_INDEX_LABEL) or annotation(pod, names.POD_INDEX_LABEL)
+        return cls(jobset, replicated, index, count(host, MOST_HOSTS) or 0)
+
+
 def mapping(written: object) -> Mapping[str, Any]:
     """Return a JSON object, whose values are input too; empty for everything else, or for more than 4 KiB."""
     if not isinstance(written, str) or len(written) > _LONGEST_JSON:

@@ -239,7 +239,7 @@ class ClusterWatch:
         pods, jobsets, proxies = self._known.pods, self._known.jobsets, list(self._known.proxies())
         infos = discovery.of_jobsets(jobsets)
         placements = dict(self._placements.values())
-        self._leases.follow(each for each in proxies if "pod" not in each)
+        self._leases.follow(each for each in proxies if "orphan_of" not in each)
         silent = self._leases.reclaimable
         drawn = [
             (info, picture(info, pods=pods, jobs=proxies, placements=placements, reclaimable=silent, drawn=self._drawn))

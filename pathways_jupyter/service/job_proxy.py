@@ -13,7 +13,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PODS, Object
 from pathways_jupyter.retry import Backoff
-from pathways_jupyter.service import discovery, jobs, names
+from pathways_jupyter.service import cluster_input, discovery, jobs, names
 from pathways_jupyter.service.pathwaysjob import conditions
 from pathways_jupyter.service.pathwaysjob.description import JobInfo
 
@@ -125,7 +125,8 @@ async def _proxy(client: Client, info: JobInfo) -> JobProxy:
     """Return the proxy of a running job; waits for the pod that replaces one that is being deleted."""
     async for _ in Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS):
         listed = (await objects.list_(client, PODS, namespace=info.namespace, labels=head_labels(info.name))).items
-        alive = [each for each in listed if not each["metadata"].get("deletionTimestamp")]
+        own = [each for each in listed if cluster_input.Part.of(each)]
+        alive = [each for each in own if not each["metadata"].get("deletionTimestamp")]
         if alive:
             newest = max(alive, key=lambda each: str(each["metadata"].get("creationTimestamp") or ""))
             return JobProxy(info, newest, _port(newest))

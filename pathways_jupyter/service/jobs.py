@@ -17,7 +17,7 @@ from pathways_jupyter.kube import objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
 from pathways_jupyter.kube.watch import ChangeType, watch
-from pathways_jupyter.service import names
+from pathways_jupyter.service import cluster_input, names
 from pathways_jupyter.service.pathwaysjob import conditions, expansion, fields, reasons
 from pathways_jupyter.service.pathwaysjob.description import (
     EventInfo,
@@ -100,14 +100,15 @@ async def picture(client: Client, name: str, *, namespace: str) -> JobPicture:
         objects.list_(client, PODS, namespace=namespace, labels=f"{names.JOBSET_NAME_LABEL}={name}"),
         objects.list_(client, EVENTS, namespace=namespace),
     )
-    about = (name, *(pod["metadata"]["name"] for pod in listed.items))
+    own = [each for each in listed.items if cluster_input.Part.of(each)]
+    about = (name, *(pod["metadata"]["name"] for pod in own))
     found = [(event_info(each), each) for each in events.items if _concerns(each, about)]
     # Many have whole seconds; within one, the order is that in which the API server received them.
     found.sort(key=lambda pair: (int(pair[0].time), int(pair[1]["metadata"].get("resourceVersion") or 0)))
     return JobPicture(
-        await _with_reason(client, manifest, listed.items),
+        await _with_reason(client, manifest, own),
         tuple((manifest.get("status") or {}).get("conditions") or ()),
-        tuple(sorted((pod_info(each) for each in listed.items), key=lambda each: each.role)),
+        tuple(sorted((pod_info(each) for each in own), key=lambda each: each.role)),
         tuple(event for event, _ in found[-_SHOWN_EVENTS:]),
     )
 
@@ -241,7 +242,8 @@ async def log(
     labels = f"{names.JOBSET_NAME_LABEL}={name},{names.REPLICATED_JOB_LABEL}={role}"
     if role == names.WORKER_JOB:
         labels += f",{names.JOB_INDEX_LABEL}={index},{names.POD_INDEX_LABEL}={host or 0}"
-    listed = (await objects.list_(client, PODS, namespace=namespace, labels=labels)).items
+    found = (await objects.list_(client, PODS, namespace=namespace, labels=labels)).items
+    listed = [each for each in found if cluster_input.Part.of(each)]
     if not listed:
         raise ServiceError(f"Job {name} has no pod of its {program} now.", hint=f"%pathways job show {name} says why.")
     newest = max(listed, key=lambda each: str(each["metadata"].get("creationTimestamp") or ""))

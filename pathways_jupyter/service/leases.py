@@ -222,8 +222,8 @@ async def sweep(
     if not jobs.items and not orphans:
         return ()
     leases = await objects.list_(client, LEASES, namespace=namespace, labels=selector)
-    by_place = {_place(lease): lease for lease in leases.items}
-    found = [_judge(job, by_place.get(_place(job)), client.now()) for job in (*jobs.items, *orphans)]
+    by_place = {place(lease): lease for lease in leases.items}
+    found = [_judge(job, by_place.get(place(job)), client.now()) for job in (*jobs.items, *orphans)]
     abandoned = [each for each in found if each is not None and not each.kept]
     wanted = label_value(service)
     kept = [
@@ -259,8 +259,10 @@ def _selector(user: str, session: str) -> str:
     return ",".join([*(f"{key}={value}" for key, value in wanted.items() if value), names.SESSION_LABEL])
 
 
-def _place(item: Object) -> tuple[str, str]:
-    return str(item["metadata"].get("namespace") or ""), str(item["metadata"]["name"])
+def place(item: Object) -> tuple[str, str]:
+    """Return the namespace and the name of a Lease, or of that of a proxy; see :func:`.proxy_job.of_orphan`."""
+    metadata = item["metadata"]
+    return str(metadata.get("namespace") or ""), str(item.get("orphan_of") or metadata["name"])
 
 
 @dataclass(frozen=True)
@@ -281,7 +283,7 @@ class _Abandoned:
     def swept(self, error: str = "") -> Swept:
         metadata, whose = self.job["metadata"], cluster_input.Whose.of(self.job)
         return Swept(
-            job=str(self.job.get("pod") or metadata["name"]),
+            job=str(metadata["name"]),
             namespace=str(metadata.get("namespace") or ""),
             session=whose.session,
             user=whose.user,
@@ -291,7 +293,7 @@ class _Abandoned:
             uid=str(metadata.get("uid") or ""),
             silent=self.silent,
             kept=self.kept,
-            kind=PODS.kind if "pod" in self.job else JOBS.kind,
+            kind=PODS.kind if "orphan_of" in self.job else JOBS.kind,
         )
 
 
@@ -300,7 +302,7 @@ def _judge(job: Object, lease: Object | None, now: float) -> _Abandoned | None:
     metadata: Mapping[str, object] = job["metadata"]
     if metadata.get("deletionTimestamp"):
         return None
-    is_orphan = "pod" in job
+    is_orphan = "orphan_of" in job
     uid = cluster_input.label(job, names.JOB_UID_LABEL) if is_orphan else str(metadata.get("uid"))
     # A Lease of another owner belongs to another Job of the same name. An orphan's loses its owner too, or has already.
     if lease is not None and (uid in owners(lease) or (is_orphan and not owners(lease))):
@@ -336,19 +338,19 @@ async def _clear(client: Client, abandoned: _Abandoned) -> Swept | None:
     """Delete a Job; None when another sweep has deleted it, or when its session is alive after all."""
     job, lease = abandoned.job, abandoned.lease
     name, namespace = str(job["metadata"]["name"]), str(job["metadata"]["namespace"])
-    resource, own = (PODS, job["pod"]) if "pod" in job else (JOBS, name)
+    resource = PODS if "orphan_of" in job else JOBS
     try:
         if lease is not None:
             metadata = lease["metadata"]
             await objects.delete(
                 client,
                 LEASES,
-                name,
+                metadata["name"],
                 namespace=namespace,
                 uid=metadata["uid"],
                 resource_version=metadata["resourceVersion"],
             )
-        gone = not await objects.delete(client, resource, own, namespace=namespace, uid=job["metadata"]["uid"])
+        gone = not await objects.delete(client, resource, name, namespace=namespace, uid=job["metadata"]["uid"])
     except ApiError as error:
         # 409: the Lease was renewed after all, or the name belongs to a new Job.
         return None if error.status == 409 else abandoned.swept(f"{error} {error.hint}")

@@ -9,7 +9,7 @@ from pathways_jupyter.errors import ConfigError, ServiceError
 from pathways_jupyter.kube import objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
-from pathways_jupyter.service import discovery, names, status
+from pathways_jupyter.service import cluster_input, discovery, names, status
 from pathways_jupyter.wording import count
 
 RESOURCE_MANAGER, WORKER, PROXY = "rm", "worker", "proxy"
@@ -40,7 +40,7 @@ async def find(
       ServiceError: There is no such pod at the moment.
     """
     if program == PROXY:
-        pod = await _newest(client, namespace, f"{names.JOB_NAME_LABEL}={job}")
+        pod = await _newest(client, namespace, f"{names.JOB_NAME_LABEL}={job}", job)
         if not pod:
             raise ServiceError(f"The proxy {job} has no pod.", hint="See %pathways status.")
         return LogPlace(pod, names.PROXY_CONTAINER, namespace)
@@ -84,7 +84,9 @@ async def _worker(client: Client, namespace: str, which: str, service: str) -> L
     )
 
 
-async def _newest(client: Client, namespace: str, labels: str) -> str:
+async def _newest(client: Client, namespace: str, labels: str, job: str | None = None) -> str:
     listed = await objects.list_(client, PODS, namespace=namespace, labels=labels)
-    by_age = sorted(listed.items, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
+    # Anyone who may create Jobs may give their pods these labels.
+    real = [each for each in listed.items if cluster_input.Part.of(each) or cluster_input.controller(each) == job]
+    by_age = sorted(real, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
     return str(by_age[-1]["metadata"]["name"]) if by_age else ""

@@ -167,7 +167,7 @@ def _holder(
     name = str(metadata["name"])
     own = pods.of_job(name)
     # A pod and the one that follows it overlap for a moment.
-    pod_name = own[-1].name if own else ""
+    pod_name = name if "orphan_of" in job else own[-1].name if own else ""
     placement = placements.get(pod_name)
     return Holder(
         session=whose.session,

@@ -50,7 +50,7 @@ class PodFacts:
         """Return the facts about `pod`."""
         metadata = pod["metadata"]
         state, reason = pod_state(pod)
-        host = cluster_input.label(pod, names.POD_INDEX_LABEL) or cluster_input.annotation(pod, names.POD_INDEX_LABEL)
+        part = cluster_input.Part.of(pod) or cluster_input.Part("", "", "", 0)
         return cls(
             name=str(metadata["name"]),
             uid=str(metadata.get("uid") or ""),
@@ -59,11 +59,11 @@ class PodFacts:
             state=state,
             reason=cluster_input.text(reason),
             restarts=restarts(pod),
-            job=cluster_input.label(pod, names.JOB_NAME_LABEL) or cluster_input.label(pod, "job-name"),
-            jobset=cluster_input.label(pod, names.JOBSET_NAME_LABEL),
-            replicated_job=cluster_input.label(pod, names.REPLICATED_JOB_LABEL),
-            job_index=cluster_input.label(pod, names.JOB_INDEX_LABEL),
-            host=cluster_input.count(host, cluster_input.MOST_HOSTS) or 0,
+            job=cluster_input.controller(pod),
+            jobset=part.jobset,
+            replicated_job=part.replicated_job,
+            job_index=part.job_index,
+            host=part.host,
         )
 
 

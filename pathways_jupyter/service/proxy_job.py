@@ -172,7 +172,7 @@ def of_orphan(pod: Object) -> Object | None:
     """Return the pod of a proxy that has lost its Job as if it were that Job; None for every other pod.
 
     Deleting a Job through Kubernetes' API leaves its pods and its Lease, unless the request says otherwise. Such a pod
-    holds its slices for as long as it runs. The key ``pod`` of what is returned is its name.
+    holds its slices for as long as it runs. The key ``orphan_of`` of what is returned names the Job.
     """
     metadata, status, spec = pod["metadata"], pod.get("status") or {}, pod.get("spec") or {}
     name = cluster_input.label(pod, names.JOB_NAME_LABEL)
@@ -181,8 +181,8 @@ def of_orphan(pod: Object) -> Object | None:
     found: Object = {
         "apiVersion": JOBS.api_version,
         "kind": JOBS.kind,
-        "pod": str(metadata["name"]),
-        "metadata": {**metadata, "name": name},
+        "orphan_of": name,
+        "metadata": metadata,
         "spec": {"activeDeadlineSeconds": spec.get("activeDeadlineSeconds"), "template": {"spec": spec}},
         "status": {"startTime": status.get("startTime"), "ready": int(pod_state(pod)[0] is State.READY)},
     }

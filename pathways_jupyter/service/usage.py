@@ -124,8 +124,8 @@ async def fetch(client: Client, namespace: str, seconds: float) -> Usage:
 def usage(jobs: Iterable[Object], found: Iterable[Object], *, since: float, now: float) -> Usage:
     """Compute the usage from the Jobs and Leases of a cluster; both times are in seconds since the epoch."""
     jobs, found = list(jobs), list(found)
-    by_place = {_place(lease): lease for lease in found}
-    held = [each for job in jobs if (each := _held(job, by_place.get(_place(job)), since, now)) is not None]
+    by_place = {leases.place(lease): lease for lease in found}
+    held = [each for job in jobs if (each := _held(job, by_place.get(leases.place(job)), since, now)) is not None]
     sorted_ = tuple(sorted(held, key=lambda each: (-(each.chip_hours or 0.0), each.job)))
     return Usage(since, now, sorted_, odd_objects.number_of([*jobs, *found]))
 
@@ -179,7 +179,3 @@ def _chips(instances: Mapping[str, int]) -> int | None:
         return sum(tpu.parse_instance_type(name).chips * number for name, number in instances.items())
     except ConfigError:
         return None
-
-
-def _place(item: Object) -> tuple[str, str]:
-    return str(item["metadata"].get("namespace") or ""), str(item["metadata"]["name"])

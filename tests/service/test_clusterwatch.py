@@ -206,9 +206,10 @@ async def test_slices_of_a_proxy_that_is_gone_are_not_given_to_its_successor(ben
             ):
                 job = await bench.proxy(client, "a1b2")
                 name = job["metadata"]["name"]
-                labels = {**job["metadata"]["labels"], names.JOB_NAME_LABEL: name}
+                owners = [objects.owner(job, controller=True)]
+                about = {"name": pod, "namespace": "default", "labels": job["metadata"]["labels"]}
                 manifest = {
-                    "metadata": {"name": pod, "namespace": "default", "labels": labels},
+                    "metadata": {**about, "ownerReferences": owners},
                     "spec": {"containers": [{"name": names.PROXY_CONTAINER}]},
                 }
                 program = f"import time; print({line!r}, flush=True); time.sleep(600)"

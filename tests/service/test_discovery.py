@@ -111,9 +111,9 @@ async def test_the_picture_is_fetched_with_the_logs_of_the_proxies(bench):
     async with bench.client() as client:
         await objects.create(client, JOBSETS, manifest())
         job = await bench.proxy(client, "s1", notebook="a.ipynb")
-        labels = {names.JOB_NAME_LABEL: job["metadata"]["name"]}
+        owners = [objects.owner(job, controller=True)]
         pod = {
-            "metadata": {"name": "proxy-pod", "namespace": "default", "labels": labels},
+            "metadata": {"name": "proxy-pod", "namespace": "default", "ownerReferences": owners},
             "spec": {"containers": [{"name": names.PROXY_CONTAINER}]},
         }
         await bench.running(client, pod, "python", "-c", LOG)

@@ -33,8 +33,10 @@ def ready(name, job, container):
         names.JOB_INDEX_LABEL: "0",
         names.POD_INDEX_LABEL: "0",
     }
+    made_by = f"{names.DEFAULT_SERVICE}-{job}-0"
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": made_by, "uid": "u", "controller": True}
     return {
-        "metadata": {"name": name, "namespace": "default", "labels": labels},
+        "metadata": {"name": name, "namespace": "default", "labels": labels, "ownerReferences": [owner]},
         "spec": {"containers": [{"name": container}]},
     }
 

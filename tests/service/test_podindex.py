@@ -24,7 +24,7 @@ def test_pods_are_found_by_what_they_are_for():
 
 def test_a_pod_of_a_job_without_a_jobset_is_found_by_its_job():
     proxy = {
-        "metadata": {"name": "proxy-abcde", "uid": "u", "labels": {names.JOB_NAME_LABEL: "proxy"}},
+        "metadata": {"name": "proxy-abcde", "uid": "u", "ownerReferences": [{"name": "proxy", "controller": True}]},
         "status": {"phase": "Running"},
     }
     index = PodIndex([proxy])
@@ -73,3 +73,13 @@ def test_after_any_changes_it_is_as_if_it_were_made_anew():
         assert index.of_head(SERVICE) == anew.of_head(SERVICE)
         for each in range(3):
             assert index.of_slice(SERVICE, "worker", each) == anew.of_slice(SERVICE, "worker", each)
+
+
+def test_a_pod_that_is_only_labelled_as_a_worker_or_a_head_is_none():
+    for part in (names.HEAD_JOB, "worker"):
+        real, imposter, orphan = pod(part, 0, name="real"), pod(part, 0, name="imposter"), pod(part, 0, name="orphan")
+        imposter["metadata"]["ownerReferences"][0]["name"] = "job-of-mallory"
+        orphan["metadata"]["ownerReferences"] = []
+        index = PodIndex([real, imposter, orphan])
+        found = index.of_head(SERVICE) if part == names.HEAD_JOB else index.of_slice(SERVICE, part, 0)
+        assert names_of(found) == ["real"]

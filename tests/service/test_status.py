@@ -42,8 +42,9 @@ def a_proxy(session, user="jane", instances=None, *, created="2026-01-01T10:00:0
 
 def proxy_pod(job):
     name = job["metadata"]["name"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u", "controller": True}
     return {
-        "metadata": {"name": f"{name}-xyz12", "namespace": "default", "labels": {names.JOB_NAME_LABEL: name}},
+        "metadata": {"name": f"{name}-xyz12", "namespace": "default", "ownerReferences": [owner]},
         "status": {"phase": "Running"},
     }
 

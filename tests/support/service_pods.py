@@ -19,6 +19,14 @@ def pod(
             names.POD_INDEX_LABEL: str(host),
         },
     }
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": f"{SERVICE}-{job}-{index}",
+        "uid": "u",
+        "controller": True,
+    }
+    metadata["ownerReferences"] = [owner]
     if deleted:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:01Z"
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
