@@ -98,10 +98,11 @@ async def test_what_a_proxy_held_is_forgotten_with_the_proxy(bench):
     try:
         async with bench.client(name="admin") as client:
             await create(client, names.DEFAULT_SERVICE)
-            job = (await bench.proxy(client, "s1"))["metadata"]["name"]
+            made = await bench.proxy(client, "s1")
+            job, owners = made["metadata"]["name"], [objects.owner(made, controller=True)]
             line = f"Transition slice 0 (tpuv6e:2x2) unplaced -> placed on {names.DEFAULT_SERVICE}-worker-1"
             pod = {
-                "metadata": {"name": "proxy", "labels": {names.JOB_NAME_LABEL: job}},
+                "metadata": {"name": "proxy", "ownerReferences": owners},
                 "spec": {"containers": [{"name": names.PROXY_CONTAINER}]},
             }
             await bench.running(
