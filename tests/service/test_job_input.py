@@ -102,6 +102,7 @@ async def test_a_name_that_is_no_text_is_named(apply, key, value, as_jobset):
         ({"containers": 1e308}, "spec.controller.template.spec.containers: must be a list"),
         ({"initContainers": "x"}, "spec.controller.template.spec.initContainers: must be a list"),
         ({"extra": 1}, "spec.extra: unknown field"),
+        ({"containers": [{"name": "x"}]}, "spec.controller.mainContainerName: the template has no container 'main'"),
     ],
     ids=str,
 )

@@ -14,6 +14,7 @@ from typing import Any
 from pathways_jupyter.service import names, service_jobset
 from pathways_jupyter.service.pathwaysjob import fields, validation
 from pathways_jupyter.service.pathwaysjob.fields import Component, Job, Manifest
+from pathways_jupyter.service.pathwaysjob.validation import InvalidJob, Problem
 
 JOB_LABEL = "pathways-jupyter/pathwaysjob"
 """On the JobSet: the name of its PathwaysJob."""
@@ -94,7 +95,7 @@ def _finish_head(head: Manifest, job: Job, annotations: Mapping[str, str], worke
             program["args"].append(_METRICS)
         _customize(program, _component(job, kind))
     if job.elastic_slices:
-        # Behind the job's own flags, of which it is the one that counts: the last of two wins.
+        # After the job's own flags: of two with one name the last counts, and that has to be `elasticSlices`.
         programs[1]["args"].append(f"--num_elastic_slices={job.elastic_slices}")
     # Beside its own workers, the head must not have a host to itself.
     own = {} if job.mode == fields.COLOCATE_MODE else {_EXCLUSIVE: "kubernetes.io/hostname"}
@@ -118,9 +119,12 @@ def _user_pod(job: Job, programs: list[Manifest]) -> Manifest:
     sidecars = [{**program, "restartPolicy": "Always"} for program in programs]
     # The user's come first: they may prepare what the programs need.
     pod["initContainers"] = [*(pod.get("initContainers") or ()), *sidecars]
-    for container in pod.get("containers") or ():
-        if container["name"] == job.main_container:
-            _set_environment(container)
+    mains = [each for each in pod["containers"] if each["name"] == job.main_container]
+    if not mains:
+        path, problem = "spec.controller.mainContainerName", f"the template has no container {job.main_container!r}"
+        raise InvalidJob(f"{path}: {problem}.", [Problem(path, problem)])
+    for container in mains:
+        _set_environment(container)
     return pod
 
 
