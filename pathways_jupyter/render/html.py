@@ -27,6 +27,7 @@ class Tone(StrEnum):
 _LONG_CELL = 20
 """A cell with more characters may be broken into lines."""
 _TAG = re.compile(r"<[^>]*>")
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ms|s|min|h|d|[kMG]B)\b)")
 _STYLE = (
     # Pairs of a name and the rules that an output needs when it contains that name; "" is for every output.
     (
@@ -163,8 +164,11 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _cell(content: str) -> str:
-    is_long = len(unescape(_TAG.sub("", content))) > _LONG_CELL
-    return f"""<td{' class="pw-long"' if is_long else ""}>{content}</td>"""
+    if len(unescape(_TAG.sub("", content))) <= _LONG_CELL:
+        return f"<td>{content}</td>"
+    # Not in what may be copied into a shell.
+    kept = content if "<code" in content else _BEFORE_UNIT.sub("&nbsp;", content)
+    return f'<td class="pw-long">{kept}</td>'
 
 
 def as_of(at: float, note: str = "") -> str:

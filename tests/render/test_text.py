@@ -34,11 +34,12 @@ def test_a_size_is_never_rounded_to_nothing(number, said):
 
 def test_a_number_keeps_its_unit_and_a_long_cell_is_not_broken_after_each_word():
     shown = html.page(
-        html.table(("for", "why"), [[html.muted("3 min 05 s"), "the slices of <b>others</b> are awaited"]])
+        html.table(("for", "why"), [[html.muted("3 min 05 s"), "the slices of <b>others</b> are awaited for 12 s"]])
     )
     short, long = re.findall(r"<td[^>]*>", shown)
     assert "pw-long" in long
     assert "pw-long" not in short
+    assert "awaited for 12&nbsp;s" in shown
     # What is not long stays on its line; what is long keeps a width at which lines hold several words.
     assert re.search(r"table\.pw-table td \{[^}]*white-space: nowrap", shown)
     assert re.search(r"td\.pw-long \{[^}]*min-width: 9em", shown)
