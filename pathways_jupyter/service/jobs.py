@@ -88,21 +88,22 @@ def resource_of(job: JobInfo) -> Resource:
     return PATHWAYS_JOBS if job.kind == fields.KIND else JOBSETS
 
 
-async def picture(client: Client, name: str, *, namespace: str) -> JobPicture:
+async def picture(client: Client, name: str, *, namespace: str, events: bool = True) -> JobPicture:
     """Return everything about a job.
+
+    Args:
+      events: False to leave them out: they cost a list of those of the whole namespace.
 
     Raises:
       ServiceError: There is none of that name.
     """
     # The job first: its pods have failed by the time at which it has.
     manifest = await _get(client, name, namespace)
-    listed, events = await asyncio.gather(
-        objects.list_(client, PODS, namespace=namespace, labels=f"{names.JOBSET_NAME_LABEL}={name}"),
-        objects.list_(client, EVENTS, namespace=namespace),
-    )
+    listed = await objects.list_(client, PODS, namespace=namespace, labels=f"{names.JOBSET_NAME_LABEL}={name}")
+    seen = (await objects.list_(client, EVENTS, namespace=namespace)).items if events else ()
     own = [each for each in listed.items if cluster_input.Part.of(each)]
     about = (name, *(pod["metadata"]["name"] for pod in own))
-    found = [(event_info(each), each) for each in events.items if _concerns(each, about)]
+    found = [(event_info(each), each) for each in seen if _concerns(each, about)]
     # Many have whole seconds; within one, the order is that in which the API server received them.
     found.sort(key=lambda pair: (int(pair[0].time), int(pair[1]["metadata"].get("resourceVersion") or 0)))
     return JobPicture(
@@ -134,8 +135,13 @@ async def _with_reason(client: Client, manifest: Object, listed: Sequence[Object
     return replace(info, reason=failed.reason(lines))
 
 
-async def pictures(client: Client, name: str, *, namespace: str) -> AsyncGenerator[JobPicture, None]:
+async def pictures(
+    client: Client, name: str, *, namespace: str, events: bool = True
+) -> AsyncGenerator[JobPicture, None]:
     """Yield a job whenever it or its pods change, until it is over and its pods have ended.
+
+    Args:
+      events: As for :func:`picture`.
 
     Raises:
       ServiceError: There is none of that name, or it was deleted meanwhile.
@@ -149,7 +155,7 @@ async def pictures(client: Client, name: str, *, namespace: str) -> AsyncGenerat
             async for _ in changes:
                 changed.set()
 
-    found = await picture(client, name, namespace=namespace)
+    found = await picture(client, name, namespace=namespace, events=events)
     watches = [
         asyncio.create_task(follow(resource_of(found.job), name=name)),
         asyncio.create_task(follow(PODS, labels=f"{names.JOBSET_NAME_LABEL}={name}")),
@@ -169,7 +175,7 @@ async def pictures(client: Client, name: str, *, namespace: str) -> AsyncGenerat
                     each.result()
             changed.clear()
             try:
-                found = await picture(client, name, namespace=namespace)
+                found = await picture(client, name, namespace=namespace, events=events)
             except ServiceError as error:
                 raise ServiceError(f"Job {name} was deleted.") from error
     finally:
@@ -185,7 +191,7 @@ async def until_over(client: Client, name: str, *, namespace: str) -> AsyncGener
       ServiceError: There is none, or it was deleted.
     """
     before: tuple[str, int, bool] | None = None
-    async with contextlib.aclosing(pictures(client, name, namespace=namespace)) as found:
+    async with contextlib.aclosing(pictures(client, name, namespace=namespace, events=False)) as found:
         async for each in found:
             now = each.job.state, each.job.restarts, any(pod.state in FATAL_REASONS for pod in each.pods)
             if now != before:
