@@ -270,7 +270,7 @@ def _follow(source: Callable[[], AsyncIterator[Any]], record: Any, *, as_json: b
     except KeyboardInterrupt:
         # By now the run has ended on the hosts, if it ends with this command.
         hosts, code = run_actions.last_known(record) if record is not None else (), INTERRUPTED
-        click.echo("Interrupted." if hosts else "Interrupted; nothing was started.", err=True)
+        click.echo("Interrupted." if hosts else picture.nothing_started().text, err=True)
     if hosts:
         # Read again: it has an end now.
         show(picture.hosts(records.read(record.id), hosts), as_json=as_json)

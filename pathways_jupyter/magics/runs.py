@@ -162,8 +162,9 @@ def _follow(screen: Screen, events: Generator[Any, None, None], record: Record |
         except KeyboardInterrupt:
             # Closed first: the run ends on the hosts by it, and the last table shall say so.
             events.close()
-            if table.record is not None and (hosts := run_actions.last_known(table.record)):
-                table.finish(picture.hosts(table.record, hosts, logs=True))
+            if table.record is not None:
+                hosts = run_actions.last_known(table.record)
+                table.finish(picture.hosts(table.record, hosts, logs=True) if hosts else picture.nothing_started())
             raise
 
 

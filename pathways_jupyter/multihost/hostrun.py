@@ -162,7 +162,7 @@ class HostRun:
                 "lost": f"The keeper of the run on {self.target.name} was killed.",
             }[outcome.why]
         began = self.status.began
-        ended = time.time() if outcome.seconds is None else began + outcome.seconds
+        ended = began + outcome.seconds if began and outcome.seconds is not None else time.time()
         await self._change(phase=phase, code=outcome.code, ended=ended, message=message)
 
     async def _steadily(

@@ -47,6 +47,12 @@ def hosts(record: Record, statuses: Sequence[HostStatus], *, logs: bool = False,
     return View(value, plain, html.page(*parts))
 
 
+def nothing_started() -> View:
+    """What an interrupt has left of a run that had not begun on any host."""
+    said = "Interrupted; nothing was started."
+    return View(None, said, html.page(html.line(html.muted(said))))
+
+
 def runs(records: Sequence[Record], now: float | None = None) -> View:
     """All runs of this machine."""
     now = time.time() if now is None else now

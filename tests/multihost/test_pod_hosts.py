@@ -1,6 +1,7 @@
 """The workers of a service as hosts, by exec, from the command line and from a notebook."""
 
 import json
+import socket
 from pathlib import Path
 
 from waits import wait_until
@@ -68,6 +69,19 @@ def test_interrupting_a_cell_ends_the_command_on_the_hosts(machine, cluster, not
     assert "2 stopped" in last
     assert "Logs: " in last
     assert all((machine.directory / f"ended-by-interrupt-{number}").exists() for number in (0, 1))
+
+
+def test_interrupting_a_cell_before_anything_runs_says_so(machine, notebook):
+    notebook.run("%load_ext pathways_jupyter")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host = f"127.0.0.1:{silent.getsockname()[1]}"
+        request = notebook.begin(f"%%multihost --hosts {host} --accept-new --use-existing-folder --run-name none\ntrue")
+        connection, _ = silent.accept()
+        notebook.wait_for("Run none: 1 connecting")
+        notebook.manager.interrupt_kernel()
+        assert notebook.finish(request).error == "KeyboardInterrupt"
+        connection.close()
+    assert "nothing was started" in [each for each in notebook.seen if each][-1]
 
 
 def test_tab_completes_runs_and_options(monkeypatch, tmp_path):
