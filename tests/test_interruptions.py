@@ -137,6 +137,9 @@ def training(notebook, machine, kubeconfig, tmp_path) -> Training:
     made = Training(notebook, tmp_path, machine.runtime / "pathways" / f"{session}.json")
     yield made
     made.stop.touch()
+    if made.path.exists():
+        # While there is a way: without one its end would take longer than the notebook's may.
+        assert notebook.run("%pathways disconnect", timeout=DEADLINE).status == "ok"
 
 
 def states(notebook) -> list[str]:
