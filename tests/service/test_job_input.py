@@ -12,7 +12,7 @@ from pathways_jobs import training
 from quiet_cluster import QuietCluster
 
 from pathways_jupyter import job_requests
-from pathways_jupyter.errors import ConfigError, PathwaysError
+from pathways_jupyter.errors import ConfigError, PathwaysError, ServiceError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.local.apiserver import object_handlers
 from pathways_jupyter.local.apiserver.api_errors import bad_request
@@ -71,6 +71,14 @@ async def test_all_that_is_wrong_is_said_at_once_and_no_reason_is_empty(apply):
     assert "topologies of ct6e-standard-4t: 1x1, 2x2" in second
 
 
+@pytest.mark.parametrize("as_jobset", [False, True])
+async def test_a_namespace_that_does_not_exist_is_no_missing_api(apply, as_jobset):
+    job = training("a")
+    job["metadata"]["namespace"] = "nowhere"
+    with pytest.raises(ServiceError, match=r"There is no namespace nowhere\."):
+        await apply(job, as_jobset=as_jobset)
+
+
 async def test_what_cannot_change_is_said_beside_an_unknown_field(apply):
     job = training("there")
     await apply(job, dry_run=False)
@@ -101,6 +109,7 @@ async def test_a_name_that_is_no_text_is_named(apply, key, value, as_jobset):
         ({"containers": [""]}, "spec.controller.template.spec.containers[0]: must be a mapping"),
         ({"containers": 1e308}, "spec.controller.template.spec.containers: must be a list"),
         ({"initContainers": "x"}, "spec.controller.template.spec.initContainers: must be a list"),
+        ({"pathwaysDir": "s3://b"}, "spec.pathwaysDir: must match"),
         ({"extra": 1}, "spec.extra: unknown field"),
         ({"containers": [{"name": "x"}]}, "spec.controller.mainContainerName: the template has no container 'main'"),
     ],
@@ -110,7 +119,7 @@ async def test_a_job_that_is_expanded_here_is_checked_here(apply, change, said):
     job = training("a")
     pod = job["spec"]["controller"]["template"]["spec"]
     for key, value in change.items():
-        place = pod if "ontainers" in key else job["spec"] if key == "extra" else job
+        place = pod if "ontainers" in key else job["spec"] if key in {"extra", "pathwaysDir"} else job
         place[key] = value
     refused = await refusal(apply, job, as_jobset=True)
     assert said in refused

@@ -102,6 +102,10 @@ async def _send(client: Client, manifest: Mapping[str, Any], *, namespace: str, 
         await client.request("POST", resource.path(namespace), query=query, body=body)
     except ApiError as error:
         if error.status == 404:
+            if str(error).startswith("namespaces "):
+                raise ServiceError(
+                    f"There is no namespace {namespace}.", hint="Correct metadata.namespace, or create it first."
+                ) from error
             raise await _not_installed(client, as_jobset) from error
         if error.status == 409:
             return await _replace(client, resource, name, body, query)

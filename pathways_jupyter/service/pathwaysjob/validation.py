@@ -6,6 +6,7 @@ same schema, without the rules that relate fields.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +65,8 @@ def _problems(schema: Schema, value: Any, path: str, strict: bool) -> Iterator[P
             yield Problem(path, f"must be from {least} to {most}")
     elif "enum" in schema and value not in schema["enum"]:
         yield Problem(path, f"must be one of {', '.join(schema['enum'])}")
+    elif "pattern" in schema and not re.search(schema["pattern"], str(value)):
+        yield Problem(path, f"must match {schema['pattern']}")
     elif isinstance(value, list):
         for number, each in enumerate(value):
             yield from _problems(schema["items"], each, f"{path}[{number}]", strict)
