@@ -23,7 +23,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import LEASES, PODS, Object
 from pathways_jupyter.kube.watch import ChangeType, watch
-from pathways_jupyter.service import leases, names
+from pathways_jupyter.service import cluster_input, leases, names
 from pathways_jupyter.service.images import Image
 
 LEASE_SECONDS = 15.0
@@ -205,10 +205,16 @@ class Rivals:
 
 
 def is_rival(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod runs another controller of the API."""
+    """Whether a pod runs another controller of the API.
+
+    Only one of a Deployment: users of any namespace may create Jobs, and label their pods as a controller's.
+    """
     metadata = pod["metadata"]
     if (pod.get("status") or {}).get("phase") in _OVER or metadata.get("deletionTimestamp"):
         return False
-    named = (metadata.get("labels") or {}).get("app.kubernetes.io/name") == _NAME
+    owners = metadata.get("ownerReferences") or ()
+    if not any(each.get("controller") and each.get("kind") == "ReplicaSet" for each in owners):
+        return False
+    named = cluster_input.label(pod, "app.kubernetes.io/name") == _NAME
     images = [str(each.get("image")) for each in (pod.get("spec") or {}).get("containers") or ()]
     return named or any(Image.parse(image).name in _IMAGES for image in images)

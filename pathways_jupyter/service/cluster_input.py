@@ -15,7 +15,6 @@ from typing import Any
 
 from pathways_jupyter.errors import ClusterError
 from pathways_jupyter.kube.credentials import parse_time
-from pathways_jupyter.kube.objects import Object
 from pathways_jupyter.service import names
 
 LONGEST_TEXT = 512
@@ -27,6 +26,7 @@ LATEST = 7_258_118_400.0
 MOST_SLICES = 10_000
 MOST_HOSTS = 100_000
 """Of one service; the picture of one has an entry for each, whether it exists or not."""
+MOST_RESTARTS = 2**31 - 1
 _LONGEST_JSON = 4096
 _DECIMAL = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
 
@@ -64,27 +64,27 @@ def time(value: object) -> float:
         return 0.0
 
 
-def label(item: Object, name: str) -> str:
+def label(item: Mapping[str, Any], name: str) -> str:
     """Return the value of a label; empty without one."""
     return text((item["metadata"].get("labels") or {}).get(name))
 
 
-def annotation(item: Object, name: str, *, longest: int = LONGEST_TEXT) -> str:
+def annotation(item: Mapping[str, Any], name: str, *, longest: int = LONGEST_TEXT) -> str:
     """Return the text of an annotation; empty without one."""
     return text(raw(item, name), longest=longest)
 
 
-def raw(item: Object, name: str) -> object:
+def raw(item: Mapping[str, Any], name: str) -> object:
     """Return an annotation as it was written, for a reader that checks it; None without one."""
     return (item["metadata"].get("annotations") or {}).get(name)
 
 
-def keep_seconds(item: Object) -> float:
+def keep_seconds(item: Mapping[str, Any]) -> float:
     """Return how long a proxy is kept after its Lease was renewed last, while its slices are not needed; 0 for not."""
     return number(raw(item, names.KEEP_ANNOTATION), LONGEST_SECONDS) or 0.0
 
 
-def controller(pod: Object) -> str:
+def controller(pod: Mapping[str, Any]) -> str:
     """Return the name of the Job, or other object, that controls a pod; empty without one."""
     owners = pod["metadata"].get("ownerReferences") or ()
     return next((text(each.get("name")) for each in owners if each.get("controller")), "")
@@ -106,7 +106,7 @@ class Part:
     host: int
 
     @classmethod
-    def of(cls, pod: Object) -> Part | None:
+    def of(cls, pod: Mapping[str, Any]) -> Part | None:
         """Read it from a pod's labels; None for a pod that no JobSet has made.
 
         Who may create Jobs may label a pod as a worker or the head of another's service. But the Job of a real one has
@@ -145,7 +145,7 @@ class Whose:
     notebook: str
 
     @classmethod
-    def of(cls, item: Object) -> Whose:
+    def of(cls, item: Mapping[str, Any]) -> Whose:
         """Read it from an object's labels and annotations."""
         notebook = annotation(item, names.NOTEBOOK_ANNOTATION)
         return cls(label(item, names.SESSION_LABEL), label(item, names.USER_LABEL), notebook)

@@ -170,7 +170,7 @@ def read(found: Object, *, own: bool = False) -> ServiceInfo | None:
     if slices is None or hosts is None or slices * hosts > MOST_HOSTS:
         raise Unreadable("it asks for more slices or hosts than any cluster has")
     name = str(found["metadata"]["name"])
-    port = said.get("server_port") or names.RESOURCE_MANAGER_PORT
+    port = cluster_input.count(said.get("server_port"), 65535) or names.RESOURCE_MANAGER_PORT
     return ServiceInfo(
         name=name,
         namespace=str(found["metadata"].get("namespace") or ""),
@@ -178,8 +178,8 @@ def read(found: Object, *, own: bool = False) -> ServiceInfo | None:
         instance_type=cluster_input.text(said.get("instance_type"), longest=64),
         slices=slices,
         hosts_per_slice=hosts,
-        server_image=str(worker.get("image") or manager.get("image") or ""),
-        sidecar_image=str((workers.get(names.SIDECAR_CONTAINER) or {}).get("image") or ""),
+        server_image=cluster_input.text(worker.get("image") or manager.get("image")),
+        sidecar_image=cluster_input.text((workers.get(names.SIDECAR_CONTAINER) or {}).get("image")),
         worker_job=worker_job,
         started=objects.true_condition(found, "StartupPolicyCompleted") is not None,
         ended=_how_it_ended(found),
@@ -250,5 +250,5 @@ def _how_it_ended(found: Object) -> str:
     if ended is None:
         return ""
     state = "failed for good" if ended["type"] == "Failed" else "completed"
-    message = str(ended.get("message") or ended.get("reason") or "").rstrip(".")
+    message = cluster_input.text(ended.get("message") or ended.get("reason")).rstrip(".")
     return f"its JobSet has {state}{f' ({message})' if message else ''}"

@@ -12,6 +12,7 @@ from program_log import Log
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBSETS, LEASES, PATHWAYS_JOBS, PODS
 from pathways_jupyter.operator import main
+from pathways_jupyter.operator.election import is_rival
 from pathways_jupyter.operator.job_controller import EVENTS
 from pathways_jupyter.service.pathwaysjob import definition, installation
 
@@ -23,6 +24,9 @@ RIVAL = {
         "name": "pathways-job-controller-manager-x",
         "namespace": "pathways-job-system",
         "labels": {"control-plane": "controller-manager", "app.kubernetes.io/name": "pathways-job"},
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "manager", "uid": "u", "controller": True}
+        ],
     },
     "spec": {"containers": [{"name": "manager", "image": "registry/pathwaysjob-controller:v0.1.1"}]},
 }
@@ -178,3 +182,10 @@ async def test_the_manifests_give_the_operator_all_it_needs_and_no_more(bench):
             stop.set()
             await asyncio.wait_for(running, DEADLINE)
         assert not [rule for rule in rules if "*" in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])]
+
+
+def test_a_pod_that_a_user_has_labelled_as_a_controller_is_none():
+    assert is_rival(RIVAL)
+    job = [{**RIVAL["metadata"]["ownerReferences"][0], "apiVersion": "batch/v1", "kind": "Job"}]
+    for owners in (job, []):
+        assert not is_rival({**RIVAL, "metadata": {**RIVAL["metadata"], "ownerReferences": owners}})

@@ -3,6 +3,7 @@
 import json
 import math
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
@@ -234,6 +235,40 @@ def test_a_service_can_be_drawn_whatever_others_write_beside_it(jobset, jobs, po
         dump(tables.tables([(service, drawn)], heads={}, me="me", jobs=[jobset, *jobs]))
         picture.outline(service, jobs)
     odd_objects.number_of([jobset, *jobs])
+
+
+def without(*path):
+    """A service without one of its parts, which a JobSet may lack too."""
+    made = jobset([], 1, 1)
+    for part in made["spec"]["replicatedJobs"]:
+        place = part
+        for key in path[:-1]:
+            place = place[key]
+        del place[path[-1]]
+    return made
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        without("template", "spec"),
+        without("template", "spec", "template"),
+        without("template", "spec", "template", "spec"),
+        without("template", "spec", "template", "spec", "containers"),
+        {**jobset([], 1, 1), "spec": {}},
+    ],
+)
+def test_a_job_that_lacks_a_part_is_listed(odd):
+    info = description.job_info({**odd, "kind": "JobSet"})
+    assert (info.name, info.headless) == (odd["metadata"]["name"], False)
+    assert description.main_container({**odd, "kind": "JobSet"})
+    assert description.main_container({"kind": "PathwaysJob", "metadata": {}, "spec": {}}) == "main"
+
+
+@QUICK
+@given(JOBSET)
+def test_a_job_is_described_whatever_its_jobset_says(odd):
+    dump(vars(description.job_info({**odd, "kind": "JobSet"})))
 
 
 @QUICK

@@ -74,8 +74,8 @@ def job_info(manifest: Mapping[str, Any]) -> JobInfo:
         name=metadata["name"],
         namespace=metadata.get("namespace") or "",
         state=state,
-        reason=str(condition.get("message") or ""),
-        restarts=int(status.get("restarts") or 0),
+        reason=cluster_input.text(condition.get("message")),
+        restarts=cluster_input.count(status.get("restarts"), cluster_input.MOST_RESTARTS) or 0,
         instance_type=kind,
         slices=slices,
         headless=headless,
@@ -100,17 +100,19 @@ def _shape(manifest: Mapping[str, Any]) -> tuple[str, int, bool]:
 def _jobset_shape(jobset: Mapping[str, Any]) -> tuple[str, int, bool]:
     pod = _head_pod(jobset)
     containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
-    managers = [each for each in containers if each["name"] == names.RESOURCE_MANAGER_CONTAINER]
+    managers = [each for each in containers if each.get("name") == names.RESOURCE_MANAGER_CONTAINER]
     said = discovery.flags(managers[0]) if managers else {}
-    headless = any(each["name"] == names.PROXY_CONTAINER for each in pod.get("containers") or ())
+    headless = any(each.get("name") == names.PROXY_CONTAINER for each in pod.get("containers") or ())
     slices = cluster_input.count(said.get("instance_count"), cluster_input.MOST_SLICES) or 0
     return cluster_input.text(said.get("instance_type")), slices, headless
 
 
 def _head_pod(jobset: Mapping[str, Any]) -> Mapping[str, Any]:
     for each in (jobset.get("spec") or {}).get("replicatedJobs") or ():
-        if each["name"] == names.HEAD_JOB:
-            pod: Mapping[str, Any] = each["template"]["spec"]["template"]["spec"]
+        if each.get("name") == names.HEAD_JOB:
+            # A JobSet is stored also without any of these.
+            job: Mapping[str, Any] = (each.get("template") or {}).get("spec") or {}
+            pod: Mapping[str, Any] = (job.get("template") or {}).get("spec") or {}
             return pod
     return {}
 
@@ -118,9 +120,10 @@ def _head_pod(jobset: Mapping[str, Any]) -> Mapping[str, Any]:
 def main_container(manifest: Mapping[str, Any]) -> str:
     """Return the name of the container of the job's own program."""
     if manifest["kind"] == fields.KIND:
-        return str(manifest["spec"]["controller"].get("mainContainerName") or fields.MAIN_CONTAINER)
-    found = [str(each["name"]) for each in _head_pod(manifest).get("containers") or ()]
-    return fields.MAIN_CONTAINER if fields.MAIN_CONTAINER in found else found[0]
+        controller = (manifest.get("spec") or {}).get("controller") or {}
+        return str(controller.get("mainContainerName") or fields.MAIN_CONTAINER)
+    found = [str(each.get("name")) for each in _head_pod(manifest).get("containers") or ()]
+    return found[0] if found and fields.MAIN_CONTAINER not in found else fields.MAIN_CONTAINER
 
 
 def pod_info(pod: Mapping[str, Any]) -> PodInfo:
