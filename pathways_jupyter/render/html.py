@@ -91,8 +91,9 @@ _STYLE = (
 .pathways-jupyter .pw-map { display: flex; flex-wrap: wrap; gap: .5rem; margin: .45rem 0 .1rem; }
 .pathways-jupyter .pw-slice {
   border: 1px solid var(--pw-line); border-top: 3px solid var(--pw-tone); border-radius: 4px;
-  padding: .3rem .55rem .45rem; min-width: 7.5rem;
+  padding: .3rem .55rem .45rem; min-width: 7.5rem; max-width: 22rem;
 }
+.pathways-jupyter .pw-slice .pw-tone { white-space: normal; overflow-wrap: anywhere; }
 .pathways-jupyter .pw-of-this { box-shadow: 0 0 0 2px var(--pw-mine); }
 .pathways-jupyter .pw-of-other { box-shadow: 0 0 0 1px var(--pw-none); }
 .pathways-jupyter .pw-hosts { display: flex; flex-wrap: wrap; gap: .3rem; margin-top: .3rem; }

@@ -27,16 +27,14 @@ def connected(shared_notebook, cluster):
     shared_notebook.run("%pathways disconnect")
 
 
-@pytest.fixture
-def frozen():
-    """Stop a process until the test's end."""
-    with contextlib.ExitStack() as stack:
-
-        def stop(pid):
-            stack.callback(os.kill, pid, signal.SIGCONT)
-            os.kill(pid, signal.SIGSTOP)
-
-        yield stop
+@contextlib.contextmanager
+def frozen(pid):
+    """A process that is stopped meanwhile."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def record(machine):
@@ -122,29 +120,30 @@ def test_a_card_of_an_attempt_that_is_over_does_not_say_that_it_may_change(conne
     assert not any("As of" in each for each in card.values())
 
 
-def test_a_supervisor_that_does_not_answer_is_not_shown_as_connected(connected, machine, frozen):
-    frozen(record(machine).pid)
-    card = connected.run("%pathways status")
-    assert card.status == "ok", card.shown
-    assert re.match(r"✗ Session \w+: not answering, was connected since", card.text)
-    assert "pw-ok" not in card.html.partition("</style>")[2]
-    listed = connected.run("%pathways sessions")
-    assert "not answering" in listed.text
-    assert "connected" not in listed.text
-    assert "not answering" in machine.cli("sessions").stdout
-    assert record(machine).supervisor == "not answering"
+def test_a_supervisor_that_does_not_answer_is_not_shown_as_connected(connected, machine):
+    with frozen(record(machine).pid):
+        card = connected.run("%pathways status")
+        assert card.status == "ok", card.shown
+        assert re.match(r"✗ Session \w+: not answering, was connected since", card.text)
+        assert "pw-ok" not in card.html.partition("</style>")[2]
+        listed = connected.run("%pathways sessions")
+        assert "not answering" in listed.text
+        assert "connected" not in listed.text
+        assert "not answering" in machine.cli("sessions").stdout
+        assert record(machine).supervisor == "not answering"
+        asked = connected.run("import pathways_jupyter\npathways_jupyter.current_session().status()")
+        assert (asked.error, "did not answer status within 5 s" in asked.shown) == ("SessionError", True)
+    assert connected.run("%pathways status").text.startswith("✓ Session")
+    assert "connected" in machine.cli("sessions").stdout
 
 
 def test_a_session_whose_supervisor_was_killed_is_listed_as_abandoned(machine, cluster):
     with contextlib.closing(Notebook(machine)) as notebook:
         assert notebook.run(CONNECT).status == "ok"
         # The kernel would remove what is left.
-        os.kill(notebook.manager.provisioner.pid, signal.SIGSTOP)
-        try:
+        with frozen(notebook.manager.provisioner.pid):
             os.kill(record(machine).pid, signal.SIGKILL)
             assert "abandoned" in machine.cli("sessions").stdout
-        finally:
-            os.kill(notebook.manager.provisioner.pid, signal.SIGCONT)
         notebook.wait_for("supervisor is gone")
         notebook.run("%pathways disconnect")
 
