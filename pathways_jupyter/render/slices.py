@@ -112,9 +112,8 @@ def _summary(service: Service) -> str:
 
 
 def _row(each: Slice, service: Service, viewer: Viewer, now: float) -> tuple[str, ...]:
-    waits = service.availability(each) in {Availability.STARTING, Availability.RECLAIMABLE}
     return (
-        Mark.WAIT if waits else _MARKS[each.state],
+        _MARKS[each.state],
         f"{each.index} {viewer.has(each)}".rstrip(),
         ", ".join(filter(None, [_word(each, service, viewer), _detail(each, service, viewer, now)])),
         _since(each, now),
