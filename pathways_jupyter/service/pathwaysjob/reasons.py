@@ -13,6 +13,8 @@ from pathways_jupyter.service.podstate import FATAL_REASONS
 from pathways_jupyter.wording import count
 
 _TRACEBACK = "Traceback (most recent call last):"
+_FRAME = re.compile(r"^ *[|+] ")
+"""What is drawn in front of the lines of an exception group."""
 _ERROR = re.compile(r"[A-Za-z_][\w.]*(:|$)")
 
 
@@ -103,8 +105,9 @@ def failure(pods: Iterable[Mapping[str, Any]], message: str, *, main: str) -> Fa
 
 def last_error(log: Sequence[str]) -> str:
     """Return the last line of the last Python traceback in a log; empty without one."""
-    starts = [number for number, line in enumerate(log) if line.strip() == _TRACEBACK]
-    for line in log[starts[-1] + 1 :] if starts else ():
+    lines = [_FRAME.sub("", line) for line in log]
+    starts = [number for number, line in enumerate(lines) if line.rstrip().endswith(_TRACEBACK)]
+    for line in lines[starts[-1] + 1 :] if starts else ():
         if _ERROR.match(line):
             return line.strip()
     return ""
