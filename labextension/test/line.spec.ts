@@ -1,4 +1,13 @@
-import { noneFree, connectCell, connectLine, IChoice, jobConnectCell, missing, suggestion } from '../src/models/line';
+import {
+  noneFree,
+  connectCell,
+  connectLine,
+  IChoice,
+  jobConnectCell,
+  missing,
+  suggestedSlices,
+  suggestion
+} from '../src/models/line';
 
 import { service } from './rows';
 
@@ -94,6 +103,11 @@ describe('suggestion', () => {
     expect(connectLine(suggestion(SCOPE, [service('a', 0), service('b', 1)])!)).toContain(
       '--service b --tpu tpuv6e:2x2=1'
     );
+  });
+
+  it('suggests one slice to wait for in the dialog if none is free, and nothing without a service', () => {
+    expect(suggestedSlices([service('a', 0)])).toEqual({ service: '', instanceType: 'tpuv6e:2x2', count: 1 });
+    expect(suggestedSlices([])).toBeNull();
   });
 
   it('suggests nothing if nothing is free, or the line could not name the cluster', () => {

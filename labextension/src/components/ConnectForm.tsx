@@ -2,7 +2,7 @@
 import * as React from 'react';
 
 import { Api, asProblem, IContexts, IOffer } from '../models/api';
-import { connectLine, IChoice, missing, More, MORE } from '../models/line';
+import { connectLine, EMBEDDED, IChoice, missing, More, MORE, suggestedSlices } from '../models/line';
 import { ITrans } from '../models/trans';
 import { ICapacity, IProblem, IScope } from '../models/wire';
 import { Options } from './DragLine';
@@ -33,8 +33,11 @@ export function ConnectForm({ api, trans, first, onChange, onRendered }: IConnec
     void api.contexts().then(
       found => {
         setPlaces(found);
-        if (!initial.local && !found.contexts.includes(initial.context)) {
-          choose(found.current ? { context: found.current } : { local: true, context: '' });
+        const unknown = !initial.local && !found.contexts.includes(initial.context);
+        if (unknown && found.current) {
+          choose({ context: found.current });
+        } else if (unknown || initial.local) {
+          choose({ local: true, context: '', ...(found.local ? {} : EMBEDDED) });
         }
       },
       () => setPlaces({ contexts: [], current: '', local: false, profiles: [], problem: null })
@@ -43,14 +46,16 @@ export function ConnectForm({ api, trans, first, onChange, onRendered }: IConnec
 
   const offer = offers.find(each => each.name === choice.service) ?? offers.at(0);
   const capacity = offer?.capacity.find(each => each.instance_type === choice.instanceType);
-  const best = offer?.capacity.at(0);
-  if (best && !capacity) {
+  const suggested = suggestedSlices(offers.filter(each => !choice.service || each.name === choice.service));
+  if (suggested && !capacity) {
     // Set during the render, not in an effect, so that no frame shows a type that the service does not have.
-    choose({ instanceType: best.instance_type, count: Math.max(1, best.free) });
+    choose({ ...suggested, service: choice.service || suggested.service });
   }
 
   React.useEffect(onRendered);
   const lack = missing(choice);
+  // It has one service, in its default namespace.
+  const starts = choice.local && !places?.local;
 
   return (
     <div className="pw-form">
@@ -67,29 +72,37 @@ export function ConnectForm({ api, trans, first, onChange, onRendered }: IConnec
           }
         ]}
         onChange={value =>
-          choose({ local: value === LOCAL, context: value === LOCAL ? '' : value, service: '', instanceType: '' })
+          choose({
+            local: value === LOCAL,
+            context: value === LOCAL ? '' : value,
+            ...(value === LOCAL && !places?.local ? { ...EMBEDDED, namespace: '' } : { service: '', instanceType: '' })
+          })
         }
       />
       <Field
         label={trans.__('Namespace')}
         value={choice.namespace}
-        placeholder={trans.__('from the context')}
+        placeholder={starts ? '' : trans.__('from the context')}
+        disabled={starts}
         onChange={namespace => choose({ namespace, service: '' })}
       />
       <Select
         label={trans.__('Service')}
         value={choice.service}
-        options={[
-          {
-            value: '',
-            label:
-              offers.length === 1
-                ? trans.__('%1 (the only service)', offers[0].name)
-                : trans.__('the only service in the namespace')
-          },
-          ...(offers.length > 1 ? offers.map(each => ({ value: each.name, label: each.name })) : [])
-        ]}
-        onChange={service => choose({ service })}
+        disabled={starts}
+        options={
+          offers.length > 1
+            ? offers.map(each => ({ value: each.name, label: each.name }))
+            : [
+                {
+                  value: '',
+                  label: offers.length
+                    ? trans.__('%1 (the only service)', offers[0].name)
+                    : trans.__('the only service in the namespace')
+                }
+              ]
+        }
+        onChange={service => choose({ service, instanceType: '' })}
       />
       {offer && offer.capacity.length > 0 ? (
         <Select
@@ -157,10 +170,12 @@ export function ConnectForm({ api, trans, first, onChange, onRendered }: IConnec
           hint={trans.__('Use fewer slices, or wait until they are free.')}
         />
       )}
-      <p className="pw-muted">{trans.__('This runs in the notebook:')}</p>
-      <code className="pw-line">
-        <Options line={connectLine(choice)} />
-      </code>
+      <div className="pw-runs">
+        <p className="pw-muted">{trans.__('This runs in the notebook:')}</p>
+        <code className="pw-line">
+          <Options line={connectLine(choice)} />
+        </code>
+      </div>
     </div>
   );
 }

@@ -54,11 +54,12 @@ export function Field({
 export interface ISelectProps {
   readonly label: string;
   readonly value: string;
+  readonly disabled?: boolean;
   readonly options: readonly { readonly value: string; readonly label: string }[];
   readonly onChange: (value: string) => void;
 }
 
-export function Select({ label, value, options, onChange }: ISelectProps): React.JSX.Element {
+export function Select({ label, value, disabled, options, onChange }: ISelectProps): React.JSX.Element {
   const id = React.useId();
   return (
     <div className="pw-field">
@@ -67,6 +68,7 @@ export function Select({ label, value, options, onChange }: ISelectProps): React
         id={id}
         title={options.find(option => option.value === value)?.label}
         value={value}
+        disabled={disabled}
         onChange={event => onChange(event.target.value)}
       >
         {options.map(option => (

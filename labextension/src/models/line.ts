@@ -102,24 +102,36 @@ export function missing(choice: IChoice): 'type' | 'count' | '' {
 /** The most slices that are suggested: those of a large service are there for many people. */
 const MOST_SUGGESTED = 2;
 
-/** Suggest a choice: free slices of one type, from the first service that has any. */
+type Slices = Pick<IChoice, 'service' | 'instanceType' | 'count'>;
+
+/** What the embedded cluster is started with. */
+export const EMBEDDED: Slices = { service: '', instanceType: 'tpuv6e:2x2', count: 2 };
+
+/** Suggest free slices of one type, from the first service that has any; one slice to wait for if none has. */
+export function suggestedSlices(services: readonly Pick<IService, 'name' | 'capacity'>[]): Slices | null {
+  const service =
+    services.find(each => each.capacity.some(capacity => capacity.free > 0)) ??
+    services.find(each => each.capacity.length > 0);
+  const capacity = service?.capacity.find(each => each.free > 0) ?? service?.capacity.at(0);
+  return service && capacity
+    ? {
+        service: services.length > 1 ? service.name : '',
+        instanceType: capacity.instance_type,
+        count: Math.max(1, Math.min(capacity.free, MOST_SUGGESTED))
+      }
+    : null;
+}
+
+/** Suggest a choice in the cluster in view; null if no slice is free. */
 export function suggestion(scope: IScope, services: readonly IService[]): IChoice | null {
-  const service = services.find(each => each.capacity.some(capacity => capacity.free > 0));
-  const capacity = service?.capacity.find(each => each.free > 0);
+  const isFree = services.some(each => each.capacity.some(capacity => capacity.free > 0));
+  const slices = isFree ? suggestedSlices(services) : null;
   // A cluster that only a session knows cannot be named in a line.
-  if (!service || !capacity || scope.session || !(scope.local || scope.context)) {
+  if (!slices || scope.session || !(scope.local || scope.context)) {
     return null;
   }
-  return {
-    local: scope.local,
-    context: scope.context,
-    namespace: scope.namespace,
-    service: services.length > 1 ? service.name : '',
-    instanceType: capacity.instance_type,
-    count: Math.min(capacity.free, MOST_SUGGESTED),
-    profile: '',
-    wait: false
-  };
+  const { local, context, namespace } = scope;
+  return { local, context, namespace, ...slices, profile: '', wait: false };
 }
 
 /** Whether there are slices, but none is free: then a notebook can connect when one becomes free. */

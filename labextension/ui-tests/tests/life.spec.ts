@@ -9,7 +9,16 @@ const WAYS: { readonly [way: string]: (page: IJupyterLabPageFixture, panel: Loca
   'a cell': page => start(page, '%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2'),
   'the dialog': async (page, panel) => {
     await panel.getByRole('button', { name: 'Connect…' }).click();
-    await page.getByRole('dialog').getByRole('button', { name: 'Connect', exact: true }).click();
+    const dialog = page.getByRole('dialog');
+    // The line says what happens: the embedded cluster is started with these slices.
+    await expect(dialog.locator('.pw-line')).toHaveText('%pathways connect --local --tpu tpuv6e:2x2=2');
+    // It has no other namespace or service, and each other field changes the line.
+    await expect(dialog.getByLabel('Namespace')).toBeDisabled();
+    await expect(dialog.getByLabel('Service', { exact: true })).toBeDisabled();
+    await dialog.getByLabel('Number of slices').fill('3');
+    await expect(dialog.locator('.pw-line')).toHaveText('%pathways connect --local --tpu tpuv6e:2x2=3');
+    await dialog.getByLabel('Number of slices').fill('2');
+    await dialog.getByRole('button', { name: 'Connect', exact: true }).click();
   },
   'the welcome card': async (page, panel) => {
     await panel.getByRole('button', { name: 'Start the embedded cluster' }).click();
@@ -23,10 +32,17 @@ const WAYS: { readonly [way: string]: (page: IJupyterLabPageFixture, panel: Loca
 };
 
 const END = `
-%load_ext pathways_jupyter
-%pathways disconnect
+import pathways_jupyter
 from pathways_jupyter.local import cluster
+session = pathways_jupyter.current_session()
+session and session.disconnect()
 cluster.down(); print('it has ended')`;
+
+/** End the session and the cluster: the next test begins without one. */
+async function end(page: IJupyterLabPageFixture): Promise<void> {
+  await start(page, END);
+  await expect(page.locator('.jp-OutputArea-output').last()).toContainText('it has ended');
+}
 
 /** What is wrong with the panel's layout at this moment. */
 function faults(panel: Locator): Promise<string[]> {
@@ -76,12 +92,40 @@ for (const width of [250, 400]) {
             await expect.poll(() => faults(panel)).toEqual([]);
             await picture(page, `life-${way.replace(/ /g, '-')}-${width}x${height}`);
           } finally {
-            // Also for the next test, which begins without a cluster.
-            await start(page, END);
-            await expect(page.locator('.jp-OutputArea-output').last()).toContainText('it has ended');
+            await end(page);
           }
         });
       }
     });
   }
 }
+
+base.describe('A service with more slices than one needs', () => {
+  base.use({ baseURL: `http://127.0.0.1:${PORT + 2}` });
+
+  base('the dialog suggests what the line to drag suggests, also while more options are shown', async ({ page }) => {
+    await newNotebook(page);
+    const panel = await openPanel(page);
+    try {
+      await start(page, "from pathways_jupyter.local import cluster\ncluster.ensure({'tpuv6e:2x2': 4})");
+      const line = section(panel, 'session').locator('.pw-line');
+      await expect(line).toContainText('--tpu tpuv6e:2x2=2');
+      await expect(section(panel, 'slices')).toContainText('4 free');
+      const suggested = (await line.textContent())!;
+      await section(panel, 'session').getByRole('button', { name: 'Connect…' }).click();
+      const dialog = page.getByRole('dialog');
+      await expect(dialog.getByLabel('Slice type')).toContainText('4 of 4 free');
+      await expect(dialog.getByLabel('Number of slices')).toHaveValue('2');
+      await expect(dialog.locator('.pw-line')).toContainText('--local --tpu tpuv6e:2x2=2');
+      expect(suggested).toContain('--local --tpu tpuv6e:2x2=2');
+      await dialog.getByText('More', { exact: true }).click();
+      await expect(dialog.locator('.pw-line')).toBeInViewport({ ratio: 1 });
+      await picture(page, 'life-dialog-more');
+      await dialog.getByLabel('Variables').fill('A=1');
+      await expect(dialog.locator('.pw-line')).toContainText('--proxy-env=A=1');
+      await dialog.getByRole('button', { name: 'Cancel' }).click();
+    } finally {
+      await end(page);
+    }
+  });
+});
