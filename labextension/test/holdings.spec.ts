@@ -1,6 +1,6 @@
 import { Holdings, ownerWord, sameHolding, sliceName } from '../src/models/holdings';
 import { english } from '../src/models/trans';
-import { holdingWord, silenceSentence, sliceSentence, slicesSentence } from '../src/models/words';
+import { holdingWord, silenceSentence, sliceSentence, slicesSentence, sliceWord } from '../src/models/words';
 import { numbered, proxy, session } from './rows';
 
 const holder = (id: string, user: string, mine: boolean, notebook = '') => ({
@@ -34,6 +34,12 @@ describe('Holdings', () => {
       'my other notebook train.ipynb',
       'this notebook',
       'alice',
+      ''
+    ]);
+    expect(rows.map(row => sliceWord(english, row, holdings.of(row)))).toEqual([
+      'in use by my other notebook train.ipynb',
+      'this notebook',
+      'in use by alice',
       'free'
     ]);
     expect(slicesSentence(english, rows, holdings)).toBe(
@@ -65,6 +71,17 @@ describe('Holdings', () => {
     );
   });
 
+  it('calls a slice that cannot run neither ready nor free, and says who waits for it', () => {
+    const holdings = new Holdings(front, [front, second], proxies);
+    const unschedulable = numbered(3, { health: 'starting' });
+    expect(sliceSentence(english, unschedulable, holdings.of(unschedulable))).toBe('Slice 3 (tpuv6e:2x2): starting');
+    const down = numbered(1, { health: 'down', holder: holder('front', 'me', true) });
+    expect(sliceSentence(english, down, holdings.of(down))).toBe('Slice 1 (your 0) (tpuv6e:2x2): down, this notebook');
+    expect(slicesSentence(english, [unschedulable, down], holdings)).toBe(
+      '2 slices, 0 ready, 1 starting, 1 down, 1 in this notebook, 0 free'
+    );
+  });
+
   it('ignores a session on another cluster whose slice has the same name', () => {
     const elsewhere = session({ id: 'elsewhere', slices: [{ number: 3, index: 0, up: false }] });
     expect(new Holdings(front, [front, elsewhere], proxies).of(rows[3]).owner).toBe('free');
@@ -83,10 +100,14 @@ describe('Holdings', () => {
 
   it('says which slices are only kept for a silent session, and for how long', () => {
     const silence = { silent_since: 60, kept_until: 900 };
-    const kept = { ...rows[2], holder: { ...holder('third', 'alice', false), reclaimable: silence } };
+    const kept = {
+      ...rows[2],
+      availability: 'reclaimable' as const,
+      holder: { ...holder('third', 'alice', false), reclaimable: silence }
+    };
     const holdings = new Holdings(front, [front, second], proxies);
     expect(holdingWord(english, holdings.of(kept))).toBe('alice (reclaimable)');
-    expect(sliceSentence(english, kept, holdings.of(kept))).toBe('Slice 2 (tpuv6e:2x2): ready, alice (reclaimable)');
+    expect(sliceSentence(english, kept, holdings.of(kept))).toBe('Slice 2 (tpuv6e:2x2): reclaimable, alice');
     expect(slicesSentence(english, [kept, rows[3]], holdings)).toBe(
       '2 slices, 2 ready, 1 held by others, 1 reclaimable, 1 free'
     );

@@ -22,13 +22,16 @@ export function host(some: Partial<IHost> = {}): IHost {
 }
 
 export function slice(some: Partial<ISlice> = {}): ISlice {
+  const { health = 'ready', holder = null } = some;
+  // As Python's Service.availability says.
+  const held = !holder ? 'free' : holder.reclaimable ? 'reclaimable' : 'in use';
   return {
     id: 'default/svc/0',
     service: 'svc',
     number: 0,
     instance_type: 'tpuv6e:2x2',
     health: 'ready',
-    availability: 'free',
+    availability: health === 'ready' ? held : health,
     hosts: [host()],
     holder: null,
     ...some
@@ -48,6 +51,7 @@ export function session(some: Partial<ISession> = {}): ISession {
     slices: [],
     alive: true,
     silent: false,
+    pid: 7,
     kernel_id: '',
     notebook: '',
     user: 'u',
@@ -83,6 +87,7 @@ export function job(some: Partial<IJob> = {}): IJob {
 export function run(some: Partial<IElasticRun> = {}): IElasticRun {
   return {
     run: 'r',
+    name: '',
     phase: 'training',
     begun: 100,
     ended: null,

@@ -1,5 +1,13 @@
 import { english } from '../src/models/trans';
-import { curvePath, goodputWords, progressWords, slicesPath, slicesWords } from '../src/models/training';
+import {
+  curvePath,
+  goodputWords,
+  otherRuns,
+  progressWords,
+  slicesPath,
+  slicesWords,
+  stepWords
+} from '../src/models/training';
 
 import { run } from './rows';
 
@@ -11,6 +19,19 @@ describe('a training run', () => {
     expect(goodputWords(english, run())).toBe('Goodput 92 %, 1 loss');
     expect(goodputWords(english, run({ losses: 0 }))).toBe('Goodput 92 %');
     expect(slicesWords(english, run())).toBe('Slices over time: 3, 2');
+  });
+
+  it('lists the other runs of its session, newest first', () => {
+    const short = run({ run: 'short', name: 'warm_up', steps: null, step: 1 });
+    const failed = run({ run: 'failed', steps: 500 });
+    expect(otherRuns(run({ runs: [failed, run(), short] })).map(each => each.run)).toEqual(['short', 'failed']);
+    expect([short, failed, run({ step: 0, steps: null })].map(each => stepWords(english, each))).toEqual([
+      'Step 1',
+      'Step 120 of 500',
+      ''
+    ]);
+    // An older version sends no list.
+    expect(otherRuns(run())).toEqual([]);
   });
 
   it('shows its slices over time, up to now while it goes on', () => {

@@ -76,6 +76,21 @@ describe('Updates', () => {
     expect(page.last.sent.map(text => (JSON.parse(text) as ILook).scope)).toEqual([SCOPE, null]);
   });
 
+  it('goes on after a message that is not JSON, and says that one is missing', () => {
+    const log = jest.spyOn(console, 'error').mockImplementation(() => undefined);
+    const { page, model } = start();
+    page.last.open();
+    page.last.onmessage?.({ data: '{"type":"hello","version":"1","user":"u"}' });
+    page.last.onmessage?.({ data: '{"type":"tables","put":{"proxies":[{"kept_until":Infinity}]}}' });
+    expect(model.link.state).toBe('unreadable');
+    expect(log).toHaveBeenCalledTimes(1);
+    page.last.onmessage?.({ data: '{"type":"sessions","sessions":[],"ended":[]}' });
+    expect(model.sessions).toEqual([]);
+    expect(model.linked).toBe(true);
+    expect(page.sockets).toHaveLength(1);
+    log.mockRestore();
+  });
+
   it('reconnects after the connection broke', async () => {
     const { page, model } = start();
     page.last.open();

@@ -40,7 +40,7 @@ def route(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None
             self.refuse(error)
         else:
             if answer is not None:
-                await self.finish(json.dumps(answer))
+                await self.finish(json.dumps(answer, allow_nan=False))
 
     return cast("Callable[..., Awaitable[None]]", web.authenticated(authorized(wrapper)))
 
@@ -71,7 +71,7 @@ class Handler(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  
     def refuse(self, error: PathwaysError) -> None:
         """Send `error` as the answer."""
         self.set_status(status_of(error))
-        self.finish(json.dumps(error.to_json(Face.SIDEBAR)))
+        self.finish(json.dumps(error.to_json(Face.SIDEBAR), allow_nan=False))
 
     def body(self, *names: str) -> dict[str, Any]:
         """Return the request's JSON object, which may contain `names` only.

@@ -219,6 +219,7 @@ def row(record: SessionRecord, alive: bool, *, silent: bool = False) -> dict[str
         "slices": [dataclasses.asdict(each) for each in record.slices],
         "alive": alive,
         "silent": silent,
+        "pid": record.pid,
         "kernel_id": record.kernel_id,
         "notebook": record.notebook,
         "user": record.user,

@@ -90,7 +90,14 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
         if self.ws_connection is None:
             return
         try:
-            sending = self.write_message(json.dumps(message, separators=(",", ":")))
+            text = json.dumps(message, separators=(",", ":"), allow_nan=False)
+        except ValueError:
+            # A number that is not finite, which a browser cannot read. The page shows that it missed something; sending
+            # it the full state again would fail again.
+            self.log.exception("pathways_jupyter: a message of type %s is not JSON", message["type"])
+            text = '{"type":"unreadable"}'
+        try:
+            sending = self.write_message(text)
         except WebSocketClosedError:
             # Raised directly, not through the future, during the closing handshake; on_close() follows.
             return

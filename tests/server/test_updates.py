@@ -2,8 +2,10 @@
 
 import asyncio
 import dataclasses
+import json
 import tempfile
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 from pages import DEADLINE, opened
@@ -221,3 +223,21 @@ async def test_a_record_leads_to_its_cluster_and_a_session_that_is_gone_to_none(
 async def test_a_page_gets_a_sign_of_life(server):
     async with opened(server) as page:
         await page.until(lambda page: {"type": "beat"} in page.messages)
+
+
+async def test_a_number_that_json_does_not_have_costs_a_page_one_message_and_not_its_connection(server, nothing):
+    runtime = Path(nothing["JUPYTER_RUNTIME_DIR"]) / "pathways"
+    runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+    record = runtime / "0123456789.json"
+    fields = ("notebook", "user", "socket", "tunnel", "log", "kernel_id")
+    value = {"id": record.stem, "pid": 1, "kernel_pid": 1, "created": 1.0, "config": {}, **dict.fromkeys(fields, "")}
+    record.write_text(json.dumps({**value, "state": "lost", "instances": {"tpuv6e:2x2": float("inf")}}))
+    try:
+        async with opened(server) as page:
+            await page.until(lambda page: {"type": "unreadable"} in page.messages)
+            record.unlink()
+            await page.until(lambda page: page.messages[-1]["type"] == "sessions")
+            assert page.sessions == []
+            assert [message["type"] for message in page.messages].count("hello") == 1
+    finally:
+        record.unlink(missing_ok=True)

@@ -5,9 +5,14 @@ import { Model } from '../models/model';
 import { problemOf } from '../models/sentences';
 import { ITrans } from '../models/trans';
 import { clock } from '../models/words';
+import { IActions } from './actions';
 import { Notice } from './Notice';
 
-export function ClusterState({ model, trans }: { model: Model; trans: ITrans }): React.JSX.Element | null {
+/** The server's codes for an embedded cluster that does not run: starting it again is one click. */
+const NO_EMBEDDED: readonly string[] = ['no-embedded', 'embedded-ended'];
+
+export function ClusterState(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element | null {
+  const { model, actions, trans } = props;
   const { cluster } = model;
   if (!model.linked || model.live) {
     // LinkState shows this problem at the top of the panel.
@@ -18,11 +23,17 @@ export function ClusterState({ model, trans }: { model: Model; trans: ITrans }):
     return known ? null : <Notice title={trans.__('Loading from the cluster…')} />;
   }
   const problem = cluster.problem && problemOf(trans, cluster.problem);
+  const isEnded = NO_EMBEDDED.includes(cluster.problem?.text?.code ?? '');
   return (
     <Notice
       tone={cluster.watch === 'lost' ? 'wait' : 'fail'}
       title={problem?.message ?? trans.__('The cluster does not answer.')}
-      hint={problem?.hint}
+      hint={isEnded ? undefined : problem?.hint}
+      action={
+        isEnded
+          ? { label: trans.__('Start the embedded cluster'), primary: true, run: () => actions.startEmbedded() }
+          : undefined
+      }
     />
   );
 }

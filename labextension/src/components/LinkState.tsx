@@ -45,6 +45,15 @@ export function LinkState({
           hint={trans.__('Reload the page; if that does not help, restart the Jupyter server.')}
         />
       );
+    case 'unreadable':
+      return (
+        <Notice
+          tone="wait"
+          title={trans.__('An update from the Jupyter server could not be read. What is shown may be out of date.')}
+          hint={trans.__('The log of the Jupyter server, or the console of this browser, says why.')}
+          action={retry}
+        />
+      );
     case 'broken':
       return (
         <Notice tone="wait" title={trans.__('The Jupyter server does not answer. Trying again…')} action={retry} />

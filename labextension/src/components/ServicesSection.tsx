@@ -4,7 +4,7 @@ import * as React from 'react';
 import { baseName } from '../models/holdings';
 import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
-import { age, HEALTH_TONES, healthWord, reclaimableWord, silenceSentence } from '../models/words';
+import { age, HEALTH_TONES, healthWord, reclaimableWord, sentence, silenceSentence } from '../models/words';
 import { IProxy, IService } from '../models/wire';
 import { IActions } from './actions';
 import { Button, LinkButton } from './Button';
@@ -55,6 +55,7 @@ function Service(props: { service: IService; actions: IActions; trans: ITrans })
         <b>{service.name}</b>
         <Toned tone={HEALTH_TONES[service.health]}>{healthWord(trans, service.health)}</Toned>
       </div>
+      {service.reason && <div className="pw-muted">{sentence(service.reason)}</div>}
       {service.capacity.map(capacity => (
         <div key={capacity.instance_type} className="pw-muted">
           {trans.__(

@@ -69,17 +69,29 @@ interface ISessionProps {
 function Session({ session, staleSince, actions, trans }: ISessionProps): React.JSX.Element {
   const now = useNow();
   const stale = staleSince !== null;
-  const lost = session.alive && session.state === 'degraded' ? lostSlices(trans, session) : [];
+  const lost = session.alive && !session.silent && session.state === 'degraded' ? lostSlices(trans, session) : [];
   return (
     <div className={`pw-session${stale ? ' pw-stale' : ''}`} data-state={session.state}>
       <p role="status">
         <Toned tone={stale ? 'none' : sessionTone(session)}>{stateWord(trans, session)}</Toned>
         <span className="pw-muted">
           {' '}
-          {stale ? trans.__('at %1', clock(staleSince)) : trans.__('for %1', age(trans, session.state_since, now))}
+          {stale
+            ? trans.__('at %1', clock(staleSince))
+            : !session.silent && trans.__('for %1', age(trans, session.state_since, now))}
         </span>
       </p>
       <Buttons session={session} actions={actions} trans={trans} />
+      {session.alive && session.silent && (
+        <Notice
+          tone="fail"
+          title={trans.__('Its supervisor does not answer. Cells that use the TPUs wait for it.')}
+          hint={trans.__(
+            'If it was stopped, “kill -CONT %1” on the machine of the Jupyter server continues it. Restarting the kernel ends the session.',
+            session.pid
+          )}
+        />
+      )}
       {lost.length > 0 && (
         <Notice
           tone="wait"

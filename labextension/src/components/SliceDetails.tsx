@@ -5,7 +5,7 @@ import * as React from 'react';
 import { DrillAction } from '../models/drill';
 import { IHolding, sliceName } from '../models/holdings';
 import { ITrans } from '../models/trans';
-import { age, HEALTH_TONES, healthWord, holdingWord, sentence, silenceSentence } from '../models/words';
+import { age, HEALTH_TONES, healthWord, holdingWord, sentence, silenceSentence, sliceWord } from '../models/words';
 import { IHost, ISlice } from '../models/wire';
 import { LinkButton } from './Button';
 import { Toned } from './Toned';
@@ -36,7 +36,7 @@ export function SliceDetails(props: ISliceDetailsProps): React.JSX.Element {
     <section ref={box} className="pw-details-of" aria-label={trans.__('Details of %1', name)} data-details={slice.id}>
       <div className="pw-head">
         <h4>{name}</h4>
-        <Toned tone={HEALTH_TONES[slice.health]}>{healthWord(trans, slice.health)}</Toned>
+        <Toned tone={HEALTH_TONES[slice.health]}>{sliceWord(trans, slice, holding)}</Toned>
         <button type="button" className="pw-close" aria-label={trans.__('Close details')} onClick={close}>
           <closeIcon.react tag="span" width="14px" height="14px" />
         </button>

@@ -3,7 +3,7 @@ import * as React from 'react';
 
 import { Holdings, IHolding, sameHolding, sliceName } from '../models/holdings';
 import { ITrans } from '../models/trans';
-import { age, HEALTH_TONES, healthWord, holdingWord, sentence, silenceSentence } from '../models/words';
+import { age, HEALTH_TONES, holderWord, sentence, silenceSentence, sliceWord } from '../models/words';
 import { ISlice } from '../models/wire';
 import { LinkButton } from './Button';
 import { Toned } from './Toned';
@@ -43,7 +43,8 @@ const Row = React.memo(
     const ready = slice.hosts.filter(host => host.health === 'ready').length;
     const reasons = [...new Set(slice.hosts.map(host => host.reason).filter(Boolean))];
     const details = [
-      since ? trans.__('%1, %2', holdingWord(trans, holding), since) : holdingWord(trans, holding),
+      holderWord(trans, slice, holding),
+      since && trans.__('for %1', since),
       silence,
       (slice.hosts.length > 1 || ready < slice.hosts.length) &&
         trans._n('%2 of %1 host ready', '%2 of %1 hosts ready', slice.hosts.length, ready),
@@ -53,7 +54,7 @@ const Row = React.memo(
       <li className={`pw-is-${holding.owner}`} data-slice={slice.id} data-owner={holding.owner}>
         <div className="pw-head">
           <b>{sentence(sliceName(trans, slice.number, holding.index))}</b>
-          <Toned tone={HEALTH_TONES[slice.health]}>{healthWord(trans, slice.health)}</Toned>
+          <Toned tone={HEALTH_TONES[slice.health]}>{sliceWord(trans, slice, holding)}</Toned>
         </div>
         <div className="pw-details">
           <span className="pw-muted">{details.filter(Boolean).join(' · ')}</span>

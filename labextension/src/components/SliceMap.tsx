@@ -25,7 +25,7 @@ const EDGE = 1;
 
 /** The health as a symbol, for users who cannot distinguish the colors. */
 const HEALTH_MARKS: { readonly [health in Health]: string } = { ready: '●', starting: '○', down: '✕' };
-const OWNER_MARKS: { readonly [owner in Owner]: string } = { this: ' ★', mine: ' ☆', other: '', free: '' };
+const OWNER_MARKS: { readonly [owner in Owner]: string } = { this: ' ★', mine: ' ☆', other: ' ☆', free: '' };
 const CHIP_LOOKS: { readonly [owner in Owner]: ChipLook } = {
   this: 'full',
   mine: 'ring',
@@ -261,10 +261,14 @@ export function SliceLegend({
   const health = new Set(slices.map(slice => slice.health));
   const held = slices.map(slice => holdings.of(slice));
   const owners = new Set(held.filter(holding => !holding.reclaimable).map(holding => holding.owner));
+  if (!slices.some(slice => slice.availability === 'free')) {
+    // What no one holds and cannot run is hollow too, and not free.
+    owners.delete('free');
+  }
   const words: { readonly [owner in Owner]: string } = {
     this: trans.__('★ this notebook'),
     mine: trans.__('☆ my other notebooks'),
-    other: trans.__('others'),
+    other: trans.__('☆ others'),
     free: trans.__('free')
   };
   const states: { readonly [state in Health]: string } = {

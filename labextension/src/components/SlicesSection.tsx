@@ -84,7 +84,7 @@ export function SlicesSection(props: ISlicesSectionProps): React.JSX.Element {
         set={view.set}
         trans={trans}
       />
-      <ClusterState model={model} trans={trans} />
+      <ClusterState model={model} actions={actions} trans={trans} />
       {past && replayed !== null ? (
         <Past at={replayed} moment={past} onNow={() => replay(null)} trans={trans}>
           {pictures}

@@ -1,14 +1,16 @@
-/** The latest elastic training run: when it began, its slices and first metric over time, how well it uses its time. */
+/** An elastic training run: when it began, its slices and first metric over time, how well it uses its time; and the others. */
 import * as React from 'react';
 
 import {
   curvePath,
   goodputWords,
+  otherRuns,
   PHASE_TONES,
   phaseWord,
   progressWords,
   slicesPath,
-  slicesWords
+  slicesWords,
+  stepWords
 } from '../models/training';
 import { ITrans } from '../models/trans';
 import { IElasticRun } from '../models/wire';
@@ -22,11 +24,12 @@ const HEIGHT = 28;
 export function Training({ run, trans }: { run: IElasticRun; trans: ITrans }): React.JSX.Element {
   const now = useNow();
   const curve = curvePath(run, WIDTH, HEIGHT);
+  const others = otherRuns(run);
   return (
     <section className="pw-training" aria-label={trans.__('Training')} data-phase={run.phase}>
       <div className="pw-head">
         <h3>
-          {trans.__('Training')} <span className="pw-muted">{clock(run.begun)}</span>
+          {run.name || trans.__('Training')} <span className="pw-muted">{clock(run.begun)}</span>
         </h3>
         <Toned tone={PHASE_TONES[run.phase]}>{phaseWord(trans, run.phase)}</Toned>
       </div>
@@ -37,6 +40,26 @@ export function Training({ run, trans }: { run: IElasticRun; trans: ITrans }): R
         <span>{goodputWords(trans, run)}</span>
         <meter min={0} max={1} value={run.goodput} />
       </label>
+      {others.length > 0 && (
+        <details className="pw-fold">
+          <summary>{trans._n('%1 other run', '%1 other runs', others.length)}</summary>
+          <ul className="pw-list" aria-label={trans.__('Other runs of this session')}>
+            {others.map(other => (
+              <li key={other.run}>
+                <div className="pw-head">
+                  <b>{other.name || trans.__('Training')}</b>
+                  <Toned tone={PHASE_TONES[other.phase]}>{phaseWord(trans, other.phase)}</Toned>
+                </div>
+                <span className="pw-muted">
+                  {[clock(other.begun), stepWords(trans, other), goodputWords(trans, other)]
+                    .filter(Boolean)
+                    .join(' · ')}
+                </span>
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
     </section>
   );
 }

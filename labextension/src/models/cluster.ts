@@ -158,6 +158,7 @@ export function looksLike(one: ISlice, other: ISlice): boolean {
       one.number === other.number &&
       one.instance_type === other.instance_type &&
       one.health === other.health &&
+      one.availability === other.availability &&
       one.hosts.length === other.hosts.length &&
       one.hosts.every(
         (host, index) => host.health === other.hosts[index].health && host.chips === other.hosts[index].chips

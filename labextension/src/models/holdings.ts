@@ -89,6 +89,7 @@ export function sliceName(trans: ITrans, number: number | null, index: number | 
     : trans.__('slice %1 (your %2)', number, index);
 }
 
+/** Name the holder; empty if there is none. */
 export function ownerWord(trans: ITrans, holding: IHolding): string {
   switch (holding.owner) {
     case 'this':
@@ -100,7 +101,7 @@ export function ownerWord(trans: ITrans, holding: IHolding): string {
     case 'other':
       return holding.holder;
     case 'free':
-      return trans.__('free');
+      return '';
   }
 }
 

@@ -12,6 +12,8 @@ import { IElasticRun, IEvent, IHostsRun, IScope, ISession, Message } from './wir
 export type Link =
   | { readonly state: 'connecting' }
   | { readonly state: 'open' }
+  /** Open, but a message got lost: some of what is shown may be old. */
+  | { readonly state: 'unreadable' }
   /** The connection broke; a new attempt is under way. */
   | { readonly state: 'broken' }
   /** The server extension is not installed. */
@@ -180,6 +182,9 @@ export class Model {
             : { state: 'differs', server: message.version, page: this.version }
         );
         break;
+      case 'unreadable':
+        this.setLink({ state: 'unreadable' });
+        break;
       case 'sessions':
         this._setSessions(message);
         break;
@@ -283,7 +288,7 @@ function merged(runs: readonly IHostsRun[], put: readonly IHostsRun[], drop: rea
 }
 
 function isLinked(link: Link): boolean {
-  return link.state === 'open' || link.state === 'differs';
+  return link.state === 'open' || link.state === 'unreadable' || link.state === 'differs';
 }
 
 function last<T>(items: readonly T[], fits: (item: T) => boolean): T | undefined {

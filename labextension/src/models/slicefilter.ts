@@ -58,7 +58,7 @@ function understood(word: string, trans: ITrans): readonly [Kind, Fits] {
     [trans.__('mine'), (_, { owner }) => owner === 'this' || owner === 'mine'],
     [trans.__('this'), (_, { owner }) => owner === 'this'],
     [trans.__('others'), (_, { owner }) => owner === 'other'],
-    [trans.__('free'), (_, { owner }) => owner === 'free']
+    [trans.__('free'), (slice, { owner }) => owner === 'free' && slice.availability === 'free']
   ]);
   // A user's name or a notebook's path.
   owners.push((_, { holder }) => holder.toLowerCase().includes(word));

@@ -1,7 +1,7 @@
 /** An elastic training run in words and lines. */
 import { ITrans } from './trans';
 import { Tone } from './words';
-import { IElasticRun } from './wire';
+import { IElasticRun, IRunSummary } from './wire';
 
 type Phase = IElasticRun['phase'];
 
@@ -24,13 +24,25 @@ export function phaseWord(trans: ITrans, phase: Phase): string {
   return words[phase];
 }
 
+/** The other runs of a run's kernel, newest first. */
+export function otherRuns(run: IElasticRun): readonly IRunSummary[] {
+  return (run.runs ?? []).filter(each => each.run !== run.run).reverse();
+}
+
+/** "Step 120 of 500"; empty for a loop of one's own that does not note its steps. */
+export function stepWords(trans: ITrans, run: IRunSummary): string {
+  return run.steps !== null
+    ? trans.__('Step %1 of %2', run.step, run.steps)
+    : run.step
+      ? trans.__('Step %1', run.step)
+      : '';
+}
+
 /** "Step 120 of 500 · 2 of 3 slices · loss 0.125" */
 export function progressWords(trans: ITrans, run: IElasticRun): string {
   const value = run.metrics[run.curve.metric];
-  // A loop of one's own need not note its steps.
-  const unbounded = run.step > 0 && trans.__('Step %1', run.step);
   return [
-    run.steps === null ? unbounded : trans.__('Step %1 of %2', run.step, run.steps),
+    stepWords(trans, run),
     trans.__('%1 of %2 slices', run.slices, run.total),
     typeof value === 'number' && `${run.curve.metric} ${Number(value.toPrecision(4))}`
   ]
@@ -39,7 +51,7 @@ export function progressWords(trans: ITrans, run: IElasticRun): string {
 }
 
 /** "Goodput 92 %, 2 losses" */
-export function goodputWords(trans: ITrans, run: IElasticRun): string {
+export function goodputWords(trans: ITrans, run: IRunSummary): string {
   const share = trans.__('Goodput %1 %', Math.round(run.goodput * 100));
   return run.losses ? trans.__('%1, %2', share, trans._n('%1 loss', '%1 losses', run.losses)) : share;
 }

@@ -81,7 +81,7 @@ export class Updates {
     socket.onmessage = event => {
       if (socket === this._socket) {
         this._pause = FIRST_PAUSE_MILLISECONDS;
-        const message = JSON.parse(event.data as string) as Message;
+        const message = parsed(event.data as string);
         if (message.type === 'beat') {
           this._expectBeat(socket);
         } else {
@@ -167,4 +167,14 @@ export class Updates {
   private _pause = FIRST_PAUSE_MILLISECONDS;
   private _attempt = 0;
   private _cancelWaiting: () => void = () => undefined;
+}
+
+/** A message that is not JSON is not asked for again: it would be as unreadable, and the others are fine. */
+function parsed(text: string): Message {
+  try {
+    return JSON.parse(text) as Message;
+  } catch (error) {
+    console.error('pathways-jupyter: a message of the server cannot be read', error);
+    return { type: 'unreadable' };
+  }
 }

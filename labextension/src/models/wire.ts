@@ -54,10 +54,12 @@ export interface IScope {
   readonly local: boolean;
 }
 
-/** An elastic training run of a session, as it is now; see docs/session-protocol.md. */
-export interface IElasticRun {
+/** A run in the list of a session's elastic training runs. */
+export interface IRunSummary {
   /** Its id; another run of the same session has another. */
   readonly run: string;
+  /** The name of its training function; empty if unknown. */
+  readonly name: string;
   readonly phase: 'training' | 'recovering' | 'waiting' | 'done' | 'stopped';
   /** Seconds since the epoch. */
   readonly begun: number;
@@ -66,6 +68,14 @@ export interface IElasticRun {
   readonly step: number;
   /** Number of steps that it is to do; null if unknown. */
   readonly steps: number | null;
+  /** Share of the time that went into productive steps, from 0 to 1. */
+  readonly goodput: number;
+  /** Number of losses that it has noticed. */
+  readonly losses: number;
+}
+
+/** The elastic training run of a session that is shown, as it is now; see docs/session-protocol.md. */
+export interface IElasticRun extends IRunSummary {
   /** Number of slices in use. */
   readonly slices: number;
   /** Number of slices that it may use. */
@@ -76,12 +86,10 @@ export interface IElasticRun {
   readonly metrics: { readonly [name: string]: number | null };
   /** The first metric over the steps: pairs of step and value. */
   readonly curve: { readonly metric: string; readonly points: readonly (readonly [number, number | null])[] };
-  /** Share of the time that went into productive steps, from 0 to 1. */
-  readonly goodput: number;
   /** Seconds by category, in the words of ml-goodput-measurement; STEP is the productive one. */
   readonly seconds: { readonly [category: string]: number };
-  /** Number of losses that it has noticed. */
-  readonly losses: number;
+  /** The last runs of its kernel, oldest first, with this one; missing from an older version. */
+  readonly runs?: readonly IRunSummary[];
 }
 
 /** One slice that a session holds. */
@@ -105,6 +113,8 @@ export interface ISession {
   readonly alive: boolean;
   /** Whether it runs and has not answered for some seconds, so that the state is the last known one. */
   readonly silent: boolean;
+  /** The process of its supervisor. */
+  readonly pid: number;
   readonly kernel_id: string;
   readonly notebook: string;
   readonly user: string;
@@ -348,6 +358,8 @@ export interface IOrigin {
 export type Message =
   /** A sign of life, sent every 15 s. */
   | { readonly type: 'beat' }
+  /** In place of a message that the server could not write as JSON, or this page could not read. */
+  | { readonly type: 'unreadable' }
   | { readonly type: 'hello'; readonly version: string; readonly user: string }
   | {
       readonly type: 'sessions';

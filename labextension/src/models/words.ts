@@ -2,7 +2,7 @@
 import { TICK_SECONDS } from './clock';
 import { Holdings, IHolding, ownerWord, sliceName } from './holdings';
 import { ITrans } from './trans';
-import { Health, IReclaimable, ISession, ISlice, SessionState } from './wire';
+import { Availability, Health, IReclaimable, ISession, ISlice, SessionState } from './wire';
 
 /** The color and the mark beside a word; never the only sign of a state. */
 export type Tone = 'ok' | 'wait' | 'fail' | 'none';
@@ -110,19 +110,42 @@ export function lostSlices(trans: ITrans, session: ISession): readonly string[] 
   return session.slices.filter(each => !each.up).map(each => sliceName(trans, each.number, each.index));
 }
 
-/** Describe a slice in one line: name, type, health and holder. */
+/** What one can do with a slice, in the word that the notebook has for it too. */
+export function sliceWord(trans: ITrans, slice: ISlice, holding: IHolding): string {
+  if (slice.availability === 'in use') {
+    return holding.owner === 'this' ? ownerWord(trans, holding) : trans.__('in use by %1', ownerWord(trans, holding));
+  }
+  const words: { readonly [word in Exclude<Availability, 'in use'>]: string } = {
+    free: trans.__('free'),
+    reclaimable: reclaimableWord(trans),
+    ready: trans.__('ready'),
+    starting: trans.__('starting'),
+    down: trans.__('down')
+  };
+  return words[slice.availability];
+}
+
+/** What the word does not say: who holds a slice that cannot be used, or is kept; empty if there is no more to say. */
+export function holderWord(trans: ITrans, slice: ISlice, holding: IHolding): string {
+  if (slice.availability === 'in use' || holding.owner === 'free') {
+    return '';
+  }
+  return slice.availability === 'reclaimable' ? ownerWord(trans, holding) : holdingWord(trans, holding);
+}
+
+/** Describe a slice in one line: name, type, what one can do with it, and its holder. */
 export function sliceSentence(trans: ITrans, slice: ISlice, holding: IHolding): string {
   return trans.__(
-    '%1 (%2): %3, %4',
+    '%1 (%2): %3',
     sentence(sliceName(trans, slice.number, holding.index)),
     slice.instance_type,
-    healthWord(trans, slice.health),
-    holdingWord(trans, holding)
+    [sliceWord(trans, slice, holding), holderWord(trans, slice, holding)].filter(Boolean).join(', ')
   );
 }
 
+/** The holder of a slice; a dash if no one holds it. */
 export function holdingWord(trans: ITrans, holding: IHolding): string {
-  const owner = ownerWord(trans, holding);
+  const owner = ownerWord(trans, holding) || '–';
   if (holding.reclaimable) {
     return trans.__('%1 (%2)', owner, reclaimableWord(trans));
   }
@@ -194,7 +217,7 @@ export function slicesSentence(trans: ITrans, slices: readonly ISlice[], holding
     const { owner, reclaimable } = holdings.of(slice);
     held[owner]++;
     silent += reclaimable ? 1 : 0;
-    free += owner === 'free' && slice.health === 'ready' ? 1 : 0;
+    free += owner === 'free' && slice.availability === 'free' ? 1 : 0;
   }
   const count = (fits: (slice: ISlice) => boolean) => slices.filter(fits).length;
   const starting = count(slice => slice.health === 'starting');

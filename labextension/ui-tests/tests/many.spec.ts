@@ -24,7 +24,7 @@ base('many slices are filtered, walked and enlarged, also after a reload', async
     await expect(slices.locator('.pw-label')).toHaveCount(0);
 
     const filter = slices.getByRole('searchbox', { name: 'Filter slices by number, state or owner' });
-    await filter.fill('free 10-19');
+    await filter.fill('starting 10-19');
     await expect(shown).toHaveCount(10);
     await expect(slices.getByRole('status')).toHaveText('10 of 30');
     // The arrow keys walk what is shown.

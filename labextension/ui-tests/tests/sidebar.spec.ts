@@ -15,7 +15,6 @@ test('the list shows the same as the map, and fits into the panel', async ({ pag
   const rows = section(panel, 'slices').getByRole('list', { name: 'Slices' }).getByRole('listitem');
   await expect(rows).toHaveCount(2);
   await expect(rows.nth(1)).toContainText('Slice 1');
-  await expect(rows.nth(1)).toContainText('ready');
   await expect(rows.nth(1)).toContainText('free');
   await unfold(panel, 'Services & proxies');
   await expect(section(panel, 'services')).toContainText('2 of 2 free');
