@@ -92,7 +92,7 @@ def _row(service: Overview, now: float) -> tuple[str, ...]:
         service.instance_type or "?",
         str(service.ready),
         str(service.in_use),
-        "; ".join(service.users) or "-",
+        text.some(service.users) or "-",
         service.jax or "?",
         text.duration(now - service.created),
         service.address,

@@ -16,6 +16,7 @@ from pathways_jupyter.service.podstate import State
 
 _MARKS = {State.READY: Mark.OK, State.STARTING: Mark.WAIT, State.DOWN: Mark.FAIL}
 _HEADERS = ("", "slice", "state", "since", "hosts")
+_SHOWN_HOLDERS = 20
 _NONE = "There is no Pathways service in this namespace."
 _WHAT_RECLAIMABLE_MEANS = "Reclaimable: the session is silent; its slices are kept until someone needs them."
 
@@ -73,7 +74,7 @@ def view(services: Sequence[Service], *, viewer: Viewer = NO_VIEWER, note: str =
 def _text(service: Service, viewer: Viewer, now: float) -> str:
     rows = [_row(each, service, viewer, now) for each in service.slices]
     lines = [f"{service.name}: {_summary(service)}", f"  {service.address}", text.table(_HEADERS, rows, indent="  ")]
-    lines += [f"  {_waits(holder, viewer, now)}" for holder in _loose(service)]
+    lines += [f"  {each}" for each in _loose(service, viewer, now)]
     lines += [f"  {_WHAT_RECLAIMABLE_MEANS}"] if service.reclaimable else []
     return "\n".join(lines)
 
@@ -97,7 +98,7 @@ def _html(service: Service, viewer: Viewer, now: float) -> str:
         tone,
         html.head(service.name, html.toned(tone, _summary(service)), html.code(service.address)),
         slicemap.picture(boxes),
-        *(html.line(html.muted(_waits(holder, viewer, now))) for holder in _loose(service)),
+        *(html.line(html.muted(each)) for each in _loose(service, viewer, now)),
         html.line(html.muted(_WHAT_RECLAIMABLE_MEANS)) if service.reclaimable else "",
     )
 
@@ -154,10 +155,13 @@ def _reasons(each: Slice) -> str:
     return ", ".join(sorted({host.reason for host in each.hosts if host.reason}))
 
 
-def _loose(service: Service) -> list[Holder]:
-    """Holders without a slice in the picture: they wait, or their log does not say which slices they have."""
+def _loose(service: Service, viewer: Viewer, now: float) -> list[str]:
+    """Lines about holders without a slice: they wait, or their log does not say which slices they have."""
     drawn = {each.held_by.job for each in service.slices if each.held_by is not None}
-    return [holder for holder in service.holders if holder.job not in drawn]
+    found = [holder for holder in service.holders if holder.job not in drawn]
+    lines = [_waits(each, viewer, now) for each in found[:_SHOWN_HOLDERS]]
+    # Anyone who may create Jobs may create any number of them.
+    return [*lines, f"and {len(found) - len(lines)} more"] if len(found) > len(lines) else lines
 
 
 def _waits(holder: Holder, viewer: Viewer, now: float) -> str:

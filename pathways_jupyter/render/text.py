@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pathways_jupyter import tpu
 from pathways_jupyter.wording import count as count
+from pathways_jupyter.wording import some as some
 
 if TYPE_CHECKING:
     # Loading the extension must not import the client, which that module needs.

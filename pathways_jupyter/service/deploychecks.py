@@ -13,9 +13,8 @@ from urllib.parse import quote
 from pathways_jupyter.errors import ApiError, ClusterError, PathwaysError
 from pathways_jupyter.kube import google, objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, NETWORK_POLICIES, NODES, PODS, Object
-from pathways_jupyter.service import checks, deployment, names
+from pathways_jupyter.service import checks, cluster_input, deployment, names
 from pathways_jupyter.service.checks import Finding, Level, Need
 from pathways_jupyter.service.deployment import Deployment
 from pathways_jupyter.service.service_jobset import ServiceSpec
@@ -305,13 +304,13 @@ async def _quota(client: Client, namespace: str) -> Sequence[Finding]:
         return ()
     said: Counter[str] = Counter()
     for event in events:
-        message = " ".join(str(event.get("message") or "").split())
+        message = cluster_input.text(" ".join(str(event.get("message") or "").split()))
         at = str(
             event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or ""
         )
-        recent = not at or client.now() - parse_time(at) < _RECENT_SECONDS
+        recent = not at or client.now() - cluster_input.time(at) < _RECENT_SECONDS
         if recent and (_QUOTA.search(message) or _QUOTA.search(str(event.get("reason") or ""))):
-            said[message] += int(event.get("count") or 1)
+            said[message] += cluster_input.count(event.get("count"), 2**31) or 1
     return [
         Finding("quota", Level.WARN, f"In the last hour: {message}", "Ask for more quota, or for a smaller service.")
         for message, _ in said.most_common(3)

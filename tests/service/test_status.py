@@ -5,6 +5,7 @@ import pytest
 from service_pods import SERVICE, pod
 
 from pathways_jupyter import tpu
+from pathways_jupyter.render import slices
 from pathways_jupyter.service import discovery, names, proxy_job, service_jobset, status
 from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.placement import Placement
@@ -264,3 +265,11 @@ def test_only_a_slice_that_changed_is_worked_out_again():
     assert now.slices[0] is before.slices[0]
     assert now.slices[1].state is State.STARTING
     assert now == picture(made(), pods=PodIndex(pods), jobs=())
+
+
+def test_many_proxies_of_one_user_do_not_hide_the_slices():
+    many = [a_proxy(f"s{number}") for number in range(500)]
+    shown = slices.view([draw(cluster_pods(), many)], now=1.8e9)
+    assert len(shown.text.splitlines()) < 30
+    assert "and 480 more" in shown.text
+    assert len(shown.value[0].holders) == 500
