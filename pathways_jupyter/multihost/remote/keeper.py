@@ -162,6 +162,8 @@ class _Keeper:
                 readable, _, _ = select.select(watched, [], [], _TICK_SECONDS)
                 self._look(readable)
             processes.end(self._alive, float(self._spec["grace"]), self._look)
+            # The last one may have ended while the processes were listed, after its exit code was last asked for.
+            self._reap()
             until = time.monotonic() + _DRAIN_SECONDS
             # A process that could not be ended may hold the pipe open, so not until its end.
             while self._pipe is not None and self._read() and time.monotonic() < until:
