@@ -51,10 +51,10 @@ def tables(
         chips = sum(_chips(service.instance_type))
         drawn["services"][place] = _service(place, info, service, heads.get(service.name, ""), chips)
         drawn["slices"] |= {row["id"]: row for row in slice_rows(service, me=me, cache=cache)}
-        held: dict[str, list[str]] = {}
+        held: dict[str, list[Slice]] = {}
         for each in service.slices:
             if each.held_by is not None:
-                held.setdefault(each.held_by.job, []).append(str(each.index))
+                held.setdefault(each.held_by.job, []).append(each)
         for holder in service.holders:
             row = _proxy(service, holder, held.get(holder.job, []), me)
             drawn["proxies"][row["id"]] = row
@@ -152,9 +152,10 @@ def _slice(key: str, service: Service, each: Slice, chips: Sequence[int], me: st
     }
 
 
-def _proxy(service: Service, holder: Holder, held: list[str], me: str) -> Row:
-    placed = holder.placed
-    health = State.STARTING if not holder.pod or placed == 0 or placed is None else State.READY
+def _proxy(service: Service, holder: Holder, held: list[Slice], me: str) -> Row:
+    # Without a slice it starts, unless it had some and has lost them.
+    without = State.DOWN if held else State.STARTING
+    health = State.READY if holder.pod and holder.placed else without
     return {
         "id": f"{service.namespace}/{holder.job}",
         "session": holder.session,
@@ -162,7 +163,7 @@ def _proxy(service: Service, holder: Holder, held: list[str], me: str) -> Row:
         "service": service.name,
         "notebook": holder.notebook,
         "health": health,
-        "slices": held,
+        "slices": [str(each.index) for each in held],
         "created": holder.since,
         "until": holder.until,
         "waiting": bool(holder.waiting),

@@ -73,6 +73,16 @@ def test_a_proxy_names_the_slices_that_it_holds():
     assert proxy["slices"] == ["0"]
 
 
+def test_a_proxy_that_has_lost_all_of_its_slices_is_down_and_not_starting():
+    lost = replace(holder(), placed=0)
+    both = service().slices
+    made = replace(service(lost), slices=(both[0], replace(both[1], held_by=lost, state=State.DOWN)), holders=(lost,))
+    (proxy,) = drawn(made)["proxies"].values()
+    assert (proxy["health"], proxy["slices"]) == ("down", ["1"])
+    (proxy,) = drawn(replace(made, slices=both))["proxies"].values()
+    assert proxy["health"] == "starting"
+
+
 def test_what_a_silent_session_holds_is_reclaimable_and_not_free():
     held = replace(holder(), reclaimable=Reclaimable(7.0, 900.0))
     rows, silence = drawn(service(held)), {"silent_since": 7.0, "kept_until": 900.0}
