@@ -11,7 +11,7 @@ from typing import Any
 from pathways_jupyter import tpu
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.kube.objects import Object, created
-from pathways_jupyter.service import names
+from pathways_jupyter.service import cluster_input, names
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import Image
 from pathways_jupyter.service.model import Holder, Reclaimable, Service, Slice
@@ -208,7 +208,7 @@ def _job_state(job: Object) -> tuple[str, str]:
         ("Suspended", "Suspended"),
     ):
         if kind in holds:
-            return word, str(holds[kind].get("message") or "")
+            return word, cluster_input.text(holds[kind].get("message"))
     if job["metadata"].get("deletionTimestamp"):
         return "Ending", ""
     running = "Running" in holds or "StartupPolicyCompleted" in holds or bool(status.get("ready"))

@@ -271,6 +271,48 @@ def test_a_job_is_described_whatever_its_jobset_says(odd):
     dump(vars(description.job_info({**odd, "kind": "JobSet"})))
 
 
+PATHS = (
+    ("workers",),
+    ("workers", 0),
+    *(("workers", 0, name) for name in ("type", "topology", "numSlices", "maxSliceRestarts", "nodeSelector")),
+    ("controller",),
+    *(("controller", name) for name in ("deploymentMode", "elasticSlices", "template")),
+    ("maxRestarts",),
+    ("customComponents",),
+    ("customComponents", 0),
+    *(("customComponents", 0, name) for name in ("componentType", "customFlags", "image")),
+)
+
+
+def job_spec(path, value):
+    """A job of which one value is another, as where a definition of the API is installed that does not check it."""
+    workers = {"type": "ct6e-standard-4t", "topology": "2x2", "numSlices": 1, "maxSliceRestarts": 1, "nodeSelector": {}}
+    controller = {"deploymentMode": "default", "elasticSlices": 0, "template": None}
+    component = {"componentType": "worker", "customFlags": ["--a"], "image": "i"}
+    spec = {"workers": [workers], "controller": controller, "maxRestarts": 1, "customComponents": [component]}
+    place = spec
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return spec
+
+
+OTHER_VERSION = st.builds(job_spec, st.sampled_from(PATHS), VALUES)
+
+
+@QUICK
+@given(OTHER_VERSION, VALUES, TEXTS)
+def test_a_job_of_another_version_of_the_api_is_described_and_drawn(spec, restarts, message):
+    kept = {"conditions": [{"type": "Failed", "status": "True", "message": message}], "restarts": restarts}
+    metadata = {"name": "a", "namespace": "default", "creationTimestamp": "2026-11-23T10:00:00Z"}
+    job = {"kind": "PathwaysJob", "metadata": metadata, "spec": spec, "status": kept}
+    dump(vars(description.job_info(job)))
+    shown = tables.tables([], heads={}, me="me", jobs=[job])
+    dump(shown)
+    (row,) = shown["jobs"].values()
+    assert row["message"].isprintable()
+
+
 @QUICK
 @given(EVENT)
 @example({"metadata": {}, "lastTimestamp": "0000-01-01T00:00:00Z"})

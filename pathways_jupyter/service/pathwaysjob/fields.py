@@ -82,27 +82,30 @@ class Job:
 
 
 def read(manifest: Mapping[str, Any]) -> Job:
-    """Read a PathwaysJob that fits its schema.
+    """Read a PathwaysJob.
 
     Raises:
-      ConfigError: It has no workers, or a TPU type that does not exist; an API server refuses these too.
+      ConfigError: It has no workers, a TPU type that does not exist, or a value that is none of its field; an API
+        server with this definition of the API refuses these too.
     """
-    metadata, spec = manifest["metadata"], manifest.get("spec") or {}
-    name = str(metadata.get("name") or "")
+    name = str(manifest["metadata"].get("name") or "")
     try:
-        (workers,), controller = spec["workers"], dict(spec["controller"])
-        instance_type = tpu.parse_instance_type(f"{workers['type']}:{workers['topology']}")
-        slices = int(workers["numSlices"])
-    except (KeyError, TypeError, ValueError) as error:
+        return _read(manifest)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ConfigError(
             f"PathwaysJob {name!r} is incomplete.",
             hint="It needs spec.controller, and one entry in spec.workers with type, topology and numSlices.",
         ) from error
+
+
+def _read(manifest: Mapping[str, Any]) -> Job:
+    metadata, spec = manifest["metadata"], manifest.get("spec") or {}
+    (workers,), controller = spec["workers"], dict(spec["controller"])
     return Job(
-        name=name,
+        name=str(metadata.get("name") or ""),
         namespace=str(metadata.get("namespace") or ""),
-        instance_type=instance_type,
-        slices=slices,
+        instance_type=tpu.parse_instance_type(f"{workers['type']}:{workers['topology']}"),
+        slices=int(workers["numSlices"]),
         labels=metadata.get("labels") or {},
         annotations=metadata.get("annotations") or {},
         directory=spec.get("pathwaysDir") or "",
