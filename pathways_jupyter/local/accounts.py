@@ -7,13 +7,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from pathways_jupyter.local.apiserver.app import SERVICE_ACCOUNTS, ApiServer
+from pathways_jupyter.local.apiserver.app import ApiServer
 from pathways_jupyter.local.apiserver.resources import Object
+from pathways_jupyter.local.apiserver.workload_strategy import TOKEN_PATH
 from pathways_jupyter.local.cluster import CONTEXT
 from pathways_jupyter.local.directory import write_private
-
-_DISCOVERY = {"nonResourceURLs": ["/api*", "/openapi*", "/version", "/healthz", "/livez", "/readyz"], "verbs": ["get"]}
-
 
 POD_NAME, POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
 """Under these keys, a real cluster too says to which pod a token belongs."""
@@ -34,23 +32,17 @@ def pod_account(pod: Object, *, directory: Path, api: ApiServer) -> dict[str, st
     host, _, port = api.url.removeprefix("https://").partition(":")
     variables = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
     spec, metadata = pod["spec"], pod["metadata"]
-    if spec.get("automountServiceAccountToken") is False:
+    mounts = [each for container in spec["containers"] for each in container.get("volumeMounts") or ()]
+    if all(each["mountPath"] != TOKEN_PATH for each in mounts):
         return variables
     namespace, account = metadata["namespace"], spec.get("serviceAccountName") or "default"
-    user = f"system:serviceaccount:{namespace}:{account}"
-    # Discovery only; everything beyond it comes from roles and their bindings.
-    token = api.add_token(
-        user,
-        [_DISCOVERY],
-        (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}"),
-        {POD_NAME: (metadata["name"],), POD_UID: (metadata["uid"],)},
-    )
+    token = api.add_account_token(namespace, account, {POD_NAME: (metadata["name"],), POD_UID: (metadata["uid"],)})
     files = directory / "serviceaccount"
     files.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, content in (("token", token), ("ca.crt", api.ca.read_text("ascii")), ("namespace", namespace)):
         write_private(files / name, content)
     kubeconfig = files / "kubeconfig"
-    _write(kubeconfig, api, user=user, credentials={"tokenFile": str(files / "token")}, namespace=namespace)
+    _write(kubeconfig, api, user=account, credentials={"tokenFile": str(files / "token")}, namespace=namespace)
     return {**variables, "KUBECONFIG": str(kubeconfig)}
 
 

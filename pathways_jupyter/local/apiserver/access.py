@@ -1,4 +1,4 @@
-"""Access reviews (``kubectl auth can-i``, ``whoami``): questions about permissions, posted as objects."""
+"""Access and token reviews (``kubectl auth can-i``, ``whoami``): questions about users, posted as objects."""
 
 from __future__ import annotations
 
@@ -6,48 +6,69 @@ from typing import Any
 
 from pathways_jupyter.local.apiserver.api_discovery import REVIEWS
 from pathways_jupyter.local.apiserver.api_errors import bad_request
-from pathways_jupyter.local.apiserver.resources import Object
-from pathways_jupyter.local.apiserver.users import Question, User
+from pathways_jupyter.local.apiserver.impersonation import assumed
+from pathways_jupyter.local.apiserver.resources import Object, ResourceType
+from pathways_jupyter.local.apiserver.route import Route
+from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.apiserver.users import Question, User, Users, with_bound_rules
 
-_PATHS = {f"/apis/{group}/{version}/{plural}": kind for group, version, kind, plural in REVIEWS}
+_PATHS = {
+    f"/apis/{group}/{version}/{plural}": Route("create", ResourceType(group, version, kind, plural, namespaced=False))
+    for group, version, kind, plural in REVIEWS
+}
 
 
-def review_at(path: str) -> str:
-    """The kind of review that is posted to `path`; empty when `path` is not one of a review."""
-    return _PATHS.get(path.rstrip("/"), "")
+def review_at(path: str) -> Route | None:
+    """The kind of review that is posted to `path`, or None."""
+    return _PATHS.get(path.rstrip("/"))
 
 
-def answer_review(kind: str, user: User, asked: Object) -> Object:
+def answer_review(route: Route, user: User, asked: Object, users: Users, store: Store) -> Object:
     """The review with its ``status`` filled in.
+
+    Args:
+      user: Who asks.
 
     Raises:
       StatusError: 400, the question makes no sense.
     """
-    group = "authentication.k8s.io" if kind == "SelfSubjectReview" else "authorization.k8s.io"
+    kind = route.resource.kind
     spec = asked.get("spec") or {}
     if not isinstance(spec, dict):
         raise bad_request("spec must be an object")
     metadata = asked.get("metadata") if isinstance(asked.get("metadata"), dict) else {}
     return {
         "kind": kind,
-        "apiVersion": f"{group}/v1",
+        "apiVersion": route.resource.api_version,
         "metadata": metadata,
         **({"spec": spec} if kind != "SelfSubjectReview" else {}),
-        "status": _status(kind, user, spec),
+        "status": _status(kind, user, spec, users, store),
     }
 
 
-def _status(kind: str, user: User, spec: dict[str, Any]) -> dict[str, Any]:
+def _status(kind: str, user: User, spec: dict[str, Any], users: Users, store: Store) -> dict[str, Any]:
     if kind == "SelfSubjectReview":
-        own = {"uid": user.uid, "extra": {key: list(values) for key, values in user.extra.items()}}
-        given = {key: value for key, value in own.items() if value}
-        return {"userInfo": {"username": user.name, "groups": list(user.groups), **given}}
+        return {"userInfo": _info(user)}
+    if kind == "TokenReview":
+        found = users.who(f"Bearer {spec.get('token') or ''}")
+        if found is None:
+            return {"user": {}, "error": "[invalid bearer token, unknown]"}
+        return {"authenticated": True, "user": _info(found), "audiences": list(spec.get("audiences") or ())}
     if kind == "SelfSubjectRulesReview":
-        return _rules(user, str(spec.get("namespace", "")))
-    if kind == "SubjectAccessReview" and spec.get("user") != user.name:
-        raise bad_request("a review can only be about the user that posts it")
-    allowed = user.may(_question(spec))
+        return _rules(with_bound_rules(store, user), str(spec.get("namespace", "")))
+    if kind == "SubjectAccessReview":
+        name, groups = str(spec.get("user") or ""), [str(each) for each in spec.get("groups") or ()]
+        if not name and not groups:
+            raise bad_request("at least one of user or group must be specified")
+        user = assumed(name, groups, "", {}, users)
+    allowed = with_bound_rules(store, user).may(_question(spec))
     return {"allowed": allowed, "reason": "a rule of this token allows it" if allowed else "no rule of this token does"}
+
+
+def _info(user: User) -> dict[str, Any]:
+    own = {"uid": user.uid, "extra": {key: list(values) for key, values in user.extra.items()}}
+    given = {key: value for key, value in own.items() if value}
+    return {"username": user.name, "groups": list(user.groups), **given}
 
 
 def _question(spec: dict[str, Any]) -> Question:

@@ -26,6 +26,7 @@ _SUBRESOURCES: dict[str, tuple[str, list[str], tuple[str, str, str]]] = {
     "eviction": ("Eviction", ["create"], ("policy", "v1", "Eviction")),
     "exec": ("PodExecOptions", ["create", "get"], ("", "v1", "PodExecOptions")),
     "log": ("Pod", ["get"], ("", "v1", "Pod")),
+    "token": ("TokenRequest", ["create"], ("authentication.k8s.io", "v1", "TokenRequest")),
     "portforward": ("PodPortForwardOptions", ["create", "get"], ("", "v1", "PodPortForwardOptions")),
 }
 REVIEWS = (
@@ -33,6 +34,7 @@ REVIEWS = (
     ("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews"),
     ("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews"),
     ("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews"),
+    ("authentication.k8s.io", "v1", "TokenReview", "tokenreviews"),
 )
 """Kinds that can be posted but are not stored: group, version, kind, plural."""
 

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import ssl
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -25,16 +26,31 @@ from pathways_jupyter.local.apiserver.object_handlers import Objects
 from pathways_jupyter.local.apiserver.pki import certificates
 from pathways_jupyter.local.apiserver.pod_subresources import Pods
 from pathways_jupyter.local.apiserver.resources import EVENTS, PODS, Object
+from pathways_jupyter.local.apiserver.resources import SERVICE_ACCOUNTS as ACCOUNTS
 from pathways_jupyter.local.apiserver.route import CONNECTS, Route, find_route
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.users import Question, Rule, User, Users, question_of, refuse, with_bound_rules
+from pathways_jupyter.local.apiserver.users import (
+    ANONYMOUS,
+    HEALTH,
+    SERVICE_ACCOUNT_PREFIX,
+    Question,
+    Rule,
+    User,
+    Users,
+    question_of,
+    refuse,
+    with_bound_rules,
+)
 from pathways_jupyter.local.connection_bounds import STREAM_IDLE_SECONDS, Newcomer, Newcomers
 
 ADMIN = "pathways-local-admin"
 SERVICE_ACCOUNTS = "system:serviceaccounts"
 """The group of pods, whose requests do not keep a cluster alive."""
-_HEALTH = {"/healthz", "/livez", "/readyz"}
+_DISCOVERY = {"nonResourceURLs": ["/api*", "/openapi*", "/version", *HEALTH], "verbs": ["get"]}
+_TOKEN_ID = "authentication.kubernetes.io/credential-id"
+_TOKEN_SECONDS = 3600
+_SHORTEST_TOKEN_SECONDS = 600
 _STOP_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
@@ -115,6 +131,13 @@ class ApiServer:
         """
         return self._users.add(name, rules, groups, extra)
 
+    def add_account_token(
+        self, namespace: str, account: str, extra: Mapping[str, Sequence[str]], expires: float | None = None
+    ) -> str:
+        """Return a token for a service account; what it may do beyond discovery comes from roles and their bindings."""
+        groups = (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}")
+        return self._users.add(f"{SERVICE_ACCOUNT_PREFIX}{namespace}:{account}", [_DISCOVERY], groups, extra, expires)
+
     def revoke_tokens(self, key: str, value: str) -> None:
         """Revoke every token whose `extra` has `value` under `key`."""
         self._users.revoke(key, value)
@@ -170,7 +193,7 @@ class ApiServer:
         return Door(self._connections, Pods.takes_over, self._serve_upgrade, knows=self._has_token, newcomer=newcomer)
 
     def _has_token(self, head: Head) -> bool:
-        return self._users.who(head.headers.get("Authorization", "")) is not None
+        return self._users.who(head.headers.get("Authorization", "")) not in (None, ANONYMOUS)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         task = asyncio.current_task()
@@ -180,7 +203,7 @@ class ApiServer:
             return await self._answer(request)
         except StatusError as error:
             response = bodies.refusal(error)
-            if error.status == 401:
+            if error.status == 401 or "Authorization" not in request.headers:
                 # Kept open, such connections would use up the descriptors that clients with a token need.
                 response.force_close()
             return response
@@ -218,7 +241,8 @@ class ApiServer:
         user = self._users.who(request.headers.get("Authorization", ""))
         if user is None:
             raise api_errors.unauthorized()
-        with contextlib.nullcontext() if SERVICE_ACCOUNTS in user.groups else self._in_use():
+        keeps_alive = user is not ANONYMOUS and SERVICE_ACCOUNTS not in user.groups
+        with self._in_use() if keeps_alive else contextlib.nullcontext():
             return await self._serve(request, acting_user(request.headers, user, self._users, self._store))
 
     @contextlib.contextmanager
@@ -234,17 +258,41 @@ class ApiServer:
 
     async def _serve(self, request: web.BaseRequest, user: User) -> web.StreamResponse:
         path = request.path
-        kind = review_at(path)
-        if kind and request.method == "POST":
+        review = review_at(path)
+        if review is not None and request.method == "POST":
+            # Anyone with a token may ask about themselves.
+            if user is ANONYMOUS or not review.resource.kind.startswith("Self"):
+                self._authorize(user, review)
             asked = await bodies.read_object(request)
-            return bodies.answer(answer_review(kind, with_bound_rules(self._store, user), asked), status=201)
+            return bodies.answer(answer_review(review, user, asked, self._users, self._store), status=201)
         route = find_route(self._store.resources, request.method, path, request.query)
         if route is None:
+            if user is ANONYMOUS and not user.may(Question(request.method.lower(), path=path)):
+                raise api_errors.forbidden(
+                    f'forbidden: User "{user.name}" cannot {request.method.lower()} path "{path}"'
+                )
             return self._document(request)
         self._authorize(user, route)
+        if route.subresource == "token":
+            return await self._request_token(request, route)
         if route.resource.key == PODS.key and route.subresource not in ("", "status"):
             return await self._pods.serve(request, route)
         return await self._objects.serve(request, route)
+
+    async def _request_token(self, request: web.BaseRequest, route: Route) -> web.Response:
+        asked = await bodies.read_object(request)
+        self._store.record(ACCOUNTS, route.namespace, route.name)
+        spec = asked.setdefault("spec", {})
+        seconds = spec.setdefault("expirationSeconds", _TOKEN_SECONDS)
+        if not isinstance(seconds, int) or seconds < _SHORTEST_TOKEN_SECONDS:
+            why = f"Invalid value: {seconds}: may not specify a duration less than 10 minutes"
+            raise api_errors.invalid(route.resource, route.name, [("spec.expirationSeconds", why)])
+        if spec.get("boundObjectRef"):
+            raise api_errors.bad_request("the embedded cluster does not bind tokens to objects")
+        expires = time.time() + seconds
+        token = self.add_account_token(route.namespace, route.name, {_TOKEN_ID: (str(uuid.uuid4()),)}, expires)
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(expires))
+        return bodies.answer({**asked, "status": {"token": token, "expirationTimestamp": stamp}}, status=201)
 
     def _authorize(self, user: User, route: Route) -> None:
         """A WebSocket begins as a GET yet does what a POST does, so it needs the right to both."""
@@ -261,7 +309,7 @@ class ApiServer:
         if request.method not in ("GET", "HEAD"):
             raise api_errors.no_such_resource()
         path, accept = request.path, request.headers.get("Accept", "")
-        if path in _HEALTH:
+        if path in HEALTH:
             return web.Response(text="ok")
         if path.startswith("/openapi/"):
             found = openapi.document(self._store.resources, path)

@@ -113,6 +113,5 @@ JOBSET_DEFINITION: Object = {
 
 FIRST_OBJECTS: tuple[tuple[str, Object], ...] = (
     *(("v1", {"kind": "Namespace", "metadata": {"name": name}}) for name in ("default", "kube-system", "kube-public")),
-    ("v1", {"kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "default"}}),
     ("apiextensions.k8s.io/v1", JOBSET_DEFINITION),
 )

@@ -11,6 +11,7 @@ from multidict import MultiMapping
 from pathways_jupyter.local.apiserver.api_errors import StatusError, bad_request, forbidden
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.users import (
+    ANONYMOUS,
     EVERYTHING,
     SERVICE_ACCOUNT_PREFIX,
     Question,
@@ -22,7 +23,6 @@ from pathways_jupyter.local.apiserver.users import (
 _USER, _GROUP, _UID, _EXTRA = "Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-"
 _AUTHENTICATION = "authentication.k8s.io"
 _MASTERS = "system:masters"
-_ANONYMOUS = "system:anonymous"
 
 
 def acting_user(headers: MultiMapping[str], user: User, users: Users, store: Store) -> User:
@@ -41,15 +41,15 @@ def acting_user(headers: MultiMapping[str], user: User, users: Users, store: Sto
     for question in _questions(name, groups, uid, extra):
         if not sender.may(question):
             raise _refusal(user, question)
-    return _assumed(name, groups, uid, extra, users)
+    return assumed(name, groups, uid, extra, users)
 
 
-def _assumed(name: str, groups: list[str], uid: str, extra: dict[str, list[str]], users: Users) -> User:
-    """The impersonated user, with the rules of its tokens, as if a role granted them."""
+def assumed(name: str, groups: list[str], uid: str, extra: dict[str, list[str]], users: Users) -> User:
+    """The user who is impersonated, or asked about, with the rules of its tokens, as if a role granted them."""
     if name.startswith(SERVICE_ACCOUNT_PREFIX) and not groups:
         namespace = name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")[0]
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
-    everyone = "system:unauthenticated" if name == _ANONYMOUS else "system:authenticated"
+    everyone = "system:unauthenticated" if name == ANONYMOUS.name else "system:authenticated"
     rules = EVERYTHING if _MASTERS in groups else users.rules_of(name)
     found = User(name, rules, tuple(dict.fromkeys([*groups, everyone])))
     return dataclasses.replace(found, uid=uid, extra={key: tuple(values) for key, values in extra.items()})

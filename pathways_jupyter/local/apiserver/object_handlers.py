@@ -18,11 +18,17 @@ from pathways_jupyter.local.apiserver.object_schema import Checked, check_object
 from pathways_jupyter.local.apiserver.patch import PatchKind, apply_patch, clone
 from pathways_jupyter.local.apiserver.printing import as_metadata, as_table
 from pathways_jupyter.local.apiserver.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
     ENDPOINTS,
     EVENTS,
     LEASES,
+    PERSISTENT_VOLUME_CLAIMS,
     PODS,
+    ROLE_BINDINGS,
+    ROLES,
     SERVICE_ACCOUNTS,
+    SERVICES,
     Object,
     ResourceType,
 )
@@ -39,8 +45,11 @@ from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.watch_delivery import Record, without_kind
 from pathways_jupyter.local.apiserver.watch_responses import stream_changes
 
-_CREATED_BY_UPDATE = {LEASES.key, ENDPOINTS.key, EVENTS.key}
-_DELETION_GIVES_OBJECT = {PODS.key, SERVICE_ACCOUNTS.key}
+_CREATED_BY_UPDATE = {
+    each.key
+    for each in (LEASES, ENDPOINTS, EVENTS, SERVICES, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
+}
+_DELETION_GIVES_OBJECT = {each.key for each in (PODS, SERVICES, SERVICE_ACCOUNTS, PERSISTENT_VOLUME_CLAIMS)}
 
 
 class Objects:

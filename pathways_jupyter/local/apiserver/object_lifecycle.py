@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pathways_jupyter.local.apiserver import strategy
-from pathways_jupyter.local.apiserver.api_errors import invalid
+from pathways_jupyter.local.apiserver.api_errors import forbidden, invalid, not_found
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import NAMESPACES, PODS, SERVICES, Object, ResourceType
 
@@ -41,6 +41,39 @@ def name_of(resource: ResourceType, metadata: Mapping[str, Any]) -> str:
     return name
 
 
+def place(
+    resource: ResourceType,
+    metadata: Object,
+    namespace: str,
+    find: Callable[[ResourceType, str, str], Object | None],
+) -> None:
+    """Give a new object its name and namespace, in place.
+
+    Args:
+      namespace: Where it goes if it does not say.
+      find: Returns an object, see :meth:`~pathways_jupyter.local.apiserver.store.Store.find`.
+
+    Raises:
+      StatusError: 403 (the namespace is ending), 404 (there is no such namespace), 422.
+    """
+    metadata["name"] = name = name_of(resource, metadata)
+    check_labels(resource, metadata)
+    if not resource.namespaced:
+        metadata.pop("namespace", None)
+        return
+    metadata["namespace"] = where = metadata.get("namespace") or namespace or "default"
+    home = find(NAMESPACES, "", where)
+    if home is None:
+        raise not_found(NAMESPACES, where)
+    if home["metadata"].get("deletionTimestamp"):
+        raise forbidden(
+            f'{resource.qualified} "{name}" is forbidden: unable to create new content in namespace {where}'
+            " because it is being terminated",
+            resource,
+            name,
+        )
+
+
 def check_labels(resource: ResourceType, metadata: Mapping[str, Any]) -> None:
     """Validate labels and annotations.
 
@@ -68,6 +101,7 @@ def _rule(resource: ResourceType) -> tuple[re.Pattern[str], int]:
 
 SYSTEM_FIELDS = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
 """Metadata that only the server writes."""
+_LASTING_NAMESPACES = ("default", "kube-system", "kube-public")
 _PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
@@ -114,8 +148,14 @@ def mark_deleted(resource: ResourceType, obj: Object, grace: int | None, propaga
       grace: Seconds that its processes get; None for what the object says. A later call can only shorten it.
       propagation: ``Background``, ``Foreground`` or ``Orphan``; empty for the type's own default.
       dependents: Whether it has any.
+
+    Raises:
+      StatusError: 403, it is a namespace that every cluster has.
     """
     metadata = obj["metadata"]
+    if resource.key == NAMESPACES.key and metadata["name"] in _LASTING_NAMESPACES:
+        name = metadata["name"]
+        raise forbidden(f'namespaces "{name}" is forbidden: this namespace may not be deleted', resource, name)
     seconds = 0
     if resource.key == PODS.key:
         phase = obj.get("status", {}).get("phase")

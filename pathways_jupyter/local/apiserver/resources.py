@@ -89,7 +89,9 @@ SECRETS = ResourceType("", "v1", "Secret", "secrets")
 PERSISTENT_VOLUME_CLAIMS = ResourceType(
     "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", short_names=("pvc",), has_status=True
 )
-SERVICE_ACCOUNTS = ResourceType("", "v1", "ServiceAccount", "serviceaccounts", short_names=("sa",))
+SERVICE_ACCOUNTS = ResourceType(
+    "", "v1", "ServiceAccount", "serviceaccounts", short_names=("sa",), subresources=("token",)
+)
 JOBS = ResourceType(
     "batch",
     "v1",

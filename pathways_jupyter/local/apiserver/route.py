@@ -22,6 +22,7 @@ _SUBRESOURCE_VERBS: Mapping[str, frozenset[str]] = {
     "log": frozenset({"get"}),
     "eviction": frozenset({"create"}),
     "binding": frozenset({"create"}),
+    "token": frozenset({"create"}),
     **dict.fromkeys(CONNECTS, frozenset({"get", "create"})),
 }
 _TRUE = {"1", "true", "True", "t", "TRUE"}
@@ -106,6 +107,8 @@ def _verb(method: str, name: str, subresource: str, query: Mapping[str, str]) ->
 def _checked(route: Route) -> Route:
     resource, subresource = route.resource, route.subresource
     if not subresource:
+        if route.verb == "deletecollection" and resource.key == NAMESPACES.key:
+            raise method_not_allowed()
         if route.verb == "create" and resource.namespaced and not route.namespace:
             raise method_not_allowed()
         if route.verb not in ("list", "watch", "deletecollection") and resource.namespaced and not route.namespace:

@@ -13,13 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.local.apiserver import api_errors, object_lifecycle, strategy
+from pathways_jupyter.local.apiserver import resources as kinds
 from pathways_jupyter.local.apiserver.bootstrap import FIRST_OBJECTS
 from pathways_jupyter.local.apiserver.journal import Journal, Place
+from pathways_jupyter.local.apiserver.later import Later
 from pathways_jupyter.local.apiserver.patch import PatchKind, apply_patch, clone
 from pathways_jupyter.local.apiserver.resources import CRDS, NAMESPACES, Object, Registry, ResourceType
 from pathways_jupyter.local.apiserver.selectors import Test
 from pathways_jupyter.local.apiserver.table import Table
 from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType, Record, Watch
+from pathways_jupyter.local.apiserver.workload_strategy import admit_pod
+
+# A real cluster's namespace controller takes some seconds; until then, new content is refused.
+_NAMESPACE_ENDS_SECONDS = 1.0
 
 
 class Store:
@@ -35,8 +41,10 @@ class Store:
     def __init__(self, path: Path | None = None) -> None:
         self.resources = Registry()
         self.revision = 0
+        self._base: int = 0
         self._tables: dict[tuple[str, str], Table] = {}
         self._dependents: dict[str, set[Place]] = {}
+        self._later = Later(_NAMESPACE_ENDS_SECONDS)
         self._journal = Journal(path) if path is not None else None
         self._load()
         if not self.revision:
@@ -44,6 +52,12 @@ class Store:
                 resource = self.resources.of_kind(api_version, obj["kind"])
                 assert resource is not None
                 self.create(resource, obj)
+            # No client has seen a revision before this one.
+            self._base = self.revision
+            for table in self._tables.values():
+                table.compact(self._base)
+        for namespace in self.list(NAMESPACES):
+            self._end_namespace(namespace["metadata"]["name"])
 
     # Reading.
 
@@ -103,10 +117,8 @@ class Store:
         """Watch changes from revision `since` on; None starts with an ADDED for every existing object.
 
         Raises:
-          StatusError: 410 when history does not reach back to `since`, 504 when it lies in the future.
+          StatusError: 410 when history does not reach back to `since`.
         """
-        if since is not None and since > self.revision:
-            raise api_errors.too_large(since, self.revision)
         return self._table(resource).watch(namespace, since, test)
 
     # Writing.
@@ -115,13 +127,14 @@ class Store:
         """Add an object and return it as stored.
 
         Raises:
-          StatusError: 404 (no such namespace), 409 (the name is taken), 422 (the object breaks a rule).
+          StatusError: 403 (the namespace is ending, a pod's service account does not exist), 404 (no such namespace),
+            409 (the name is taken), 422 (the object breaks a rule).
         """
         resource = self._served(resource)
         obj = clone(obj)
         metadata = obj.setdefault("metadata", {})
         obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
-        self._name(resource, metadata, namespace)
+        object_lifecycle.place(resource, metadata, namespace, self.find)
         where, name = metadata.get("namespace", ""), metadata["name"]
         if self._table(resource).get(where, name) is not None:
             raise api_errors.already_exists(resource, name)
@@ -130,8 +143,13 @@ class Store:
         metadata["uid"], metadata["creationTimestamp"] = str(uuid.uuid4()), strategy.now()
         if resource.generations:
             metadata["generation"] = 1
+        if resource.key == kinds.PODS.key:
+            admit_pod(obj, self.find)
         strategy.prepare_create(resource, obj)
-        return self._put(resource, obj, None, dry_run)
+        made = self._put(resource, obj, None, dry_run)
+        if resource.key == NAMESPACES.key and not dry_run:
+            self.create(kinds.SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, namespace=name)
+        return made
 
     def update(self, resource: ResourceType, obj: Object, *, subresource: str = "", dry_run: bool = False) -> Object:
         """Replace an object; with `subresource` ``"status"`` only its status, without it everything except the status.
@@ -231,7 +249,7 @@ class Store:
           revision: Delete only at this resourceVersion.
 
         Raises:
-          StatusError: 404, or 409 when a precondition does not hold.
+          StatusError: 403 (it is a namespace that stays), 404, or 409 when a precondition does not hold.
         """
         old = self.record(resource, namespace, name).object
         metadata = old["metadata"]
@@ -255,6 +273,7 @@ class Store:
 
     def close(self) -> None:
         """End every watch and close the file."""
+        self._later.cancel()
         for table in self._tables.values():
             table.close()
         if self._journal is not None:
@@ -272,24 +291,6 @@ class Store:
         """The type as currently served: with the schema of its definition, where it has one."""
         return self.resources.find(resource.group, resource.version, resource.plural) or resource
 
-    def _name(self, resource: ResourceType, metadata: Object, namespace: str) -> None:
-        metadata["name"] = name = object_lifecycle.name_of(resource, metadata)
-        object_lifecycle.check_labels(resource, metadata)
-        if not resource.namespaced:
-            metadata.pop("namespace", None)
-            return
-        metadata["namespace"] = where = metadata.get("namespace") or namespace or "default"
-        home = self._table(NAMESPACES).get("", where)
-        if home is None:
-            raise api_errors.not_found(NAMESPACES, where)
-        if home.object["metadata"].get("deletionTimestamp"):
-            raise api_errors.forbidden(
-                f'{resource.qualified} "{name}" is forbidden: unable to create new content in namespace {where}'
-                " because it is being terminated",
-                resource,
-                name,
-            )
-
     def _delete_namespace(self, new: Object, old: Object, dry_run: bool) -> Object:
         name = new["metadata"]["name"]
         new["status"] = {**new.get("status", {}), "phase": "Terminating"}
@@ -298,16 +299,16 @@ class Store:
             for resource in list(self.resources):
                 for obj in self.list(resource, name) if resource.namespaced else ():
                     self.delete(resource, name, obj["metadata"]["name"], propagation="Background")
-            self._empty_namespace(name)
+            self._end_namespace(name)
         return result
 
-    def _empty_namespace(self, name: str) -> None:
-        """Remove a namespace that is marked for deletion once it is empty."""
+    def _end_namespace(self, name: str) -> None:
+        """Remove a namespace that is marked for deletion, a moment after it has become empty."""
         home = self._table(NAMESPACES).get("", name)
         if home is None or not home.object["metadata"].get("deletionTimestamp"):
             return
         if not any(table.holds(name) for key, table in self._tables.items() if key != NAMESPACES.key):
-            self._remove(NAMESPACES, clone(home.object), False)
+            self._later.call(name, lambda: self._remove(NAMESPACES, clone(home.object), False))
 
     def _put(self, resource: ResourceType, new: Object, old: Object | None, dry_run: bool) -> Object:
         if dry_run:
@@ -325,7 +326,7 @@ class Store:
         if resource.key == CRDS.key:
             self._remove_custom(obj)
         if resource.namespaced:
-            self._empty_namespace(obj["metadata"]["namespace"])
+            self._end_namespace(obj["metadata"]["namespace"])
         return obj
 
     def _remove_custom(self, definition: Object) -> None:
@@ -373,7 +374,6 @@ class Store:
                 yield (key, metadata.get("namespace", ""), metadata["name"]), record
 
     def _load(self) -> None:
-        self._base = 0
         if self._journal is None:
             return
         self._base, entries = self._journal.read()

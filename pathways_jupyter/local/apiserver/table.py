@@ -77,7 +77,7 @@ class Table:
         else:
             self.reach(since)
             backlog = self._since(namespace, since, test)
-        watch = Watch(test, backlog, self._forget)
+        watch = Watch(test, backlog, self._forget, after=since or 0)
         self._watches[watch] = namespace
         return watch
 
@@ -99,6 +99,11 @@ class Table:
         for watch, namespace in list(self._watches.items()):
             if not namespace or namespace == home:
                 watch.offer(change)
+
+    def compact(self, revision: int) -> None:
+        """Forget the changes until `revision`."""
+        self._history.clear()
+        self._oldest = revision
 
     def close(self) -> None:
         """End every watch."""

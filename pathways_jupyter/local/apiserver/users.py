@@ -8,8 +8,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,10 +60,21 @@ class User:
     groups: tuple[str, ...] = ("system:authenticated",)
     uid: str = ""
     extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    expires: float = math.inf
+    """When the token ends to be valid, in seconds since the epoch."""
 
     def may(self, question: Question) -> bool:
         """Whether one of the user's rules allows it."""
         return any(_allows(rule, question) for rule in self.rules)
+
+
+HEALTH = ("/healthz", "/livez", "/readyz")
+ANONYMOUS = User(
+    "system:anonymous",
+    ({"nonResourceURLs": [*HEALTH, "/version"], "verbs": ["get"]},),
+    ("system:unauthenticated",),
+)
+"""The sender of a request without a token."""
 
 
 class Users:
@@ -84,18 +97,21 @@ class Users:
         rules: Sequence[Rule] | None = None,
         groups: Sequence[str] = (),
         extra: Mapping[str, Sequence[str]] | None = None,
+        expires: float | None = None,
     ) -> str:
         """Create a token for `name`, or return the existing one for the same arguments.
 
         Args:
           rules: What its bearer may do; None for everything.
           extra: What else is known of its bearer, e.g. the pod that the token belongs to.
+          expires: When it ends to be valid, in seconds since the epoch; None for never.
         """
         entry = {
             "name": name,
             "rules": list(EVERYTHING if rules is None else rules),
             "groups": list(groups),
             "extra": {key: list(values) for key, values in (extra or {}).items()},
+            **({"expires": expires} if expires is not None else {}),
         }
         for token, known in self._tokens.items():
             if known == entry:
@@ -122,11 +138,12 @@ class Users:
         os.replace(draft, self._path)
 
     def who(self, authorization: str) -> User | None:
-        """The user behind an ``Authorization`` header, or None."""
+        """The user behind an ``Authorization`` header; None for a token that is not valid."""
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer":
-            return None
-        return self._users.get(_digest(token.strip()))
+            return ANONYMOUS
+        user = self._users.get(_digest(token.strip()))
+        return user if user is not None and time.time() < user.expires else None
 
     def rules_of(self, name: str) -> Sequence[Rule]:
         """Every rule that a token of the user called `name` was made with."""
@@ -181,6 +198,7 @@ def _user(entry: Mapping[str, Any]) -> User:
         tuple(entry["rules"]),
         (*entry["groups"], "system:authenticated"),
         extra={key: tuple(values) for key, values in entry.get("extra", {}).items()},
+        expires=entry.get("expires", math.inf),
     )
 
 

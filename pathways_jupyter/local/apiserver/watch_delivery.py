@@ -97,8 +97,11 @@ class Change:
 class Watch:
     """A queue of changes. Iterate over it, or take all queued changes at once with :meth:`batch`."""
 
-    def __init__(self, test: Test | None, backlog: Iterable[Change], on_close: Callable[[Watch], None]) -> None:
+    def __init__(
+        self, test: Test | None, backlog: Iterable[Change], on_close: Callable[[Watch], None], *, after: int = 0
+    ) -> None:
         self._test = test
+        self._after = after
         self._queue: deque[Change] = deque(backlog)
         self._on_close = on_close
         self._waiter: asyncio.Future[None] | None = None
@@ -133,7 +136,7 @@ class Watch:
     def offer(self, change: Change) -> None:
         """Queue a change that has just happened."""
         seen = change.seen_through(self._test)
-        if seen is None or self._closed:
+        if seen is None or self._closed or change.revision <= self._after:
             return
         if len(self._queue) >= BACKLOG:
             # Free the queue at once; the reader gets a 410 when it runs next.

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pathways_jupyter.local.apiserver import resources as kinds
-from pathways_jupyter.local.apiserver.api_errors import invalid
-from pathways_jupyter.local.apiserver.resources import Object
+from pathways_jupyter.local.apiserver.api_errors import forbidden, invalid
+from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.rules import pod_spec_causes, unsupported
 from pathways_jupyter.service.images import Image
 
+TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where containers of a real cluster have the token of their pod's service account."""
 _MUTABLE_POD_FIELDS = {"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"}
 
 
 def prepare_pod(pod: Object) -> None:
-    """Default, admit and check a new pod, in place.
+    """Default and check a new pod, in place.
 
     Raises:
       StatusError: 422.
@@ -23,7 +25,6 @@ def prepare_pod(pod: Object) -> None:
     spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
     _default_pod(spec)
-    _admit_pod(spec)
     causes = pod_spec_causes(spec, "spec")
     if causes:
         raise invalid(kinds.PODS, pod["metadata"]["name"], causes)
@@ -64,11 +65,50 @@ def _default_pod(spec: Object) -> None:
             resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
 
 
-def _admit_pod(spec: Object) -> None:
-    """Apply a real cluster's admission to a new pod, as far as clients can see it."""
+def admit_pod(pod: Object, find: Callable[[ResourceType, str, str], Object | None]) -> None:
+    """Apply a real cluster's admission to a new pod, in place: priority, tolerations, and its service account's token.
+
+    Args:
+      find: Returns an object, see :meth:`~pathways_jupyter.local.apiserver.store.Store.find`.
+
+    Raises:
+      StatusError: 403, there is no such service account.
+    """
+    spec, metadata = pod.setdefault("spec", {}), pod["metadata"]
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-    spec["serviceAccountName"] = spec["serviceAccount"] = spec.get("serviceAccountName") or "default"
+    tolerations = spec["tolerations"] = list(spec.get("tolerations") or ())
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(each.get("key") in (None, "", key) for each in tolerations):
+            tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+    namespace, name = metadata["namespace"], spec.get("serviceAccountName") or "default"
+    spec["serviceAccountName"] = spec["serviceAccount"] = name
+    account = find(kinds.SERVICE_ACCOUNTS, namespace, name)
+    if account is None:
+        why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
+        raise forbidden(f'pods "{metadata["name"]}" is forbidden: {why}', kinds.PODS, metadata["name"])
+    if spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken")) is not False:
+        _mount_token(spec, metadata["uid"])
+
+
+def _mount_token(spec: Object, uid: str) -> None:
+    """Add the volume with the token, which containers find by their environment here, and its mounts."""
+    name = f"kube-api-access-{uid[:5]}"
+    certificate = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    field = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": certificate},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": field}]}},
+    ]
+    spec["volumes"] = [
+        *(spec.get("volumes") or ()),
+        {"name": name, "projected": {"defaultMode": 0o644, "sources": sources}},
+    ]
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        mounts = container["volumeMounts"] = list(container.get("volumeMounts") or ())
+        if all(each.get("mountPath") != TOKEN_PATH for each in mounts):
+            mounts.append({"name": name, "readOnly": True, "mountPath": TOKEN_PATH})
 
 
 def _qos(spec: Object) -> str:

@@ -161,7 +161,11 @@ def selects(spec: Object, node: Object) -> bool:
 
 
 def untolerated(pod: Object, node: Object, effects: Sequence[str]) -> Object | None:
-    """The first taint of `node` with one of `effects` that `pod` does not tolerate."""
+    """The first taint of `node` with one of `effects` that `pod` does not tolerate.
+
+    What it tolerates for a time, as every pod does a node that is not ready for five minutes, it does not tolerate
+    here: nodes fail on purpose, to see what follows.
+    """
     taints = list(node["spec"].get("taints") or ())
     if node["spec"].get("unschedulable"):
         taints.append({"key": CORDONED, "effect": "NoSchedule"})
@@ -177,7 +181,7 @@ def untolerated(pod: Object, node: Object, effects: Sequence[str]) -> Object | N
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    if toleration.get("effect") not in (None, "", taint["effect"]):
+    if toleration.get("effect") not in (None, "", taint["effect"]) or "tolerationSeconds" in toleration:
         return False
     if toleration.get("operator") == "Exists":
         return toleration.get("key") in (None, "", taint["key"])

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 
 from pathways_jupyter import ranges
+from pathways_jupyter.errors import ApiError
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
@@ -219,9 +220,13 @@ class JobController:
                     _add_index(container)
         metadata["ownerReferences"] = [reference_to(job)]
         metadata["finalizers"] = [TRACKING]
-        pod = self._store.create(
-            PODS, {"metadata": metadata, "spec": template["spec"]}, namespace=job["metadata"]["namespace"]
-        )
+        try:
+            pod = self._store.create(
+                PODS, {"metadata": metadata, "spec": template["spec"]}, namespace=job["metadata"]["namespace"]
+            )
+        except ApiError as error:
+            self._recorder.record(job, "job-controller", "FailedCreate", f"Error creating: {error}", warning=True)
+            raise
         self._recorder.record(job, "job-controller", "SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
 
     # Ending.

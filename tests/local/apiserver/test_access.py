@@ -13,13 +13,38 @@ PODS = "/api/v1/namespaces/default/pods"
 READ_PODS = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]
 
 
-@pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer nope", "Basic YTpi", "Bearer \xff"])
-async def test_without_a_valid_token_every_request_is_refused(bench, header) -> None:
-    headers = {} if header is None else {"Authorization": header}
+@pytest.mark.parametrize("header", ["Bearer", "Bearer nope", "Bearer \xff"])
+async def test_a_token_that_is_not_valid_is_refused_everywhere(bench, header) -> None:
+    headers = {"Authorization": header}
     for path in ("/", "/api", "/version", "/healthz", "/openapi/v3", PODS, "/nonsense"):
         async with bench.http.get(bench.server.url + path, headers=headers) as response:
             answer = await response.json()
         assert (response.status, answer["reason"], answer["message"]) == (401, "Unauthorized", "Unauthorized")
+
+
+@pytest.mark.parametrize("header", [None, "", "Basic YTpi"])
+async def test_without_a_token_one_is_anonymous_and_may_ask_for_health_and_version_alone(bench, header) -> None:
+    headers = {} if header is None else {"Authorization": header}
+    for path in ("/", "/api", "/openapi/v3", "/nonsense", PODS, "/api/v1/namespaces/default/secrets/s"):
+        async with bench.http.get(bench.server.url + path, headers=headers) as response:
+            answer = await response.json()
+        assert (response.status, answer["reason"]) == (403, "Forbidden")
+        assert 'User "system:anonymous" cannot' in answer["message"]
+    about_oneself = bench.server.url + "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    async with bench.http.post(about_oneself, json={}, headers=headers) as response:
+        assert response.status == 403
+    for path in ("/version", "/healthz", "/livez", "/readyz"):
+        async with bench.http.get(bench.server.url + path, headers=headers) as response:
+            assert response.status == 200
+    role = {"metadata": {"name": "open"}, "rules": READ_PODS}
+    subjects = [{"kind": "Group", "name": "system:unauthenticated", "apiGroup": "rbac.authorization.k8s.io"}]
+    bound = {"metadata": {"name": "open"}, "subjects": subjects}
+    bound["roleRef"] = {"kind": "Role", "name": "open", "apiGroup": "rbac.authorization.k8s.io"}
+    rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    assert (await bench.call("POST", f"{rbac}/roles", role))[0] == 201
+    assert (await bench.call("POST", f"{rbac}/rolebindings", bound))[0] == 201
+    async with bench.http.get(bench.server.url + PODS, headers=headers) as response:
+        assert response.status == 200
 
 
 async def test_a_token_may_do_what_its_rules_say_and_no_more(bench) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
+import time
 
 import pytest
+
+from pathways_jupyter.local.apiserver import users
+from pathways_jupyter.local.apiserver.resources import NAMESPACES
 
 BASE = "/api/v1/namespaces/default"
 MAPS, PODS, SERVICES = f"{BASE}/configmaps", f"{BASE}/pods", f"{BASE}/services"
@@ -266,3 +271,113 @@ async def test_kubectl_shows_and_applies_lists_as_before(bench, pod_manifest) ->
         code=1,
     )
     assert 'unknown field "spec.nope"' in output
+
+
+async def test_a_pod_needs_a_service_account_that_exists(bench, pod_manifest) -> None:
+    pod = pod_manifest("p")
+    pod["spec"]["serviceAccountName"] = "typo"
+    code, refused = await bench.call("POST", "/api/v1/namespaces/default/pods", pod)
+    assert (code, refused["reason"]) == (403, "Forbidden")
+    assert refused["message"] == (
+        'pods "p" is forbidden: error looking up service account default/typo: serviceaccount "typo" not found'
+    )
+
+
+async def test_a_pod_carries_its_token_and_tolerates_a_node_for_five_minutes(bench, pod_manifest) -> None:
+    _, made = await bench.call("POST", "/api/v1/namespaces/default/pods", pod_manifest("p"))
+    (volume,) = made["spec"]["volumes"]
+    (container,) = made["spec"]["containers"]
+    assert volume["name"].startswith("kube-api-access-")
+    assert [next(iter(each)) for each in volume["projected"]["sources"]] == [
+        *("serviceAccountToken", "configMap", "downwardAPI")
+    ]
+    path = "/var/run/secrets/kubernetes.io/serviceaccount"
+    assert container["volumeMounts"] == [{"name": volume["name"], "readOnly": True, "mountPath": path}]
+    rest = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    assert made["spec"]["tolerations"] == [
+        {"key": f"node.kubernetes.io/{state}", **rest} for state in ("not-ready", "unreachable")
+    ]
+    without = pod_manifest("q")
+    without["spec"]["automountServiceAccountToken"] = False
+    _, made = await bench.call("POST", "/api/v1/namespaces/default/pods", without)
+    assert "volumes" not in made["spec"]
+
+
+async def test_some_namespaces_stay_and_one_that_ends_takes_nothing_new(bench) -> None:
+    for name in ("default", "kube-system"):
+        code, refused = await bench.call("DELETE", f"/api/v1/namespaces/{name}")
+        assert (code, refused["message"]) == (
+            403,
+            f'namespaces "{name}" is forbidden: this namespace may not be deleted',
+        )
+    assert (await bench.call("DELETE", "/api/v1/namespaces"))[0] == 405
+    assert (await bench.call("POST", "/api/v1/namespaces", {"metadata": {"name": "short"}}))[0] == 201
+    accounts = (await bench.call("GET", "/api/v1/namespaces/short/serviceaccounts"))[1]["items"]
+    assert [each["metadata"]["name"] for each in accounts] == ["default"]
+    _, ending = await bench.call("DELETE", "/api/v1/namespaces/short")
+    assert ending["status"]["phase"] == "Terminating"
+    code, refused = await bench.call("POST", "/api/v1/namespaces/short/configmaps", {"metadata": {"name": "late"}})
+    assert code == 403
+    assert "because it is being terminated" in refused["message"]
+    watch = bench.store.watch(NAMESPACES)
+    async with asyncio.timeout(60):
+        async for change in watch:
+            if change.type == "DELETED":
+                break
+    watch.close()
+    assert (await bench.call("GET", "/api/v1/namespaces/short"))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/v1/namespaces/default/services/s", {"spec": {"ports": [{"port": 80}]}}),
+        ("/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/s", {"rules": []}),
+        (
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings/s",
+            {"roleRef": {"kind": "Role", "name": "s", "apiGroup": "rbac.authorization.k8s.io"}},
+        ),
+    ],
+)
+async def test_some_kinds_are_made_by_replacing_them(bench, path, body) -> None:
+    body = {**body, "metadata": {"name": "s"}}
+    assert [(await bench.call("PUT", path, body))[0] for _ in range(2)] == [201, 200]
+
+
+async def test_tokens_are_made_for_service_accounts_and_reviewed(bench) -> None:
+    path = "/api/v1/namespaces/default/serviceaccounts"
+    asked = {"spec": {"expirationSeconds": 600}}
+    code, made = await bench.call("POST", f"{path}/default/token", asked)
+    assert code == 201
+    token = made["status"]["token"]
+    assert (await bench.call("GET", "/api", token=token))[0] == 200
+    assert (await bench.call("GET", "/api/v1/namespaces/default/pods", token=token))[0] == 403
+    assert (await bench.call("POST", f"{path}/missing/token", asked))[0] == 404
+    assert (await bench.call("POST", f"{path}/default/token", {"spec": {"expirationSeconds": 1}}))[0] == 422
+
+    reviews = "/apis/authentication.k8s.io/v1/tokenreviews"
+    _, known = await bench.call("POST", reviews, {"spec": {"token": token}})
+    assert known["status"]["authenticated"]
+    assert known["status"]["user"]["username"] == "system:serviceaccount:default:default"
+    _, unknown = await bench.call("POST", reviews, {"spec": {"token": "guessed"}})
+    assert "authenticated" not in unknown["status"]
+    assert (await bench.call("POST", reviews, {"spec": {"token": token}}, token=token))[0] == 403
+
+
+async def test_a_token_ends_to_be_valid(bench, monkeypatch) -> None:
+    _, made = await bench.call("POST", "/api/v1/namespaces/default/serviceaccounts/default/token", {})
+    later = time.time() + 3601
+    monkeypatch.setattr(users.time, "time", lambda: later)
+    assert (await bench.call("GET", "/api", token=made["status"]["token"]))[0] == 401
+
+
+async def test_a_review_is_about_anyone_for_those_who_may_ask(bench) -> None:
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    about = {"verb": "list", "resource": "pods", "namespace": "default"}
+    bench.server.add_token("reader", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}])
+    for name, allowed in (("reader", True), ("stranger", False)):
+        code, answer = await bench.call("POST", path, {"spec": {"user": name, "resourceAttributes": about}})
+        assert (code, answer["status"]["allowed"]) == (201, allowed)
+    token = bench.server.add_token("curious", [])
+    asked = {"spec": {"user": "reader", "resourceAttributes": about}}
+    assert (await bench.call("POST", path, asked, token=token))[0] == 403

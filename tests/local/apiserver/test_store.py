@@ -304,18 +304,24 @@ async def test_a_watch_through_a_selector_sees_objects_come_and_go(store: Store)
     assert [change.type for change in await seen.batch()] == ["ADDED", "MODIFIED", "DELETED"]
 
 
-async def test_history_that_is_gone_is_410_and_the_future_is_504(store: Store, monkeypatch) -> None:
+async def test_history_that_is_gone_is_410_and_the_future_is_waited_for(store: Store, monkeypatch) -> None:
     monkeypatch.setattr(table, "HISTORY", 3)
     for number in range(6):
         store.create(CONFIG_MAPS, config_map(f"a{number}"))
 
     with pytest.raises(StatusError) as gone:
         store.watch(CONFIG_MAPS, since=store.revision - 5)
-    with pytest.raises(StatusError) as future:
-        store.watch(CONFIG_MAPS, since=store.revision + 1)
-
-    assert (gone.value.status, future.value.status) == (410, 504)
+    assert gone.value.status == 410
     assert len(await store.watch(CONFIG_MAPS, since=store.revision - 3).batch()) == 3
+    future = store.watch(CONFIG_MAPS, since=store.revision + 1)
+    for name in ("too-early", "wanted"):
+        store.create(CONFIG_MAPS, config_map(name))
+    assert [change.object["metadata"]["name"] for change in await future.batch()] == ["wanted"]
+
+
+async def test_what_was_before_the_first_client_is_compacted(store: Store) -> None:
+    with pytest.raises(StatusError, match="too old resource version: 1"):
+        store.watch(CONFIG_MAPS, since=1)
 
 
 async def test_a_watcher_that_does_not_keep_up_is_cut_off(store: Store, monkeypatch) -> None:
