@@ -162,8 +162,6 @@ class _Keeper:
                 readable, _, _ = select.select(watched, [], [], _TICK_SECONDS)
                 self._look(readable)
             processes.end(self._alive, float(self._spec["grace"]), self._look)
-            # The last one may have ended while the processes were listed, after its exit code was last asked for.
-            self._reap()
             until = time.monotonic() + _DRAIN_SECONDS
             # A process that could not be ended may hold the pipe open, so not until its end.
             while self._pipe is not None and self._read() and time.monotonic() < until:
@@ -200,12 +198,18 @@ class _Keeper:
         return now - self._touched_at
 
     def _alive(self) -> set[int]:
-        has_children = self._reap()
         if not self._reaper:
-            return processes.of_run(self._spec["run"])
+            found = processes.of_run(self._spec["run"])
+            # After the look: what is missing in it has ended before, so that its exit code is there.
+            self._reap()
+            return found
         # All that the command has started descends from the keeper, because it adopts what loses its parent. So nothing
         # is left when it has no child, which needs no look at all processes of the host.
-        return processes.descendants() if has_children else set()
+        while self._reap():
+            # Empty if the last one ends, or loses its parent, during the look.
+            if found := processes.descendants():
+                return found
+        return set()
 
     def _reap(self) -> bool:
         """Reap what has ended; return whether there are children left."""
