@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 from typing import Any
 
 from pathways_jupyter.errors import ClusterError
 
+DEEPEST = 100
+"""Nesting of an object beyond which nothing is kept, where an answer is nested more deeply than Python can decode."""
 LARGE_BYTES = 256 * 1024
 """From this length on, an answer is decoded without the garbage collector."""
+
+
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]')
 
 
 def decode(answer: bytes, server: str) -> dict[str, Any]:
@@ -22,12 +28,42 @@ def decode(answer: bytes, server: str) -> dict[str, Any]:
       ClusterError: It is not a JSON object.
     """
     try:
-        decoded = _loads(answer) if answer else {}
+        decoded = loads(answer) if answer else {}
     except ValueError as error:
         raise _not_an_object(server) from error
     if not isinstance(decoded, dict):
         raise _not_an_object(server)
     return decoded
+
+
+def loads(answer: bytes) -> Any:
+    """Return the value of an answer's JSON.
+
+    Any user may store an object that is nested thousands of levels deep where a schema allows unknown fields. It must
+    not keep all others from reading the list that it is in, so what is too deep is replaced by null.
+
+    Raises:
+      ValueError: It is not JSON.
+    """
+    try:
+        return _loads(answer)
+    except RecursionError:
+        return _loads(_cut(answer))
+
+
+def _cut(answer: bytes) -> bytes:
+    """Return JSON with null in place of what is nested more than :data:`DEEPEST` levels deep."""
+    kept, depth, copied = bytearray(), 0, 0
+    for token in _TOKEN.finditer(answer):
+        if token[0] in b"{[":
+            depth += 1
+            if depth == DEEPEST + 1:
+                kept += answer[copied : token.start()] + b"null"
+        elif token[0] in b"}]":
+            if depth == DEEPEST + 1:
+                copied = token.end()
+            depth -= 1
+    return bytes(kept) + answer[copied:]
 
 
 def _loads(answer: bytes) -> Any:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.kube import answers
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object, Page, Resource, pages, selection
 from pathways_jupyter.kube.problems import ConnectionLost
@@ -244,7 +244,7 @@ async def _events(chunks: AsyncGenerator[bytes, None]) -> AsyncIterator[Object]:
 
 def _decoded(line: bytes) -> Object:
     try:
-        event = json.loads(line)
+        event = answers.loads(line)
     except ValueError as error:
         raise ConnectionLost(
             "The API server sent an incomplete event.", hint="Waiting for it to answer again."
