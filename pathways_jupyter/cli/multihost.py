@@ -275,5 +275,6 @@ def _follow(source: Callable[[], AsyncIterator[Any]], record: Any, *, as_json: b
         # Read again: it has an end now.
         show(picture.hosts(records.read(record.id), hosts), as_json=as_json)
     if not all(each.phase.over for each in hosts):
-        click.echo(f"It goes on without this machine. Come back: pathways-jupyter multihost attach {record.name}")
+        back = f"pathways-jupyter multihost attach {record.name}"
+        click.echo(f"It goes on without this machine. Come back: {back}", err=as_json)
     sys.exit(code)

@@ -160,5 +160,5 @@ def _nearest(word: str, known: Mapping[str, Any] | list[str], command: str = "")
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6 if len(word) > 3 else 0.5)
     see = f"See {command} --help." if command else f"There are: {', '.join(known)}."
     if len(known) > _MOST_LISTED and not command:
-        see = "The command help lists all."
+        see = "The command help lists all of them."
     return f"Did you mean {close[0]}? {see}" if close else see

@@ -114,8 +114,8 @@ def test_a_mistake_is_one_line_with_a_way_out(line, word, hint):
     assert caught.value.__cause__ is None
 
 
-@pytest.mark.parametrize(("line", "hint"), [("conect", "Did you mean connect? The command help lists all."),
-                                            ("xyzzy", "The command help lists all.")])  # fmt: skip
+@pytest.mark.parametrize(("line", "hint"), [("conect", "Did you mean connect? The command help lists all of them."),
+                                            ("xyzzy", "The command help lists all of them.")])  # fmt: skip
 def test_the_hint_for_a_typo_does_not_list_every_command(line, hint):
     with pytest.raises(ConfigError, match=f"There is no command '{line}'") as raised:
         parse(line, MAGIC)

@@ -63,9 +63,13 @@ def test_a_run_prints_its_output_its_table_and_exits_with_the_worst_code(cli, la
 
 
 def test_a_detached_run_is_managed_from_other_processes(cli, lab):
-    started = cli("run", "--run-name", "far", "--detach", "--grace", "1", "--", "echo up; sleep 300", on_hosts=True)
+    detached = ["run", "--detach", "--grace", "1"]
+    started = cli(*detached, "--run-name", "far", "--", "echo up; sleep 300", on_hosts=True)
     assert started.returncode == 0, started.stderr
     assert "attach far" in started.stdout
+    other = cli(*detached, "--json", "--run-name", "other", "--", "true", on_hosts=True)
+    assert json.loads(other.stdout)["run"]["name"] == "other"
+    assert "attach other" in other.stderr
     assert cli("status", "far").stdout.count("running") >= 3
     assert cli("logs", "far", "0-1").stdout in {"up\n", ""}
     wait_until(lambda: cli("logs", "far").stdout == "[0-0] up\n[0-1] up\n[0-2] up\n")
