@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import contextlib
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,10 @@ def run(kubeconfig: str, context: str) -> list[Table]:
         if running is not None:
             daemon, pods = psutil.Process(running.pid), asyncio.run(_pods(kubeconfig, context))
             rows.append(_row("embedded cluster: daemon", daemon))
-            rows += [_row(f"embedded cluster: {name}", process) for name, process in _below(daemon, pods)]
+            for process in daemon.children(recursive=True):
+                # One may end before it is read.
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    rows.append(_row(f"embedded cluster: {_name(process, pods)}", process))
     return [
         Table(
             "Memory",
@@ -51,10 +55,9 @@ def _row(name: str, process: psutil.Process) -> Row:
     return Row(name, {"resident": held.rss / 1e6, "of its own": held.uss / 1e6})
 
 
-def _below(daemon: psutil.Process, pods: Mapping[str, str]) -> Iterator[tuple[str, psutil.Process]]:
-    for process in daemon.children(recursive=True):
-        # A container works in its pod's directory, which is named by the pod's uid; the warm processes do not.
-        yield pods.get(PurePath(process.cwd()).parent.name, "a warm process"), process
+def _name(process: psutil.Process, pods: Mapping[str, str]) -> str:
+    # A container works in its pod's directory, which is named by the pod's uid; the warm processes do not.
+    return pods.get(PurePath(process.cwd()).parent.name, "a warm process")
 
 
 async def _pods(kubeconfig: str, context: str) -> dict[str, str]:
