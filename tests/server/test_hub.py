@@ -213,7 +213,7 @@ async def test_before_its_pods_are_known_a_service_is_drawn_as_its_jobs_describe
         jobsets = (await objects.list_(client, objects.JOBSETS, namespace="default")).items
     (info,) = discovery.of_jobsets(jobsets)
     drawn = outline(info, jobs)
-    assert drawn.ready
+    assert drawn.state is State.READY
     assert [(each.index, each.state) for each in drawn.slices] == [(0, State.READY), (1, State.READY)]
     assert [len(each.hosts) for each in drawn.slices] == [len(page.slices[index]["hosts"]) for index in (0, 1)]
     # A Job none of whose pods is ready any more is no ready slice.

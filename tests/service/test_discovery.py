@@ -142,7 +142,7 @@ def test_a_service_that_ended_says_how_and_what_to_do():
     assert str(error).endswith("will not come back: its JobSet has failed for good (too many restarts).")
     assert "kubectl delete jobset pathways-cluster" in error.hint
     drawn = picture(info, pods=PodIndex(), jobs=[])
-    assert (drawn.ready, drawn.reason) == (False, "its JobSet has failed for good (too many restarts)")
+    assert (drawn.state, drawn.reason) == (State.DOWN, "its JobSet has failed for good (too many restarts)")
     found["metadata"]["labels"][names.EMBEDDED_LABEL] = "other"
     assert "local down --name other" in discovery.remedy(discovery.describe(found))
     found["status"] = {"conditions": [{"type": "Failed", "status": "False"}, {"type": "Completed", "status": "True"}]}
