@@ -19,7 +19,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.errors import SessionError
-from pathways_jupyter.session.kernel import jax_internals, jax_platform, lost_arrays, silenced_logs, timer_slack
+from pathways_jupyter.session.kernel import (
+    array_layouts,
+    jax_internals,
+    jax_platform,
+    lost_arrays,
+    silenced_logs,
+    timer_slack,
+)
 from pathways_jupyter.session.kernel.initialize import InitializeGuard
 from pathways_jupyter.session.kernel.jax_internals import Internals
 from pathways_jupyter.session.kernel.user_arrays import NamedArray, arrays_of
@@ -135,6 +142,7 @@ class JaxSwitch:
                 self._client, self._found, self._silenced = client, found, silence
                 _clear(internals)
                 _point(internals, client, found, target, timeout, secure=secure)
+                array_layouts.watch(client)
             except BaseException:
                 self._client = self._silenced = None
                 _restore(internals, found)
@@ -249,6 +257,7 @@ def _restore(internals: Internals, found: _Found) -> None:
     import jax
 
     _clear(internals)
+    array_layouts.stop()
     found.guard.undo()
     jax.config.update("jax_platforms", found.platforms)
     jax.config.update("jax_backend_target", found.target)

@@ -9,31 +9,25 @@ deleted, and putting data on such devices is an error.
 from __future__ import annotations
 
 import contextlib
-import threading
 import weakref
 from typing import Any
 
-from pathways_jupyter.session.kernel import jax_internals, process
+from pathways_jupyter.session.kernel import device_puts, process
 from pathways_jupyter.wording import Face, worded
 
-_lock = threading.RLock()
 _gone: weakref.WeakSet[Any] = weakref.WeakSet()
-_original: Any = None
 
 
 def forbid(client: Any) -> None:
     """Make putting data on devices of `client` an error from now on; may be called on any thread."""
-    global _original
-    jaxlib = jax_internals.load().client
-    with _lock:
+    with device_puts.lock:
         if client in _gone:
             return
         # Finalizers and weak references run in reverse order of registration. The WeakSet's own reference is made
         # second and so called first: `client` has left the set when _restore_if_unused() checks whether it is empty.
         weakref.finalize(client, _restore_if_unused).atexit = False
         _gone.add(client)
-        if _original is None:
-            _original, jaxlib.batched_device_put = jaxlib.batched_device_put, _put
+        device_puts.add(_refuse)
 
 
 def delete_arrays(client: Any) -> None:
@@ -44,25 +38,20 @@ def delete_arrays(client: Any) -> None:
             array.delete()
 
 
-def _put(aval: Any, sharding: Any, xs: Any, devices: Any, *args: Any, **kwargs: Any) -> Any:
-    for device in devices[:1]:
-        if device.client in _gone:
-            import jax
+def _refuse(aval: Any, sharding: Any, device: Any) -> None:
+    del aval, sharding
+    if device.client in _gone:
+        import jax
 
-            face = Face.SCRIPT if process.shell() is None else Face.NOTEBOOK
-            raise jax.errors.JaxRuntimeError(
-                f"UNAVAILABLE: {device} belongs to a proxy that is gone. "
-                + worded(
-                    "%pathways reconnect gets a new one; make meshes and shardings from jax.devices() again.", face
-                )
-            )
-    return _original(aval, sharding, xs, devices, *args, **kwargs)
+        face = Face.SCRIPT if process.shell() is None else Face.NOTEBOOK
+        raise jax.errors.JaxRuntimeError(
+            f"UNAVAILABLE: {device} belongs to a proxy that is gone. "
+            + worded("%pathways reconnect gets a new one; make meshes and shardings from jax.devices() again.", face)
+        )
 
 
 def _restore_if_unused() -> None:
     """Restore JAX's function once no lost client is referenced any more."""
-    global _original
-    with _lock:
-        if _original is not None and not _gone:
-            jax_internals.load().client.batched_device_put = _original
-            _original = None
+    with device_puts.lock:
+        if not _gone:
+            device_puts.remove(_refuse)
