@@ -82,7 +82,7 @@ class Election:
                 holder = await self._try()
                 if holder == self._me:
                     return
-                self._report(f"waiting: {holder} is the leader")
+                self._report(f"waiting: {cluster_input.text(holder)} is the leader")
             except ApiError as error:
                 # 409: another one was faster.
                 if error.status != 409:
