@@ -28,6 +28,7 @@ from pathways_jupyter.service.model import Reclaimable
 from pathways_jupyter.service.names import label_value
 
 DEFAULT_SECONDS = 60.0
+_OPERATOR_HINT = "Where an operator runs, it deletes the pod; at the latest the pod ends at its own deadline."
 EVERY = 1_000_000
 """For :func:`sweep`: reclaim all that are reclaimable."""
 RENEWALS_PER_LEASE = 4
@@ -353,7 +354,10 @@ async def _clear(client: Client, abandoned: _Abandoned) -> Swept | None:
         gone = not await objects.delete(client, resource, name, namespace=namespace, uid=job["metadata"]["uid"])
     except ApiError as error:
         # 409: the Lease was renewed after all, or the name belongs to a new Job.
-        return None if error.status == 409 else abandoned.swept(f"{error} {error.hint}")
+        if error.status == 409:
+            return None
+        hint = _OPERATOR_HINT if resource is PODS and error.status == 403 else error.hint
+        return abandoned.swept(f"{error} {hint}")
     except ClusterError as error:
         return abandoned.swept(f"{error} {error.hint}")
     return None if gone else abandoned.swept()

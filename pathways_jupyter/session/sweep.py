@@ -97,8 +97,10 @@ async def _remove(
 
 async def _delete(client: Client, namespace: str, session: str) -> None:
     labels = f"{SESSION_LABEL}={session}"
-    for resource in (JOBS, LEASES, PODS):
-        for item in (await list_(client, resource, namespace=namespace, labels=labels)).items:
+    kinds = (JOBS, LEASES, PODS)
+    listed = await asyncio.gather(*(list_(client, each, namespace=namespace, labels=labels) for each in kinds))
+    for resource, found in zip(kinds, listed, strict=True):
+        for item in found.items:
             if resource is PODS and item["metadata"].get("ownerReferences"):
                 continue
             name, uid = item["metadata"]["name"], item["metadata"]["uid"]

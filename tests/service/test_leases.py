@@ -330,6 +330,7 @@ async def test_a_proxys_pod_without_job_and_lease_is_swept_at_once_and_what_is_r
         async with bench.client(rules=documented_rules(), name="user") as user:
             (swept,) = await leases.sweep(user, "default")
         assert "You are not allowed to delete pods" in swept.error
+        assert "Where an operator runs, it deletes the pod" in swept.error
         (swept,) = await leases.sweep(client, "default")
         assert (swept.reason, swept.error) == ("its Job was deleted without it", "")
         await bench.until(client, pod["metadata"]["name"], lambda found: found is None)
