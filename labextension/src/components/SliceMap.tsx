@@ -18,7 +18,7 @@ import {
 } from '../models/layout';
 import { ITrans } from '../models/trans';
 import { reclaimableWord, sliceSentence, slicesSentence } from '../models/words';
-import { Health, ISlice } from '../models/wire';
+import { Health, IHost, ISlice } from '../models/wire';
 
 /** Margin of the drawing, so that frames are not clipped at its edge. */
 const EDGE = 1;
@@ -228,8 +228,10 @@ const SlicePicture = React.memo(
 );
 
 function Hosts({ slice, look, shape }: { slice: ISlice; look: ChipLook; shape: IShape }): React.JSX.Element {
+  // A slice that its holder has lost is down, whatever its new workers do.
+  const healthOf = (host: IHost) => (slice.health === 'down' && host.health === 'starting' ? 'down' : host.health);
   const places = hostPlaces(slice, shape);
-  if (!shape.label && slice.hosts.every(host => host.health === slice.health)) {
+  if (!shape.label && slice.hosts.every(host => healthOf(host) === slice.health)) {
     // One path for the whole slice: with a thousand slices, the number of elements dominates the cost.
     const path = places.map(({ host, x, y }) => chipsPath(host, x, y, shape, look)).join('');
     const crosses = places.map(({ host, x, y }) => crossPath(host, x, y, shape)).join('');
@@ -244,8 +246,8 @@ function Hosts({ slice, look, shape }: { slice: ISlice; look: ChipLook; shape: I
     <>
       {places.map(({ host, x, y }, index) => (
         <React.Fragment key={index}>
-          <path className={`pw-chips pw-${host.health} pw-${look}`} d={chipsPath(host, x, y, shape, look)} />
-          {host.health === 'down' && <path className="pw-cross" d={crossPath(host, x, y, shape)} />}
+          <path className={`pw-chips pw-${healthOf(host)} pw-${look}`} d={chipsPath(host, x, y, shape, look)} />
+          {healthOf(host) === 'down' && <path className="pw-cross" d={crossPath(host, x, y, shape)} />}
         </React.Fragment>
       ))}
     </>

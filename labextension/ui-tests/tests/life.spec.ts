@@ -129,3 +129,47 @@ base.describe('A service with more slices than one needs', () => {
     }
   });
 });
+
+base.describe('What dies on this machine', () => {
+  base.use({ baseURL: `http://127.0.0.1:${PORT + 2}` });
+
+  base('a stopped supervisor is not green, and a killed cluster starts again with one click', async ({ page }) => {
+    await newNotebook(page);
+    const panel = await openPanel(page);
+    const session = panel.locator('.pw-session');
+    const state = session.getByRole('status').first();
+    try {
+      await start(page, '%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=3');
+      await expect(session).toHaveAttribute('data-state', 'connected');
+      await expect(indicator(page)).toHaveAttribute('data-status', 'idle');
+      await start(page, SIGNAL('session.record.pid', 'STOP'));
+      await expect(state).toContainText('Not answering');
+      await expect(state.locator('.pw-tone')).toHaveClass(/pw-tone-fail/);
+      await expect(session.getByRole('alert')).toContainText('Its supervisor does not answer.');
+      expect(await faults(panel)).toEqual([]);
+      await picture(page, 'life-silent');
+      const [, pid] = /kill -CONT (\d+)/.exec((await session.getByRole('alert').textContent())!)!;
+      process.kill(Number(pid), 'SIGCONT');
+      await expect(state).toContainText('Connected');
+
+      await start(page, SIGNAL('cluster.find().pid', 'KILL'));
+      const slices = section(panel, 'slices');
+      await expect(slices.getByRole('alert')).toContainText('The embedded cluster of this machine has ended.');
+      expect(await faults(panel)).toEqual([]);
+      await picture(page, 'life-killed');
+      await slices.getByRole('button', { name: 'Start the embedded cluster' }).click();
+      // As large as it was.
+      await expect(slices).toContainText('3 slices, 3 ready');
+      await expect(slices.getByRole('alert')).toHaveCount(0);
+    } finally {
+      await end(page);
+    }
+  });
+});
+
+/** A cell that sends a signal to the process whose id an expression names. */
+const SIGNAL = (pid: string, signal: string) => `
+import os, signal, pathways_jupyter
+from pathways_jupyter.local import cluster
+session = pathways_jupyter.current_session()
+os.kill(${pid}, signal.SIG${signal})`;
