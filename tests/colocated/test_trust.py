@@ -250,6 +250,19 @@ def test_a_class_that_the_notebook_has_not_defined_is_not_built(of_the_notebook,
         cell_run.run_cell(source, outputs=["z"])
 
 
+@pytest.mark.parametrize("nested", ["z.append(z)", "for _ in range(3000): z = [z]"])
+def test_what_is_nested_too_deeply_is_an_error_that_names_it(nested) -> None:
+    error = cell_run.run_cell(f"z = []\n{nested}", outputs=["z"]).error()
+    assert "nested too deeply to be sent back, or holds itself" in str(error)
+    assert cell_run.run_cell(f"z = []\n{nested}\nz").hosts[0].value is None
+    # What can be written can be read.
+    depths = [20, 100, 200]
+    for depth in depths:
+        result = cell_run.run_cell(f"z = 0\nfor _ in range({depth}): z = [z]", outputs=["z"])
+        assert result.error() is None
+        assert repr(result.outputs["z"]).count("[") == depth
+
+
 PARTS = [b"12345678", pickle.dumps(print)]
 HOSTILE = {
     "a pickle": ["pickle", 1, "3.11.7", []],

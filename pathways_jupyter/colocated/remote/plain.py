@@ -78,6 +78,12 @@ class Writer:
           TypeError: It cannot be sent at all; the message names it by its place.
           TooLargeError: It is larger than the limit.
         """
+        try:
+            return self._write(value, place)
+        except RecursionError:
+            raise TypeError(f"{place} is nested too deeply to be sent back, or holds itself.") from None
+
+    def _write(self, value: Any, place: str) -> Any:
         kind = type(value)
         self._spend(_WORD_BYTES)
         if value is None or kind in (bool, float):
@@ -93,7 +99,7 @@ class Writer:
         if kind in (bytes, bytearray):
             return [kind.__name__, self._part(value)]
         if kind in _SEQUENCES:
-            return [_SEQUENCES[kind], [self.write(each, f"{place}[{at}]") for at, each in enumerate(value)]]
+            return [_SEQUENCES[kind], [self._write(each, f"{place}[{at}]") for at, each in enumerate(value)]]
         if kind in _MAPPINGS:
             return [_MAPPINGS[kind], self._pairs(value, place)]
         if kind is collections.defaultdict and value.default_factory in _FACTORIES:
@@ -115,7 +121,8 @@ class Writer:
 
     def _pairs(self, value: dict[Any, Any], place: str) -> list[Any]:
         return [
-            [self.write(key, f"a key of {place}"), self.write(each, f"{place}[{key!r}]")] for key, each in value.items()
+            [self._write(key, f"a key of {place}"), self._write(each, f"{place}[{key!r}]")]
+            for key, each in value.items()
         ]
 
     def _numpy(self, value: Any, place: str) -> list[Any] | None:
@@ -132,7 +139,7 @@ class Writer:
             return None
         array = np.asarray(value)
         if array.dtype == object or isinstance(array.dtype, np.dtypes.StringDType):
-            items = [self.write(each, f"{place}[{at}]") for at, each in enumerate(array.ravel().tolist())]
+            items = [self._write(each, f"{place}[{at}]") for at, each in enumerate(array.ravel().tolist())]
             return ["objects", "object" if array.dtype == object else "string", list(array.shape), items]
         described = _described(array.dtype)
         if described is None:
@@ -160,7 +167,7 @@ class Writer:
             pairs, name = [(each, getattr(value, each)) for each in fields if hasattr(value, each)], "dataclass"
         else:
             return None
-        written = [[each, self.write(part, f"{place}.{each}")] for each, part in pairs]
+        written = [[each, self._write(part, f"{place}.{each}")] for each, part in pairs]
         return [name, module, kind.__qualname__, written]
 
     def _pandas(self, value: Any, place: str) -> list[Any] | None:
@@ -179,9 +186,9 @@ class Writer:
             return ["pandas", "Timedelta", value.isoformat()]
         if kind is pandas.MultiIndex:
             levels = [value.get_level_values(level) for level in range(value.nlevels)]
-            return ["pandas", "MultiIndex", self.write(levels, place)]
+            return ["pandas", "MultiIndex", self._write(levels, place)]
         if isinstance(value, pandas.Index):
-            return ["pandas", "Index", *self._column(value, place), self.write(value.name, place)]
+            return ["pandas", "Index", *self._column(value, place), self._write(value.name, place)]
         if kind is pandas.Series:
             return ["pandas", "Series", *self._column(value, place), *self._each((value.index, value.name), place)]
         if kind is pandas.DataFrame:
@@ -190,7 +197,7 @@ class Writer:
         return None
 
     def _each(self, values: Collection[Any], place: str) -> list[Any]:
-        return [self.write(each, place) for each in values]
+        return [self._write(each, place) for each in values]
 
     def _column(self, values: Any, place: str) -> list[Any]:
         """The dtype and the values, whole and not as an array of JAX's; categories are their numbers and names."""
@@ -204,7 +211,7 @@ class Writer:
             ]
         if isinstance(values.dtype, np.dtype):
             return ["numpy", self._numpy(values.to_numpy(), place)]
-        return [str(values.dtype), self.write(list(values.astype(object)), place)]
+        return [str(values.dtype), self._write(list(values.astype(object)), place)]
 
     def _other(self, value: Any, place: str) -> list[Any]:
         """What has no kind: pickled, but for the arrays in it, if the notebook's user trusts this host."""
@@ -219,7 +226,7 @@ class Writer:
             "pickle",
             data,
             platform.python_version(),
-            [[at, self.write(each, names[at])] for at, each in arrays.items()],
+            [[at, self._write(each, names[at])] for at, each in arrays.items()],
         ]
 
     def _part(self, data: bytes | bytearray) -> int:
