@@ -1,0 +1,59 @@
+"""The panel of elastic training follows one run, and shows the training again after a short call."""
+
+from __future__ import annotations
+
+import pytest
+
+from pathways_jupyter.elastic import record as records
+from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.widgets.elastic import ElasticPanel
+
+
+class Shell:
+    """An IPython shell whose displays go nowhere."""
+
+    class display_pub:
+        @staticmethod
+        def publish(data, *, transient, update):
+            assert data["text/plain"]
+
+
+@pytest.fixture(autouse=True)
+def first_in_process(monkeypatch):
+    for name, value in (("_latest", None), ("_stays", None), ("_observer", None), ("_longest", 0), ("_ended", {})):
+        monkeypatch.setattr(records, name, value)
+
+
+def opened() -> ElasticPanel:
+    panel = ElasticPanel(Shell())
+    panel._ipython_display_()
+    return panel
+
+
+def run(steps: int) -> Record:
+    record = Record()
+    record.begin(steps=steps)
+    for step in range(steps):
+        record.step(step, {}, slices=1, losses=0)
+    return record
+
+
+def test_the_panel_of_a_training_stays_what_it_is_when_a_short_call_follows() -> None:
+    panel = opened()
+    run(40).end()
+    demo = run(1)
+    assert "40 of 40 steps" in panel.text
+    demo.end()
+    assert "40 of 40 steps" in panel.text
+
+
+def test_a_panel_follows_a_short_call_while_it_goes_on_and_then_shows_the_training_before_it() -> None:
+    run(40).end()
+    panel = opened()
+    assert "40 of 40 steps" in panel.text
+    demo = run(1)
+    assert "1 of 1 steps" in panel.text
+    demo.end()
+    assert "40 of 40 steps" in panel.text
+    run(30).end()
+    assert "30 of 30 steps" in panel.text, "it follows the next training"
