@@ -18,7 +18,8 @@ from pathways_jupyter.service.usage import fetch as fetch_usage
 from pathways_jupyter.session import registry
 
 DEADLINE = 60.0
-LEASE_SECONDS = 3.0
+LEASE_SECONDS = 5.0
+"""A supervisor that has to wait for a processor renews it in time."""
 
 
 async def delete_without_pods(client, record):
