@@ -1,7 +1,7 @@
-"""Server-side apply: each manager owns the fields that it last applied, and only ``force`` takes them from another.
+"""Server-side apply: each manager owns the fields that it last wrote, and only ``force`` takes them from another.
 
-Ownership is kept where real servers keep it, in ``metadata.managedFields``, and only for managers that apply: writers
-that replace or patch own nothing and are not in anyone's way.
+Ownership is kept where real servers keep it, in ``metadata.managedFields``. Who creates, replaces or patches an object
+owns what that changed, and takes it from all others; what a status or the defaults of a kind hold has no owner here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from pathways_jupyter.local.apiserver.strategy import now
 Path = tuple[str, ...]
 """Steps as ``fieldsV1`` spells them: ``f:name`` for a field, ``k:{...}`` for the element of a keyed list."""
 
+_OWNED_METADATA = {
+    (f"f:{name}",) for name in ("annotations", "finalizers", "generateName", "labels", "ownerReferences")
+}
 _OWN = {("f:apiVersion",), ("f:kind",), ("f:metadata", "f:name"), ("f:metadata", "f:namespace")}
 
 
@@ -55,25 +58,62 @@ def apply_configuration(
     if conflicts:
         taken = {path for _, path in conflicts}
         others = [{**each, "fieldsV1": _tree(owned[id(each)] - taken)} for each in others]
-    own: Object = {
-        "manager": manager,
-        "operation": "Apply",
-        "apiVersion": resource.api_version,
-        "time": now(),
-        "fieldsType": "FieldsV1",
-        "fieldsV1": _tree(mine),
-    }
-    if subresource:
-        own["subresource"] = subresource
+    own = _entry(resource, manager, "Apply", mine, subresource)
     unchanged = next((each for each in entries if {**each, "time": ""} == {**own, "time": ""}), own)
-    result.setdefault("metadata", {})["managedFields"] = [*(each for each in others if each["fieldsV1"]), unchanged]
+    managers = [*(each for each in others if each["fieldsV1"]), unchanged]
+    result.setdefault("metadata", {})["managedFields"] = sorted(managers, key=_order)
     return result
 
 
-def _is(entry: Object, manager: str, subresource: str) -> bool:
+def note_update(
+    resource: ResourceType, old: Object | None, new: Object, manager: str, *, subresource: str = ""
+) -> None:
+    """Give the fields in which `new` differs from `old` to `manager`, in ``metadata.managedFields``, in place."""
+    before: Object = old if old is not None else {}
+    fields = {path for path in _leaves(new, ()) if _is_owned(path, subresource)}
+    written = {path for path in fields if _at(before, path) != _at(new, path)}
+    managers, mine, unchanged = [], set(written), []
+    for entry in before.get("metadata", {}).get("managedFields") or ():
+        owned = set(_paths(entry.get("fieldsV1") or {}))
+        left = {path for path in owned - written if _at(new, path) is not None or path[0] == "f:status"}
+        if _is(entry, manager, subresource, "Update"):
+            mine |= left
+            unchanged.append(entry)
+        elif left:
+            managers.append(entry if left == owned else {**entry, "fieldsV1": _tree(left)})
+    managers += [_entry(resource, manager, "Update", mine, subresource)] if written else unchanged
+    new["metadata"].pop("managedFields", None)
+    if managers:
+        new["metadata"]["managedFields"] = sorted(managers, key=_order)
+
+
+def _is_owned(path: Path, subresource: str) -> bool:
+    if subresource or path[0] == "f:status":
+        return path[0] == f"f:{subresource}"
+    return path not in _OWN and (path[0] != "f:metadata" or path[1:2] in _OWNED_METADATA)
+
+
+def _entry(resource: ResourceType, manager: str, operation: str, fields: set[Path], subresource: str) -> Object:
+    return {
+        "manager": manager,
+        "operation": operation,
+        "apiVersion": resource.api_version,
+        "time": now(),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": _tree(fields),
+        **({"subresource": subresource} if subresource else {}),
+    }
+
+
+def _order(entry: Object) -> tuple[str, str, str]:
+    """A fixed order, so that a write that changes nothing makes no new version."""
+    return str(entry.get("operation")), str(entry.get("manager")), str(entry.get("subresource", ""))
+
+
+def _is(entry: Object, manager: str, subresource: str, operation: str = "Apply") -> bool:
     return (
         entry.get("manager") == manager
-        and entry.get("operation") == "Apply"
+        and entry.get("operation") == operation
         and entry.get("subresource", "") == subresource
     )
 

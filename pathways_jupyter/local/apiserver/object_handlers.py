@@ -139,8 +139,10 @@ class Objects:
         if checked.object["metadata"].get("resourceVersion"):
             # A real API server gives this code and no reason, too.
             raise StatusError("resourceVersion should not be set on objects to be created", status=500, reason="")
-        _keep_managers(checked.object, None)
-        obj = self._store.create(route.resource, checked.object, namespace=route.namespace, dry_run=is_dry_run(request))
+        dry_run, manager = is_dry_run(request), _manager(request)
+        obj = self._store.create(
+            route.resource, checked.object, namespace=route.namespace, dry_run=dry_run, manager=manager
+        )
         return _warned(self._one(route.resource, Record(obj), form, request, 201), checked)
 
     async def _update(self, request: web.BaseRequest, route: Route, form: Form) -> web.Response:
@@ -150,11 +152,11 @@ class Objects:
         if old is not None and route.resource.versioned_updates and not obj["metadata"].get("resourceVersion"):
             why = "Invalid value: 0: must be specified for an update"
             raise api_errors.invalid(route.resource, route.name, [("metadata.resourceVersion", why)])
-        _keep_managers(obj, old)
+        common: dict[str, Any] = {"dry_run": dry_run, "manager": _manager(request)}
         if old is None and route.resource.key in _CREATED_BY_UPDATE and not route.subresource:
-            obj, code = self._store.create(route.resource, obj, namespace=route.namespace, dry_run=dry_run), 201
+            obj, code = self._store.create(route.resource, obj, namespace=route.namespace, **common), 201
         else:
-            obj = self._store.update(route.resource, obj, subresource=route.subresource, dry_run=dry_run)
+            obj = self._store.update(route.resource, obj, subresource=route.subresource, **common)
         return _warned(self._one(route.resource, Record(obj), form, request, code), checked)
 
     async def _patch(self, request: web.BaseRequest, route: Route, form: Form) -> web.Response:
@@ -179,12 +181,13 @@ class Objects:
             if not isinstance(new, dict):
                 raise api_errors.bad_request("the patched object is not an object")
         checked = self._checked(request, route, new)
-        if kind is not PatchKind.APPLY:
-            _keep_managers(checked.object, old)
+        # An apply has written its managed fields.
+        manager = "" if kind is PatchKind.APPLY else _manager(request)
+        common: dict[str, Any] = {"dry_run": dry_run, "manager": manager}
         if old is None:
-            obj, code = self._store.create(resource, checked.object, namespace=route.namespace, dry_run=dry_run), 201
+            obj, code = self._store.create(resource, checked.object, namespace=route.namespace, **common), 201
         else:
-            obj = self._store.update(resource, checked.object, subresource=route.subresource, dry_run=dry_run)
+            obj = self._store.update(resource, checked.object, subresource=route.subresource, **common)
         return _warned(self._one(resource, Record(obj), form, request, code), checked)
 
     async def _delete(self, request: web.BaseRequest, route: Route) -> web.Response:
@@ -262,11 +265,9 @@ def versioned(resource: ResourceType, obj: Object) -> Object:
     return obj if obj["apiVersion"] == resource.api_version else {**obj, "apiVersion": resource.api_version}
 
 
-def _keep_managers(obj: Object, old: Object | None) -> None:
-    """Remove managed fields, which only the server may write."""
-    obj["metadata"].pop("managedFields", None)
-    if old is not None and "managedFields" in old["metadata"]:
-        obj["metadata"]["managedFields"] = old["metadata"]["managedFields"]
+def _manager(request: web.BaseRequest) -> str:
+    """Who writes: what the request says, or the program that sends it."""
+    return request.query.get("fieldManager", "") or request.headers.get("User-Agent", "").partition("/")[0] or "unknown"
 
 
 def _warned(response: web.Response, checked: Checked) -> web.Response:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pathways_jupyter.local.apiserver import api_errors, object_lifecycle, strategy
 from pathways_jupyter.local.apiserver import resources as kinds
+from pathways_jupyter.local.apiserver.apply import note_update
 from pathways_jupyter.local.apiserver.bootstrap import FIRST_OBJECTS
 from pathways_jupyter.local.apiserver.journal import Journal, Place
 from pathways_jupyter.local.apiserver.later import Later
@@ -58,8 +59,6 @@ class Store:
                 table.compact(self._base)
         for namespace in self.list(NAMESPACES):
             self._end_namespace(namespace["metadata"]["name"])
-
-    # Reading.
 
     def get(self, resource: ResourceType, namespace: str, name: str) -> Object:
         """Return a copy of one object; `namespace` is empty for cluster-wide types.
@@ -121,14 +120,13 @@ class Store:
         """
         return self._table(resource).watch(namespace, since, test)
 
-    # Writing.
-
-    def create(self, resource: ResourceType, obj: Object, *, namespace: str = "", dry_run: bool = False) -> Object:
-        """Add an object and return it as stored.
+    def create(
+        self, resource: ResourceType, obj: Object, *, namespace: str = "", dry_run: bool = False, manager: str = ""
+    ) -> Object:
+        """Add an object, which `manager` wrote, and return it as stored.
 
         Raises:
-          StatusError: 403 (the namespace is ending, a pod's service account does not exist), 404 (no such namespace),
-            409 (the name is taken), 422 (the object breaks a rule).
+          StatusError: 403, 404 (no such namespace), 409 (the name is taken), 422 (the object breaks a rule).
         """
         resource = self._served(resource)
         obj = clone(obj)
@@ -146,23 +144,27 @@ class Store:
         if resource.key == kinds.PODS.key:
             admit_pod(obj, self.find)
         strategy.prepare_create(resource, obj)
-        made = self._put(resource, obj, None, dry_run)
+        if manager or "managedFields" not in metadata:
+            note_update(resource, None, obj, manager or "kube-controller-manager")
+        self._put(resource, obj, None, dry_run)
         if resource.key == NAMESPACES.key and not dry_run:
             self.create(kinds.SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, namespace=name)
-        return made
+        return obj
 
-    def update(self, resource: ResourceType, obj: Object, *, subresource: str = "", dry_run: bool = False) -> Object:
+    def update(
+        self, resource: ResourceType, obj: Object, *, subresource: str = "", dry_run: bool = False, manager: str = ""
+    ) -> Object:
         """Replace an object; with `subresource` ``"status"`` only its status, without it everything except the status.
 
-        ``"binding"`` sets the node of a pod, which nothing else can change.
+        ``"binding"`` sets the node of a pod, which nothing else can change. What changes is `manager`'s from now on.
 
         Raises:
           StatusError: 404; 409 when `obj` carries a resourceVersion or uid that is not the present one; 422.
         """
         # With a subresource, only parts of it are taken.
-        return self._update(resource, obj if subresource else clone(obj), subresource, dry_run)
+        return self._update(resource, obj if subresource else clone(obj), subresource, dry_run, manager)
 
-    def _update(self, resource: ResourceType, obj: Object, subresource: str, dry_run: bool) -> Object:
+    def _update(self, resource: ResourceType, obj: Object, subresource: str, dry_run: bool, manager: str) -> Object:
         resource = self._served(resource)
         given = obj.get("metadata") or {}
         namespace, name = given.get("namespace", ""), given.get("name", "")
@@ -174,6 +176,8 @@ class Store:
         if given.get("resourceVersion") and given["resourceVersion"] != current["resourceVersion"]:
             raise api_errors.conflict(resource, name)
         new = object_lifecycle.revised(resource, obj, old, subresource)
+        if manager:
+            note_update(resource, old, new, manager, subresource=subresource)
         new["metadata"]["resourceVersion"] = current["resourceVersion"]
         if new == old:
             return new
@@ -201,7 +205,7 @@ class Store:
         """
         obj = self.get(resource, namespace, name)
         change(obj)
-        return self._update(resource, obj, subresource, dry_run=False)
+        return self._update(resource, obj, subresource, dry_run=False, manager="")
 
     def patch(
         self,
@@ -278,8 +282,6 @@ class Store:
             table.close()
         if self._journal is not None:
             self._journal.close()
-
-    # Inside.
 
     def _table(self, resource: ResourceType) -> Table:
         table = self._tables.get(resource.key)

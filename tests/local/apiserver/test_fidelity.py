@@ -20,6 +20,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MERGE = {"Content-Type": "application/merge-patch+json"}
+AGENT = {"User-Agent": "agent/1.0"}
 TIME = "2026-01-02T03:04:05.000006Z"
 
 kubectl_needed = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
@@ -381,3 +382,43 @@ async def test_a_review_is_about_anyone_for_those_who_may_ask(bench) -> None:
     token = bench.server.add_token("curious", [])
     asked = {"spec": {"user": "reader", "resourceAttributes": about}}
     assert (await bench.call("POST", path, asked, token=token))[0] == 403
+
+
+async def test_every_object_says_who_wrote_which_of_its_fields(bench, pod_manifest) -> None:
+    def owners(obj) -> dict[str, list[str]]:
+        entries = obj["metadata"]["managedFields"]
+        return {
+            f"{each['manager']} {each['operation']} {each.get('subresource', '')}".strip(): sorted(each["fieldsV1"])
+            for each in entries
+        }
+
+    def data(obj, manager: str) -> list[str]:
+        (entry,) = [each for each in obj["metadata"]["managedFields"] if each["manager"] == manager]
+        return sorted(entry["fieldsV1"].get("f:data", {}))
+
+    body = {"metadata": {"name": "m"}, "data": {"a": "1", "b": "1"}}
+    _, made = await bench.call("POST", f"{MAPS}?fieldManager=maker", body)
+    assert owners(made) == {"maker Update": ["f:data"]}
+    assert data(made, "maker") == ["f:a", "f:b"]
+    _, patched = await bench.call("PATCH", f"{MAPS}/m", {"data": {"b": "2", "c": "2"}}, headers={**MERGE, **AGENT})
+    assert (data(patched, "maker"), data(patched, "agent")) == (["f:a"], ["f:b", "f:c"])
+    _, same = await bench.call("PATCH", f"{MAPS}/m", {"data": {"b": "2"}}, headers=MERGE)
+    assert same["metadata"] == patched["metadata"]
+    _, less = await bench.call("PATCH", f"{MAPS}/m", {"data": {"a": None}}, headers={**MERGE, **AGENT})
+    assert owners(less) == {"agent Update": ["f:data"]}
+
+    apply = {"Content-Type": "application/apply-patch+yaml"}
+    wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"b": "3"}}
+    code, refused = await bench.call("PATCH", f"{MAPS}/m?fieldManager=applier", wanted, headers=apply)
+    assert (code, refused["details"]["causes"][0]["message"]) == (409, 'conflict with "agent"')
+    code, forced = await bench.call("PATCH", f"{MAPS}/m?fieldManager=applier&force=true", wanted, headers=apply)
+    assert (code, data(forced, "agent"), data(forced, "applier")) == (200, ["f:c"], ["f:b"])
+    again = await bench.call("PATCH", f"{MAPS}/m?fieldManager=applier", wanted, headers=apply)
+    assert again == (200, forced)
+
+    await bench.call("POST", f"{PODS}?fieldManager=maker", pod_manifest("p"))
+    status = {"status": {"message": "m"}}
+    _, reported = await bench.call("PATCH", f"{PODS}/p/status?fieldManager=agent", status, headers=MERGE)
+    assert owners(reported) == {"maker Update": ["f:metadata", "f:spec"], "agent Update status": ["f:status"]}
+    by_controllers = bench.store.list(NAMESPACES)
+    assert all(each["metadata"]["managedFields"] for each in by_controllers)
