@@ -23,6 +23,11 @@ base('many slices are filtered, walked and enlarged, also after a reload', async
     await expect(slices.getByRole('search').getByRole('status')).toHaveText('');
     await expect(slices.locator('.pw-label')).toHaveCount(0);
 
+    // The tools stay above the map, and cover nothing of what follows them.
+    const tools = (await slices.locator('.pw-tools').boundingBox())!;
+    const summary = (await slices.getByText(`${SLICES} slices, `).boundingBox())!;
+    expect(summary.y).toBeGreaterThanOrEqual(tools.y + tools.height);
+
     const filter = slices.getByRole('searchbox', { name: 'Filter slices by number, state or owner' });
     await filter.fill('starting 10-19');
     await expect(shown).toHaveCount(10);
