@@ -44,7 +44,7 @@ def test_hosts_are_chosen(where, expected) -> None:
 def test_what_a_cell_installs_is_its_hosts_own(tmp_path) -> None:
     made = wheel(tmp_path, "pathways_tiny", "2.0")
     install = [sys.executable, "-m", "pip", "install", "--no-index", "--quiet", str(made)]
-    values(f"import subprocess\nsubprocess.run({install}, check=True)", hosts="0")
+    values(f"import subprocess\ninstalled = subprocess.run({install}, check=True)", hosts="0")
     assert "/pods/" in values("import pathways_tiny\npathways_tiny.__file__", hosts="0")[0]
     assert not [each for each in metadata.distributions() if each.name == "pathways_tiny"]
 
