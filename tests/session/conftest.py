@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from waits import wait_until
 
 from pathways_jupyter.config import ConnectConfig, runtime_dir
 from pathways_jupyter.kube.auth import load
@@ -124,10 +125,15 @@ def nothing_left(runtime) -> Callable[..., None]:
 
     def wait(session: str, *, deadline: float = 0.0) -> None:
         deadline = deadline or time.monotonic() + LEAK_SECONDS
-        while processes := _processes_of(session):
+
+        def is_gone() -> bool:
+            processes = _processes_of(session)
             for process in processes:
                 assert _ends(process, deadline), process
-        assert [path.name for path in runtime.iterdir() if session in path.name] == []
+            # A process that has only just been started has no command line for a moment, but its log is there.
+            return not processes and not any(session in path.name for path in runtime.iterdir())
+
+        wait_until(is_gone, deadline - time.monotonic())
 
     return wait
 
