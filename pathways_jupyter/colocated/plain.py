@@ -13,11 +13,12 @@ import collections
 import dataclasses
 import datetime
 import decimal
+import inspect
 import math
 import pathlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from types import MappingProxyType, MemberDescriptorType
 from typing import Any
 
 from pathways_jupyter.colocated import host_versions, preflight
@@ -78,7 +79,7 @@ class Reader:
         first: FirstClasses | None = None,
     ) -> None:
         self._what = what
-        self._parts = parts
+        self._parts = dict(enumerate(parts))
         self._arrays = arrays
         self.used: set[str] = set()
         self._unpickle = unpickle
@@ -140,9 +141,10 @@ class Reader:
         )
 
     def _part(self, place: Any) -> bytes:
-        if not isinstance(place, int) or not 0 <= place < len(self._parts):
+        if not isinstance(place, int) or place not in self._parts:
             raise ValueError("a part is missing")
-        return self._parts[place]
+        # Each is sent for one value: a short message must not name a large part many times, and fill the memory.
+        return self._parts.pop(place)
 
     def _pairs(self, pairs: Any) -> list[tuple[Any, Any]]:
         return [(self._read(key), self._read(value)) for key, value in pairs]
@@ -160,9 +162,9 @@ class Reader:
                 array[place] = self._read(each)
             return array.reshape([int(size) for size in shape])
         dtype = _dtype(rest[0])
-        if dtype.hasobject:
-            # Its bytes would be taken for addresses in this process.
-            raise ValueError("an array of objects as bytes")
+        if dtype.hasobject or not dtype.itemsize:
+            # Bytes of objects would be taken for addresses in this process; any number of items fits into no bytes.
+            raise ValueError(f"an array of {dtype} as bytes")
         data = self._part(rest[-1])
         shape = [int(size) for size in rest[1]] if kind == "numpy" else []
         if any(size < 0 for size in shape) or math.prod(shape) * dtype.itemsize != len(data):
@@ -185,6 +187,10 @@ class Reader:
             raise ValueError(f"{name} has other fields here")
         found = object.__new__(made)
         for each, part in fields.items():
+            kept = inspect.getattr_static(made, each, None)
+            if hasattr(type(kept), "__set__") and not isinstance(kept, MemberDescriptorType):
+                # A property, for example, whose setter would run; a slot is none.
+                raise ValueError(f"{name} computes its field {each}")
             object.__setattr__(found, each, self._read(part))
         return found
 

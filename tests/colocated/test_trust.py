@@ -213,6 +213,18 @@ class Config:
         raise AssertionError("a host's value ran it")
 
 
+@dataclasses.dataclass
+class Computed:
+    rate: float
+
+
+def _ran(self, rate) -> None:
+    raise AssertionError("a host's value ran it")
+
+
+Computed.rate = property(lambda self: 0.0, _ran)
+
+
 class Step(NamedTuple):
     number: int
     arrays: dict
@@ -222,7 +234,7 @@ class Step(NamedTuple):
 def of_the_notebook(monkeypatch):
     """The classes above as a notebook's cell would define them."""
     main = sys.modules["__main__"]
-    for made in (Config, Step):
+    for made in (Config, Computed, Step):
         monkeypatch.setattr(made, "__module__", "__main__")
         monkeypatch.setattr(main, made.__name__, made, raising=False)
 
@@ -263,7 +275,7 @@ def test_what_is_nested_too_deeply_is_an_error_that_names_it(nested) -> None:
         assert repr(result.outputs["z"]).count("[") == depth
 
 
-PARTS = [b"12345678", pickle.dumps(print)]
+PARTS = [b"12345678", pickle.dumps(print), b""]
 HOSTILE = {
     "a pickle": ["pickle", 1, "3.11.7", []],
     "an unknown kind": ["reduce", "os.system", ["true"]],
@@ -275,6 +287,10 @@ HOSTILE = {
     "bytes as an object in a field": ["numpy", [["a", "|O", []]], [1], 0],
     "more than the bytes": ["numpy", "<f8", [2], 0],
     "a size below nothing": ["numpy", "<f8", [-1, -1], 0],
+    "items without a size, so many that copying them never ends": ["numpy", "|V0", [10**15], 2],
+    "a structure without fields, likewise": ["numpy", [], [10**15], 2],
+    "one part as many values": ["list", [["bytearray", 0], ["bytearray", 0]]],
+    "a field that is a property": ["dataclass", "__main__", "Computed", [["rate", 1]]],
     "a part that is not there": ["bytes", 7],
     "a part from the end": ["bytes", -1],
     "a class of a library": ["dataclass", "subprocess", "Popen", [["args", "true"]]],
@@ -304,8 +320,9 @@ def test_what_no_host_of_ours_writes_is_refused_in_one_sentence(
 
     Plain.__module__, Plain.__qualname__ = "__main__", "Plain"
     monkeypatch.setattr(sys.modules["__main__"], "Plain", Plain, raising=False)
-    with pytest.raises(ColocatedError, match="Output z"):
+    with pytest.raises(ColocatedError, match="Output z") as caught:
         plain.Reader("Output z", PARTS).read(written)
+    assert not isinstance(caught.value.__cause__, AssertionError)
 
 
 def test_what_a_host_displays_runs_nothing_in_the_page(tmp_path) -> None:
