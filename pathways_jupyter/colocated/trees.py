@@ -93,9 +93,8 @@ def join(arrays: Mapping[str, jax.Array], answers: Sequence[Answer], *, unpickle
             values[answer.host.index] = reader.read(answer.head["written"].get(name))
             used |= reader.used
         (first, value), *others = values.items()
-        tree = jax.tree_util.tree_structure(value)
-        rebuilt = [index for index, other in others if jax.tree_util.tree_structure(other) != tree]
-        if used and rebuilt:
+        structure = jax.tree_util.tree_structure
+        if used and (rebuilt := [index for index, other in others if structure(other) != structure(value)]):
             raise ColocatedError(
                 f"Output {name} is not built in the same way on host {first} and {name_hosts(rebuilt)}.",
                 hint="Give it one structure on every host; names stay on the hosts meanwhile.",
@@ -117,8 +116,12 @@ def equal(one: Any, other: Any) -> bool:
     """Whether two values are the same, as far as that can be known."""
     import jax
 
-    leaves, tree = jax.tree_util.tree_flatten(one)
-    others, other_tree = jax.tree_util.tree_flatten(other)
+    try:
+        leaves, tree = jax.tree_util.tree_flatten(one)
+        others, other_tree = jax.tree_util.tree_flatten(other)
+    except ValueError:
+        # A dict with keys of several types, which JAX cannot sort.
+        return _compare_equal(one, other) or _pickle_alike(one, other)
     return tree == other_tree and all(
         left is right or _compare_equal(left, right) or _pickle_alike(left, right)
         for left, right in zip(leaves, others, strict=True)

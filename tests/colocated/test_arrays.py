@@ -211,6 +211,13 @@ def test_any_value_that_can_be_pickled_comes_back_from_hosts_that_are_trusted() 
     assert found["config"].rate == 0.5, "one value: all hosts have defined the same class"
 
 
+def test_a_dict_may_have_keys_of_several_types() -> None:
+    outputs = cell_run.run_cell(
+        "import jax\nz, mine = {1: 2, 'a': 3}, {1: jax.process_index(), 'a': 3}", outputs=["z", "mine"]
+    ).outputs
+    assert outputs == {"z": {1: 2, "a": 3}, "mine": {host: {1: host, "a": 3} for host in range(4)}}
+
+
 def test_a_value_that_is_not_the_same_on_all_hosts_comes_back_by_host() -> None:
     (mine,) = cell_run.run_cell(VALUES, outputs=["mine"]).outputs.values()
     assert isinstance(mine, PerHost)

@@ -179,3 +179,16 @@ def test_an_object_lives_on_every_host_until_its_handle_goes() -> None:
     del counter
     gc.collect()
     assert dropped() == before + 1
+
+
+def test_a_dict_may_have_another_order_on_another_host(x) -> None:
+    @colocated.function
+    def made(array):
+        double = jax.make_array_from_single_device_arrays(
+            array.shape, array.sharding, [2 * shard.data for shard in array.addressable_shards]
+        )
+        return {"a": array, "b": double} if jax.process_index() % 2 else {"b": double, "a": array}
+
+    found = made(x)
+    np.testing.assert_array_equal(found["a"], np.arange(16))
+    np.testing.assert_array_equal(found["b"], 2 * np.arange(16))

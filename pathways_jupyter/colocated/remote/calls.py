@@ -67,7 +67,9 @@ def function(
         result = called(*args, **kwargs)
         writer = plain.Writer(lambda value: isinstance(value, jax.Array), own=head["own"], unpickle=head["unpickle"])
         written = writer.write(result, "result")
-        specs = returned.keep(head["call"], writer.arrays, mesh, inputs) if writer.arrays else []
+        # Sorted, since a dict may have another order on another host.
+        arrays = dict(sorted(writer.arrays.items()))
+        specs = returned.keep(head["call"], arrays, mesh, inputs) if arrays else []
         return (written, writer.parts), specs
 
     return _run(head, work, head["filename"], show=False)
