@@ -19,9 +19,6 @@ from pathways_jupyter.service.pathwaysjob.validation import InvalidJob
 
 _PLACE = {option.name for option in CLUSTER}
 
-_MOST_CHARACTERS = 4_000_000
-"""More than an API server takes, so that a wrong file, as /dev/zero, is not read for ever."""
-
 Values = Mapping[str, Any]
 
 
@@ -70,14 +67,15 @@ def read(path: str) -> str:
     import sys
 
     try:
+        # Not all of it: a wrong file, such as /dev/zero, has no end.
         if path == "-":
-            text = sys.stdin.read(_MOST_CHARACTERS + 1)
+            text = sys.stdin.read(yaml_text.MOST + 1)
         else:
             with Path(path).expanduser().open(encoding="utf-8") as file:
-                text = file.read(_MOST_CHARACTERS + 1)
+                text = file.read(yaml_text.MOST + 1)
     except (OSError, ValueError, RuntimeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.", hint="Check the path.") from None
-    if len(text) > _MOST_CHARACTERS:
+    if len(text) > yaml_text.MOST:
         raise ConfigError(f"{path} is too large for a job.", hint="Give one PathwaysJob, in YAML or JSON.")
     return text
 

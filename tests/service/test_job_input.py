@@ -134,11 +134,12 @@ async def test_a_job_that_is_expanded_here_is_checked_here(apply, change, said):
         ("a: &a [x, *a]", "too much data"),
         ("a: &a [x]\n" + "".join(f"{y}: &{y} [{f'*{x},' * 99}]\n" for x, y in pairwise("abcdef")), "too much data"),
         ("a: .nan", "the number nan"),
+        ("a: 0x" + "f" * 6000, "a number of hundreds of digits"),
         ("a: !!binary aGk=", "type bytes"),
         ("5: a", "the key 5"),
         ("? [a]\n: b", "unhashable key"),
     ],
-    ids=["deep", "digits", "cycle", "aliases", "nan", "bytes", "number as key", "list as key"],
+    ids=["deep", "digits", "cycle", "aliases", "nan", "hexadecimal", "bytes", "number as key", "list as key"],
 )  # fmt: skip
 async def test_what_json_cannot_hold_is_refused_in_a_sentence(apply, text, said):
     assert said in await refusal(apply, text)

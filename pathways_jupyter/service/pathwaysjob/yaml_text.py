@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +12,7 @@ import yaml
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.service.pathwaysjob import definition
 
-_MOST = 4_000_000
+MOST = 4_000_000
 """Characters and values of a job; an API server takes less."""
 _STEP = re.compile(r"\w+|\[\d+\]")
 
@@ -62,7 +62,7 @@ def _check_json(document: dict[str, Any]) -> None:
         value: Any = left.pop()
         # Each occurrence of an alias counts: in JSON it is written out, and one within itself never ends.
         size += len(value) if isinstance(value, str) else 1
-        if size > _MOST:
+        if size > MOST:
             raise ConfigError("The YAML stands for too much data for a job.", hint="Check its aliases (*NAME).")
         if isinstance(value, dict):
             for key in value:
@@ -71,8 +71,10 @@ def _check_json(document: dict[str, Any]) -> None:
             left += value.values()
         elif isinstance(value, list):
             left += value
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(f"The YAML has the number {value}, which JSON has not.", hint="Quote it, or correct it.")
+        elif isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
+            # Python reads any number of hexadecimal digits, and refuses to write so many as decimal ones.
+            number = "a number of hundreds of digits" if isinstance(value, int) else f"the number {value}"
+            raise ConfigError(f"The YAML has {number}, which JSON has not.", hint="Quote it, or correct it.")
         elif not isinstance(value, str | int | float | None):
             kind = type(value).__name__
             raise ConfigError(f"The YAML has a value of type {kind}, which JSON has not.", hint="Write it as text.")
