@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pathways_jupyter.local.apiserver.app import ApiServer
 from pathways_jupyter.local.apiserver.resources import Object
-from pathways_jupyter.local.apiserver.workload_strategy import TOKEN_PATH
+from pathways_jupyter.local.apiserver.workload_strategy import TOKEN_PATH, mounts
 from pathways_jupyter.local.cluster import CONTEXT
 from pathways_jupyter.local.directory import write_private
 
@@ -32,8 +32,7 @@ def pod_account(pod: Object, *, directory: Path, api: ApiServer) -> dict[str, st
     host, _, port = api.url.removeprefix("https://").partition(":")
     variables = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
     spec, metadata = pod["spec"], pod["metadata"]
-    mounts = [each for container in spec["containers"] for each in container.get("volumeMounts") or ()]
-    if all(each["mountPath"] != TOKEN_PATH for each in mounts):
+    if all(each["mountPath"] != TOKEN_PATH for each in mounts(spec)):
         return variables
     namespace, account = metadata["namespace"], spec.get("serviceAccountName") or "default"
     token = api.add_account_token(namespace, account, {POD_NAME: (metadata["name"],), POD_UID: (metadata["uid"],)})

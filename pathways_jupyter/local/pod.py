@@ -12,7 +12,7 @@ from typing import Protocol
 from pathways_jupyter.local import pod_python
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.strategy import now
-from pathways_jupyter.local.apiserver.workload_strategy import TOKEN_PATH
+from pathways_jupyter.local.apiserver.workload_strategy import TOKEN_PATH, mounts
 from pathways_jupyter.local.container import Container, Role
 from pathways_jupyter.local.healing import BackOff
 from pathways_jupyter.local.network import Network, pod_names
@@ -98,7 +98,7 @@ class Pod:
             names = pod_names(self.name, metadata["namespace"], spec.get("hostname", ""), spec.get("subdomain", ""))
             self._host.network.publish(self.uid, self.address, names)
         self._host.network.sockets(self.uid)
-        token = {each["name"] for each in _mounts(spec) if each["mountPath"] == TOKEN_PATH}
+        token = {each["name"] for each in mounts(spec) if each["mountPath"] == TOKEN_PATH}
         volumes = [each for each in spec.get("volumes") or () if each["name"] not in token]
         if absent := [each["name"] for each in volumes if not _PRESENT.intersection(each)]:
             message = f"An embedded cluster mounts claims only; the pod starts without {', '.join(absent)}"
@@ -323,10 +323,6 @@ class Pod:
         if container.role is Role.SIDECAR:
             return lambda _code: True
         return lambda code: code != 0 and self._policy != "Never"
-
-
-def _mounts(spec: Object) -> list[Object]:
-    return [each for container in spec["containers"] for each in container.get("volumeMounts") or ()]
 
 
 def _init_role(spec: Object) -> Role:

@@ -65,6 +65,11 @@ def _default_pod(spec: Object) -> None:
             resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
 
 
+def mounts(spec: Object) -> list[Object]:
+    """Return the mounts of all containers of a pod, but for its init containers."""
+    return [each for container in spec["containers"] for each in container.get("volumeMounts") or ()]
+
+
 def admit_pod(pod: Object, find: Callable[[ResourceType, str, str], Object | None]) -> None:
     """Apply a real cluster's admission to a new pod, in place: priority, tolerations, and its service account's token.
 
