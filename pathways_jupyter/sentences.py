@@ -51,7 +51,7 @@ SENTENCES: Mapping[str, str] = {
     "arrays-lost": "{reason} Its arrays are lost.",
     "ending": "Ending the session; it has no proxy.",
     "removing-proxy": "Removing the proxy.",
-    "leaving-job": "Letting go of job {job}.",
+    "leaving-job": "Detaching from job {job}.",
     "disconnected": "Disconnected.",
     # Slices and proxies while connected.
     "slice-down": "{slice} is down.",

@@ -233,7 +233,9 @@ class Reader:
         import jax
 
         data, python, arrays = self._part(rest[0]), _text(rest[1]), rest[2]
-        if not readable(data, python):
+        # Another version's functions can end the process.
+        different = host_versions.differences(host_versions.here(), {0: {"python": python}})
+        if different and host_versions.unreadable(different, preflight.modules_needed(data)):
             raise ColocatedError(
                 f"{self._what} holds functions or classes of Python {python}, which cannot be read here.",
                 hint="Turn it into arrays, numbers and text on the hosts.",
@@ -242,12 +244,6 @@ class Reader:
         for place, array in arrays:
             leaves[place] = self._read(array)
         return jax.tree_util.tree_unflatten(tree, leaves)
-
-
-def readable(data: bytes, python: str) -> bool:
-    """Whether a pickle of that Python version can be read here; another version's functions can end the process."""
-    different = host_versions.differences(host_versions.here(), {0: {"python": python}})
-    return not (different and host_versions.unreadable(different, preflight.modules_needed(data)))
 
 
 def _text(value: Any) -> str:

@@ -142,7 +142,7 @@ def _alike(text: str) -> str:
     return _HOSTS_OWN.sub("", text)
 
 
-def read(answer: Answer, *, unpickle: bool = False) -> HostResult:
+def read(answer: Answer, *, unpickle: bool) -> HostResult:
     """One host's answer to a call."""
     head = answer.head
     transcript = head["transcript"]

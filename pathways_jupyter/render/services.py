@@ -7,17 +7,15 @@ from collections.abc import Sequence
 from html import escape
 
 from pathways_jupyter.render import html, text
-from pathways_jupyter.render.slicemap import TONES
+from pathways_jupyter.render.slicemap import MARKS, TONES
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service.checks import Finding, Level
 from pathways_jupyter.service.overview import Overview
-from pathways_jupyter.service.podstate import State
 from pathways_jupyter.service.rollout import Step, StepKind
 
 _HEADERS = ("", "service", "namespace", "slices", "type", "ready", "in use", "by", "JAX", "age", "address")
 _NONE = "There is no Pathways service that you may see."
-_MARKS = {State.READY: Mark.OK, State.STARTING: Mark.WAIT, State.DOWN: Mark.FAIL}
 _STEPS = {StepKind.DONE: Mark.OK, StepKind.WAIT: Mark.WAIT, StepKind.WARN: Mark.WARN}
 _LEVELS = {Level.OK: Mark.OK, Level.WARN: Mark.WARN, Level.FAIL: Mark.FAIL}
 
@@ -62,7 +60,7 @@ def details(service: Overview, *, now: float | None = None) -> View:
     line = f"%pathways connect --namespace {service.namespace} --service {service.name}{kind}"
     return View(
         service,
-        f"{_MARKS[service.state]} {service.name}\n{text.fields(pairs)}\n  In a notebook: {line}",
+        f"{MARKS[service.state]} {service.name}\n{text.fields(pairs)}\n  In a notebook: {line}",
         html.page(
             html.card(
                 TONES[service.state],
@@ -85,7 +83,7 @@ def line(found: Finding | Step) -> str:
 
 def _row(service: Overview, now: float) -> tuple[str, ...]:
     return (
-        _MARKS[service.state],
+        MARKS[service.state],
         service.name,
         service.namespace,
         str(service.slices),

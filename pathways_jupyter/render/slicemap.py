@@ -16,10 +16,12 @@ from pathways_jupyter import tpu
 from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.render import html, text
 from pathways_jupyter.render.html import Tone
+from pathways_jupyter.render.text import Mark
 from pathways_jupyter.service.podstate import State
 
 TONES = {State.READY: Tone.OK, State.STARTING: Tone.WAIT, State.DOWN: Tone.FAIL}
-"""The colours of health."""
+MARKS = {State.READY: Mark.OK, State.STARTING: Mark.WAIT, State.DOWN: Mark.FAIL}
+"""The colours and marks of health."""
 THIS_NOTEBOOK = "this notebook"
 """The word for a slice that the notebook which shows it has."""
 

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pathways_jupyter.render import html, slicemap, text
-from pathways_jupyter.render.slicemap import THIS_NOTEBOOK, TONES, Box, Owner
-from pathways_jupyter.render.text import Mark
+from pathways_jupyter.render.slicemap import MARKS, THIS_NOTEBOOK, TONES, Box, Owner
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service.model import Availability, Holder, Service, Slice
 from pathways_jupyter.service.names import short_path
 from pathways_jupyter.service.podstate import State
 
-_MARKS = {State.READY: Mark.OK, State.STARTING: Mark.WAIT, State.DOWN: Mark.FAIL}
 _HEADERS = ("", "slice", "state", "since", "hosts")
 _SHOWN_HOLDERS = 20
 _NONE = "There is no Pathways service in this namespace."
@@ -114,7 +112,7 @@ def _summary(service: Service) -> str:
 
 def _row(each: Slice, service: Service, viewer: Viewer, now: float) -> tuple[str, ...]:
     return (
-        _MARKS[each.state],
+        MARKS[each.state],
         f"{each.index} {viewer.has(each)}".rstrip(),
         ", ".join(filter(None, [_word(each, service, viewer), _detail(each, service, viewer, now)])),
         _since(each, now),

@@ -33,9 +33,8 @@ from pathways_jupyter.service.lab.manifests import SERVICE_ACCOUNTS
 from pathways_jupyter.service.names import current_user, label_value
 from pathways_jupyter.service.pathwaysjob import installation
 from pathways_jupyter.service.podstate import State
-from pathways_jupyter.wording import count
+from pathways_jupyter.wording import count, some
 
-_SHOWN_OBJECTS = 5
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 # The permissions of those who do more than connect. Connecting needs none of these, so the doctor only warns.
@@ -278,7 +277,7 @@ async def _secrets(client: Client, namespace: str) -> Finding:
     except PathwaysError:
         jobs = ()
     others = {cluster_input.Whose.of(each).user for each in jobs} - {"", label_value(current_user())}
-    seen = f"; sessions of {', '.join(sorted(others)[:_SHOWN_OBJECTS])} run there" if others else ""
+    seen = f"; sessions of {some(sorted(others))} run there" if others else ""
     return Finding(
         "secrets",
         Level.WARN,
@@ -296,16 +295,15 @@ async def _odd(client: Client, namespace: str) -> tuple[Finding, ...]:
         )
     except PathwaysError:
         return ()
-    found = [(each, said) for some in listed for each in some.items if (said := odd_objects.oddities(each))]
+    found = [(each, said) for kind in listed for each in kind.items if (said := odd_objects.oddities(each))]
     if not found:
         return ()
-    named = [f"{odd_objects.name_of(each)} ({', '.join(said)})" for each, said in found[:_SHOWN_OBJECTS]]
-    more = f", and {len(found) - len(named)} more" if len(found) > len(named) else ""
+    named = some([f"{odd_objects.name_of(each)} ({', '.join(said)})" for each, said in found])
     return (
         Finding(
             "objects",
             Level.WARN,
-            f"{count(len(found), 'object')} cannot be read in full: {'; '.join(named)}{more}.",
+            f"{count(len(found), 'object')} cannot be read in full: {named}.",
             "Ask their users why, or delete them with kubectl; what cannot be read is left out elsewhere.",
         ),
     )

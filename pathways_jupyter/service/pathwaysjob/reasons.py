@@ -20,10 +20,10 @@ _ERROR = re.compile(r"[A-Za-z_][\w.]*(:|$)")
 
 def role(pod: Mapping[str, Any]) -> str:
     """Return what a pod is in its job: ``head``, or ``slice 1 host 0``."""
-    labels = pod["metadata"].get("labels") or {}
-    if labels.get(names.REPLICATED_JOB_LABEL) == names.HEAD_JOB:
+    if cluster_input.label(pod, names.REPLICATED_JOB_LABEL) == names.HEAD_JOB:
         return "head"
-    return f"slice {labels.get(names.JOB_INDEX_LABEL, '?')} host {labels.get(names.POD_INDEX_LABEL, '?')}"
+    index, host = (cluster_input.label(pod, each) or "?" for each in (names.JOB_INDEX_LABEL, names.POD_INDEX_LABEL))
+    return f"slice {index} host {host}"
 
 
 def waiting(pod: Mapping[str, Any]) -> tuple[str, str]:
@@ -86,7 +86,7 @@ def failure(pods: Iterable[Mapping[str, Any]], message: str, *, main: str) -> Fa
     """
     found = []
     for pod in pods:
-        named = str((pod["metadata"].get("labels") or {}).get("job-name") or "-") in message
+        named = (cluster_input.label(pod, "job-name") or "-") in message
         sidecars = {
             each["name"] for each in pod["spec"].get("initContainers") or () if each.get("restartPolicy") == "Always"
         }
