@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import jax
 import numpy as np
-import pytest
 from jax.experimental import colocated_python
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -58,8 +57,6 @@ def test_simple(connection, local_cluster) -> None:
 
 
 def test_medium(connection, local_cluster) -> None:
-    pytest.importorskip("matplotlib")
-
     @colocated_python.colocated_python
     def create_and_save_primes_plot(dummy):
         """Creates a simple line plot and saves it as a PNG image on the TPU worker."""

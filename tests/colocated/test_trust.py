@@ -350,7 +350,8 @@ display(Page(), Drawing())
 
 
 def test_tables_come_back_where_the_notebook_has_pandas(no_pickles) -> None:
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     source = """
 import numpy as np, pandas as pd
 times = pd.to_datetime(["2026-01-01", "2026-07-01"]).tz_localize("Europe/Berlin")
