@@ -130,7 +130,9 @@ def run_cell(
         taken = take(chosen, call, answers, without=numbers)
         if not on_cpu:
             taken = {name: array_moves.to_chips(name, array, chosen) for name, array in taken.items()}
-        result = replace(result, outputs=trees.join(taken, answers, unpickle=trusted) | trees.agree(numbers))
+        found = trees.join(taken, answers, unpickle=trusted) | trees.agree(numbers)
+        # Nothing else: which variables of the notebook are set is not the hosts' choice.
+        result = replace(result, outputs={name: found[name] for name in outputs if name in found})
     return result
 
 

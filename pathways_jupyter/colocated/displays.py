@@ -8,11 +8,12 @@ which runs no scripts, and other kinds are left out; their text stays.
 from __future__ import annotations
 
 import base64
+import contextlib
 import html
 from collections.abc import Mapping
 from html.parser import HTMLParser
 
-_SAFE = ("text/plain", "image/png", "image/jpeg")
+_PICTURES = frozenset({"image/png", "image/jpeg"})
 _ELEMENTS = frozenset(
     {
         *("table", "caption", "colgroup", "col", "thead", "tbody", "tfoot", "tr", "th", "td"),
@@ -32,7 +33,14 @@ _WITHOUT_TEXT = frozenset(
 
 def harmless(data: Mapping[str, str | bytes]) -> dict[str, str | bytes]:
     """Return what of a display, by MIME type, runs nothing in a page."""
-    safe = {kind: data[kind] for kind in _SAFE if kind in data}
+    safe: dict[str, str | bytes] = {"text/plain": str(data["text/plain"])} if "text/plain" in data else {}
+    for kind in _PICTURES.intersection(data):
+        picture = data[kind]
+        # Text that is not base64 would be markup in a page that puts it into the picture's address as it is.
+        with contextlib.suppress(ValueError):
+            if isinstance(picture, str):
+                picture = base64.b64decode("".join(picture.split()), validate=True)
+            safe[kind] = picture
     page, drawing = data.get("text/html"), data.get("image/svg+xml")
     if isinstance(page, str):
         cleaner = _Cleaner()

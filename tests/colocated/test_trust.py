@@ -121,6 +121,13 @@ def lie(self, value, place):
     return ["pickle", len(self.parts) - 1, "3.11.7", []]
 module(".plain").Writer.write = lie
 """,
+    "variables that were not asked for": """
+real = module(".returned").split
+def lie(wanted, names, writer):
+    found, written = real(wanted, names, writer)
+    return {**found, "xs": 1.0}, {**written, "open": "taken"}
+module(".returned").split = lie
+""",
     "a pickle in every part": """
 real = module(".codec").encode
 module(".codec").encode = lambda head, blobs=None: real(head, [payload] * len(blobs or []))
@@ -136,6 +143,7 @@ def test_a_host_that_lies_runs_nothing_here(lie, mark, x) -> None:
             with contextlib.suppress(ColocatedError):
                 result = cell_run.run_cell(f"z = {made}\nz", inputs=inputs, outputs=["z"])
                 print(result.values)
+                assert set(result.outputs) == {"z"}
     finally:
         colocated.restart()
     assert not mark.exists()
@@ -330,6 +338,7 @@ def test_what_a_host_displays_runs_nothing_in_the_page(tmp_path) -> None:
 class Page:
     def _repr_mimebundle_(self, **kwargs):
         return {
+            "image/png": "x' onerror='alert(1)", "image/jpeg": "/9j/\\n",
             "application/javascript": "alert(1)", "text/markdown": "<script>alert(1)</script>",
             "text/html": "<table border=1 onclick='alert(1)'><tr><td style='x' colspan=2>1 &lt; 2"
             "<script>alert(1)</script><img src=x onerror=alert(1)><a href='javascript:alert(1)'>here</a></table>"
@@ -340,7 +349,8 @@ class Drawing:
 display(Page(), Drawing())
 """
     page, drawing = cell_run.run_cell(source, once=True).hosts[0].items
-    assert sorted(page.data) == ["text/html", "text/plain"]
+    assert sorted(page.data) == ["image/jpeg", "text/html", "text/plain"]
+    assert page.data["image/jpeg"] == b"\xff\xd8\xff"
     assert page.data["text/html"] == '<table border="1"><tr><td colspan="2">1 &lt; 2here</td></tr></table>'
     assert set(drawing.data) == {"text/html", "text/plain"}
     assert drawing.data["text/html"].startswith('<img src="data:image/svg+xml;base64,')
