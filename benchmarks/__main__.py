@@ -54,8 +54,11 @@ def main() -> int:
     names = ["imports", *_ON_CLUSTER, *_ON_THEIR_OWN]
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("benchmarks"), help="where to write, without the ending")
-    parser.add_argument("names", nargs="*", choices=names, metavar="NAME", help=", ".join(names))
+    # No `choices`: Python 3.11 would refuse that none is named.
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
     options = parser.parse_args()
+    if unknown := set(options.names) - set(names):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     # Interruptions by name only: they take minutes.
     chosen = options.names or [name for name in names if name != "interruption"]
     results = [_tables_of("imports", imports.run)] if "imports" in chosen else []

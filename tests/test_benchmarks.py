@@ -87,3 +87,24 @@ def test_what_this_machine_lacks_is_no_failure(monkeypatch, tmp_path):
     monkeypatch.setattr(benchmarks, "_ON_THEIR_OWN", {"without-ssh": without_ssh, "good": good})
     monkeypatch.setattr("sys.argv", ["benchmarks", "--output", str(tmp_path / "report"), "without-ssh", "good"])
     assert benchmarks.main() == 0
+
+
+def test_without_names_all_run_but_the_interruption(monkeypatch, tmp_path):
+    ran = []
+
+    def noting(name):
+        return lambda *_: ran.append(name) or good()
+
+    monkeypatch.setattr(benchmarks.imports, "run", noting("imports"))
+    monkeypatch.setattr(benchmarks, "_ON_CLUSTER", {"interruption": noting("interruption")})
+    monkeypatch.setattr(benchmarks, "_ON_THEIR_OWN", {name: noting(name) for name in ("elastic", "sidebar")})
+    monkeypatch.setattr("sys.argv", ["benchmarks", "--output", str(tmp_path / "report")])
+    assert benchmarks.main() == 0
+    assert ran == ["imports", "elastic", "sidebar"]
+
+
+def test_a_bench_that_does_not_exist_is_refused_before_any_runs(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["benchmarks", "imports", "tunnels"])
+    with pytest.raises(SystemExit):
+        benchmarks.main()
+    assert "tunnels" in capsys.readouterr().err
