@@ -9,7 +9,7 @@ from typing import Any
 
 from pathways_jupyter.errors import ClusterError
 
-_DEEPEST = 100
+DEEPEST = 100
 """Nesting of an object beyond which nothing is kept, where an answer is nested more deeply than Python can decode."""
 LARGE_BYTES = 256 * 1024
 """From this length on, an answer is decoded without the garbage collector."""
@@ -50,15 +50,15 @@ def loads(answer: bytes) -> Any:
 
 
 def _cut(answer: bytes) -> bytes:
-    """Return JSON with null in place of what is nested more than :data:`_DEEPEST` levels deep."""
+    """Return JSON with null in place of what is nested more than :data:`DEEPEST` levels deep."""
     kept, depth, copied = bytearray(), 0, 0
     for token in _TOKEN.finditer(answer):
         if token[0] in b"{[":
             depth += 1
-            if depth == _DEEPEST + 1:
+            if depth == DEEPEST + 1:
                 kept += answer[copied : token.start()] + b"null"
         elif token[0] in b"}]":
-            if depth == _DEEPEST + 1:
+            if depth == DEEPEST + 1:
                 copied = token.end()
             depth -= 1
     return bytes(kept) + answer[copied:]
