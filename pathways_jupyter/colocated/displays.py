@@ -22,6 +22,8 @@ _ELEMENTS = frozenset(
         *("dt", "dd", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "details", "summary"),
     }
 )
+_DEEPEST = 500
+"""Open elements; an end tag is looked for among all of them."""
 _VOID = frozenset({"br", "hr", "col"})
 _ATTRIBUTES = frozenset(
     {"class", "colspan", "rowspan", "align", "valign", "halign", "border", "title", "scope", "open"}
@@ -45,7 +47,8 @@ def harmless(data: Mapping[str, str | bytes]) -> dict[str, str | bytes]:
     if isinstance(page, str):
         cleaner = _Cleaner()
         cleaner.feed(page)
-        cleaner.close()
+        # Not close(): of a tag that does not end, it would search the rest of the page again from each "<".
+        cleaner.handle_data(html.unescape(cleaner.rawdata))
         safe["text/html"] = cleaner.text()
     elif drawing is not None:
         raw = drawing if isinstance(drawing, bytes) else drawing.encode()
@@ -67,9 +70,9 @@ class _Cleaner(HTMLParser):
         return "".join(self._written) + "".join(f"</{each}>" for each in reversed(self._open))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _WITHOUT_TEXT:
+        if tag in _WITHOUT_TEXT and len(self._silent) < _DEEPEST:
             self._silent.append(tag)
-        if self._silent or tag not in _ELEMENTS:
+        if self._silent or tag not in _ELEMENTS or len(self._open) >= _DEEPEST:
             return
         given = "".join(f' {name}="{html.escape(value or "")}"' for name, value in attrs if name in _ATTRIBUTES)
         self._written.append(f"<{tag}{given}>")

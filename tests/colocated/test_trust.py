@@ -19,7 +19,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from pathways_jupyter import colocated
-from pathways_jupyter.colocated import cell_run, plain
+from pathways_jupyter.colocated import cell_run, displays, plain
 from pathways_jupyter.colocated.errors import ColocatedError
 
 pytestmark = pytest.mark.usefixtures("connection", "fresh_names")
@@ -331,6 +331,16 @@ def test_what_no_host_of_ours_writes_is_refused_in_one_sentence(
     with pytest.raises(ColocatedError, match="Output z") as caught:
         plain.Reader("Output z", PARTS).read(written)
     assert not isinstance(caught.value.__cause__, AssertionError)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    ["<a " * 200_000, "<!--" * 200_000, "<b>" * 50_000 + "</i>" * 50_000, "<svg>" * 50_000 + "</math>" * 50_000],
+    ids=["tags", "comments", "elements", "pictures"],
+)
+def test_a_page_that_is_not_well_formed_is_read_once(rest) -> None:
+    """Otherwise reading one of these takes minutes to hours."""
+    assert displays.harmless({"text/html": f"<p>1 &lt; 2 {rest}"})["text/html"].startswith("<p>1 &lt; 2 ")
 
 
 def test_what_a_host_displays_runs_nothing_in_the_page(tmp_path) -> None:
