@@ -22,7 +22,7 @@ describe('entries', () => {
   it('shows each stage while connecting, and one entry afterwards', () => {
     expect(texts(CONNECTING)).toEqual(CONNECTING.map(each => each.message));
     const [only, ...rest] = entries(english, [...CONNECTING, CONNECTED]);
-    expect(only.text).toBe('Connected in 2.1 s.');
+    expect(only.text).toBe('Connected in 2.1\u00a0s.');
     expect(only.steps).toEqual(CONNECTING);
     expect(rest).toEqual([]);
   });
@@ -64,7 +64,7 @@ describe('entries', () => {
     const again = event('state', 'All slices are up again.', 24.1, { state: 'connected' });
     expect(texts([down, degraded, training])).toEqual(['Slice 3 (your 1) is down.', 'Training goes on.']);
     const [span, ...rest] = entries(english, [down, degraded, training, healed, again]);
-    expect(span.text).toBe(`Slice 3 (your 1) was down for 4.1 s, until ${clock(24.1)}.`);
+    expect(span.text).toBe(`Slice 3 (your 1) was down for 4.1\u00a0s, until ${clock(24.1)}.`);
     expect([span.from, span.tone, span.event.kind]).toEqual([20, 'ok', 'slice-healed']);
     expect(span.steps).toEqual([down, degraded, healed, again]);
     expect(rest.map(entry => entry.text)).toEqual(['Training goes on.']);
@@ -76,7 +76,7 @@ describe('entries', () => {
     const healed = (slice: number, at: number) => event('slice-healed', '', at, { slice, number: slice });
     expect(texts([down(0, 1), down(1, 2), healed(1, 5), down(1, 6), healed(0, 31)])).toEqual([
       `Slice 0 was down for 30\u00a0s, until ${clock(31)}.`,
-      `Slice 1 was down for 3.0 s, until ${clock(5)}.`,
+      `Slice 1 was down for 3.0\u00a0s, until ${clock(5)}.`,
       'Slice 1 is down.'
     ]);
   });
@@ -92,7 +92,7 @@ describe('entries', () => {
     const healed = event('slice-healed', 'Slice 0 is placed again.', 20, { slice: 0, number: 0 });
     const again = event('state', 'All slices are up again.', 20, { state: 'connected' });
     expect(texts([...CONNECTING, CONNECTED, healed, again])).toEqual([
-      'Connected in 2.1 s.',
+      'Connected in 2.1\u00a0s.',
       'Slice 0 is placed again.',
       'All slices are up again.'
     ]);

@@ -83,7 +83,7 @@ function withConnecting(trans: ITrans, events: readonly IEvent[]): readonly IEnt
     }
     if (event.kind === 'state' && event.data.state === 'connected' && steps.length) {
       const seconds = (event.at - steps[0].at).toFixed(1);
-      const text = trans.__('Connected in %1 s.', seconds);
+      const text = unbroken(trans.__('Connected in %1 s.', seconds));
       made.push({ event, text, tone: 'ok', from: event.at, steps });
     } else {
       made.push(...steps.map(plain), plain(event));
@@ -91,6 +91,11 @@ function withConnecting(trans: ITrans, events: readonly IEvent[]): readonly IEnt
     steps = [];
   }
   return [...made, ...steps.map(plain)];
+}
+
+/** Keep a number and its unit on one line. */
+function unbroken(text: string): string {
+  return text.replace(/(\d) (?=\p{L})/gu, '$1\u00a0');
 }
 
 /**
@@ -141,7 +146,7 @@ function span(trans: ITrans, loss: IEntry, healed: IEvent): IEntry {
   const text = trans.__(
     '%1 was down for %2, until %3.',
     sentence(name),
-    seconds < 10 ? trans.__('%1 s', seconds.toFixed(1)) : age(trans, loss.from, healed.at),
+    seconds < 10 ? unbroken(trans.__('%1 s', seconds.toFixed(1))) : age(trans, loss.from, healed.at),
     clock(healed.at)
   );
   return { event: healed, text, tone: 'ok', from: loss.from, steps: [...opened(loss), healed] };

@@ -32,7 +32,7 @@ test('a notebook in Notebook 7 is connected, followed and disconnected from its 
   const session = panel.locator('.pw-session');
   await expect(session).toHaveAttribute('data-state', 'connected');
   await expect(slice(panel, 1)).toHaveAttribute('data-owner', 'this');
-  await expect(section(panel, 'events')).toContainText(/Connected in \d+\.\d s\./);
+  await expect(section(panel, 'events')).toContainText(/Connected in \d+\.\d\ss\./);
 
   // A log has no tab beside the notebook, but a place below it.
   await session.getByRole('button', { name: 'Logs' }).click();

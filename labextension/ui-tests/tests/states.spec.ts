@@ -27,7 +27,7 @@ for (const [theme, look] of VISITED) {
     await picture(page, `state-free-${look}`);
     await connect(page, panel);
     await expect(slice(panel, 1)).toHaveAttribute('data-owner', 'this');
-    await expect(section(panel, 'events')).toContainText(/Connected in \d+\.\d s\./);
+    await expect(section(panel, 'events')).toContainText(/Connected in \d+\.\d\ss\./);
     await picture(page, `state-connected-${look}`);
 
     await withoutWorker(1, async () => {
