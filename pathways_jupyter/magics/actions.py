@@ -36,16 +36,25 @@ _PLACE = {option.name for option in CLUSTER}
 _ELSEWHERE = _PLACE | {SERVICE.name}
 
 
-def connect(connection: Connection, values: Values, place: Place | None = None) -> None:
-    """Start a session and point JAX at it; its card is drawn in `place`, by default below the cell."""
+def connect(connection: Connection, values: Values, place: Place | None = None) -> View | None:
+    """Start a session and point JAX at it; its card is drawn in `place`, by default below the cell.
+
+    Where this notebook has such a session already, because the cell is run again, show that one.
+    """
+    asked = entry.resolve(values)
     current = connection.session
     if current is not None:
+        there = current.config
+        if asked.local and there.local:
+            # As entry.located() has filled it in.
+            instances = asked.instances or there.instances
+            asked = dataclasses.replace(asked, instances=instances, kubeconfig=there.kubeconfig, context=there.context)
+        if current.has_devices and asked == there:
+            return status(connection, values)
         raise SessionError(
             f"This notebook is connected already (session {current.id}).",
             hint="%pathways disconnect ends it; %pathways reconnect gets a new proxy.",
         )
-
-    asked = entry.resolve(values)
     try:
         with Waiting(connection.screen, place) as waiting:
             if asked.local:
@@ -55,11 +64,12 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
     except KeyboardInterrupt:
         raise _interrupted(connection) from None
     _show(connection, attempt, waiting.place)
+    return None
 
 
-def job_connect(connection: Connection, values: Values) -> None:
+def job_connect(connection: Connection, values: Values) -> View | None:
     """Attach this notebook to the proxy of a headless job."""
-    connect(connection, {("job" if name == "name" else name): value for name, value in values.items()})
+    return connect(connection, {("job" if name == "name" else name): value for name, value in values.items()})
 
 
 def reconnect(connection: Connection, values: Values, place: Place | None = None) -> None:

@@ -104,8 +104,13 @@ _STYLE = (
 }
 .pathways-jupyter .pw-held .pw-chip { background: var(--pw-tone); }
 .pathways-jupyter .pw-kept .pw-chip { background: linear-gradient(45deg, var(--pw-tone) 50%, transparent 50%); }
-.pathways-jupyter .pw-kept { border-style: dashed; border-top-style: solid; }
-.pathways-jupyter .pw-host.pw-fail .pw-chip { border-style: dashed; }
+.pathways-jupyter .pw-kept { border-style: solid dotted dotted; }
+.pathways-jupyter .pw-slice.pw-fail { border-style: solid dashed dashed; }
+.pathways-jupyter .pw-host.pw-wait .pw-chip { border-style: dashed; }
+.pathways-jupyter .pw-host.pw-fail .pw-chip {
+  background: linear-gradient(45deg, transparent 43%, var(--pw-tone) 43% 57%, transparent 57%),
+    linear-gradient(-45deg, transparent 43%, var(--pw-tone) 43% 57%, transparent 57%);
+}
 """,
     ),
 )

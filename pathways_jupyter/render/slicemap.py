@@ -2,7 +2,8 @@
 
 The colour is the health of the slice, and a word beside it says the same. A blue frame and a filled star mark what this
 notebook has, a grey frame and a hollow star what others have. The chips of a held slice are filled, those of a free one
-are hollow, and those of a slice that is kept for a silent session are half filled. The sidebar draws slices likewise.
+are hollow, and those of a slice that is kept for a silent session are half filled. While a slice starts its chips are
+dashed; if it is down they are crossed. The sidebar draws slices likewise.
 """
 
 from __future__ import annotations

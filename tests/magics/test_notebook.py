@@ -76,6 +76,17 @@ def sessions(machine):
     return json.loads(machine.cli("sessions", "--json").stdout)
 
 
+def test_a_connect_that_is_run_again_shows_the_session_and_another_one_is_refused(connected, machine):
+    before = sessions(machine)
+    cell = connected.run(CONNECT)
+    assert cell.status == "ok", cell.shown
+    assert f"Session {before[0]['id']}: connected" in cell.text
+    other = connected.run("%pathways connect --local --tpu tpuv6e:2x2=1")
+    assert other.status == "error"
+    assert "connected already" in other.shown
+    assert [each["id"] for each in sessions(machine)] == [before[0]["id"]]
+
+
 def test_a_connected_notebook_computes_on_two_slices_and_lets_go_of_them(connected, machine):
     seen = connected.run(
         "import jax, jax.numpy as jnp\nprint(len(jax.devices()), {d.slice_index for d in jax.devices()})"
