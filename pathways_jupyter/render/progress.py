@@ -13,7 +13,7 @@ from pathways_jupyter.render.text import Mark
 
 TITLES = {
     Stage.JOB: "wait for the job",
-    Stage.DISCOVER: "find the service",
+    Stage.DISCOVER: "find free slices of the service",
     Stage.CREATE: "create the proxy",
     Stage.START: "start the proxy pod",
     Stage.PLACE: "place the slices",

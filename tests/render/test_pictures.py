@@ -228,7 +228,7 @@ def test_progress_names_the_stage_that_waits_and_why():
     for ago, stage, message in [(10, Stage.DISCOVER, "Looking."), (8, Stage.START, "No node has room.")]:
         drawn.add(Event(EventKind.STAGE, message, NOW - ago, {"stage": stage}))
     assert drawn.text(NOW).splitlines() == [
-        "✓ find the service (2.0 s)",
+        "✓ find free slices of the service (2.0 s)",
         "… start the proxy pod (8.0 s): No node has room.",
         f"As of {text.moment(NOW)}. If this no longer changes, %pathways status shows what became of it.",
     ]
