@@ -25,7 +25,7 @@ test('in German JupyterLab the panel and its events are German', async ({ page }
   await expect(session.getByRole('status').first()).toContainText('Verbunden');
   await expect(indicator(page)).toHaveAttribute('data-status', 'idle');
   const events = section(panel, 'events');
-  await expect(events).toContainText(/Verbunden in \d+\.\d s\./);
+  await expect(events).toContainText(/Verbunden in \d+\.\d\ss\./);
   // The stages, in the server's words.
   await events.locator('summary').first().click();
   await expect(events).toContainText('Der Dienst wird gesucht.');

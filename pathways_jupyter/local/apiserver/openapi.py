@@ -28,6 +28,8 @@ _PLAIN: Mapping[str, Object] = {
     "int-or-string": {"x-kubernetes-int-or-string": True, "type": "string", "format": "int-or-string"},
     "any": {"type": "object"},
 }
+_SECOND = "#/definitions/"
+"""Where version 2 of the document keeps its schemas."""
 _INFO = {"title": "Kubernetes", "version": VERSION["gitVersion"]}
 
 
@@ -70,8 +72,8 @@ def _second(registry: Registry) -> Object:
     paths: dict[str, Object] = {}
     for place, types in _places(registry).items():
         for each in types:
-            definitions |= _schemas(each, "#/definitions/")
-            paths |= _paths(place, each, "#/definitions/")
+            definitions |= _schemas(each, _SECOND)
+            paths |= _paths(place, each, _SECOND)
     return {"swagger": "2.0", "info": _INFO, "paths": paths, "definitions": definitions}
 
 
@@ -83,10 +85,26 @@ def _schemas(resource: ResourceType, where: str) -> dict[str, Object]:
             "kind": _PLAIN["string"],
             "metadata": _reference("ObjectMeta", where),
         }
-        own["properties"] = {**resource.schema.get("properties", {}), **standard}
+        known = resource.schema.get("properties", {})
+        if where == _SECOND:
+            known = {key: _without_closed_fields(each) for key, each in known.items()}
+        own["properties"] = {**known, **standard}
         return {_name(resource): own}
     found = {kind: _schema(kind, where) for kind in walk(resource.kind)}
     found[resource.kind]["x-kubernetes-group-version-kind"] = [_kind(resource)]
+    return found
+
+
+def _without_closed_fields(schema: Object) -> Object:
+    """Leave out the fields of what may have others too: by version 2, kubectl refuses all that are not named."""
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        return {key: each for key, each in schema.items() if key not in ("properties", "required", "items")}
+    found = dict(schema)
+    if "properties" in schema:
+        found["properties"] = {key: _without_closed_fields(each) for key, each in schema["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            found[key] = _without_closed_fields(schema[key])
     return found
 
 
@@ -115,7 +133,7 @@ def _type(value: str, where: str) -> Object:
 
 
 def _reference(kind: str, where: str) -> Object:
-    if where == "#/definitions/":
+    if where == _SECOND:
         return {"$ref": f"{where}{kind}"}
     return {"allOf": [{"$ref": f"{where}{kind}"}], "default": {}}
 
@@ -127,7 +145,7 @@ def _paths(place: str, resource: ResourceType, where: str) -> dict[str, Object]:
 
     def operation(action: str) -> Object:
         query = [("fieldValidation", "string"), ("dryRun", "string"), ("fieldManager", "string")]
-        flat = where == "#/definitions/"
+        flat = where == _SECOND
         parameters = [
             {"name": name, "in": "query", **({"type": kind} if flat else {"schema": {"type": kind}})}
             for name, kind in query

@@ -422,3 +422,18 @@ async def test_every_object_says_who_wrote_which_of_its_fields(bench, pod_manife
     assert owners(reported) == {"maker Update": ["f:metadata", "f:spec"], "agent Update status": ["f:status"]}
     by_controllers = bench.store.list(NAMESPACES)
     assert all(each["metadata"]["managedFields"] for each in by_controllers)
+
+
+async def test_an_object_that_may_have_any_field_is_published_without_fields_for_old_clients(bench) -> None:
+    text = {"type": "string"}
+    anything = {"type": "object", "properties": {"name": text}, "x-kubernetes-preserve-unknown-fields": True}
+    spec = {"type": "object", "properties": {"known": text, "parts": {"type": "array", "items": anything}}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+    assert (await bench.call("POST", CRDS, definition({"schema": schema})))[0] == 201
+    _, second = await bench.call("GET", "/openapi/v2")
+    published = next(each for name, each in second["definitions"].items() if name.endswith(".K"))
+    assert set(published["properties"]["spec"]["properties"]) == {"known", "parts"}
+    assert "properties" not in published["properties"]["spec"]["properties"]["parts"]["items"]
+    _, third = await bench.call("GET", "/openapi/v3/apis/g.x/v1")
+    published = next(each for name, each in third["components"]["schemas"].items() if name.endswith(".K"))
+    assert published["properties"]["spec"]["properties"]["parts"]["items"]["properties"] == {"name": text}
