@@ -29,8 +29,11 @@ const WAYS: { readonly [way: string]: (page: IJupyterLabPageFixture, panel: Loca
     await dialog.getByRole('button', { name: 'Connect', exact: true }).click();
   },
   'the welcome card': async (page, panel) => {
-    await panel.getByRole('button', { name: 'Start the embedded cluster' }).click();
+    const start = panel.getByRole('button', { name: 'Start the embedded cluster' });
+    await expect(panel.locator('.jp-mod-accept')).toHaveCount(1);
+    await start.click();
     await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
+    await expect(start).toHaveCount(0);
     await expect.poll(() => faults(panel)).toEqual([]);
     await section(panel, 'session').getByRole('button', { name: 'Connect…' }).click();
     const dialog = page.getByRole('dialog');

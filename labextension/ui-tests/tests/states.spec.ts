@@ -140,17 +140,3 @@ for (const [theme, look] of VISITED) {
     });
   });
 }
-
-base.describe('First use, last', () => {
-  base.use({ baseURL: `http://127.0.0.1:${PORT + 2}` });
-
-  // After the pictures of the card in all themes, because this ends the first use of that server.
-  base('one button starts the embedded cluster', async ({ page }) => {
-    const panel = await openPanel(page);
-    const start = panel.getByRole('button', { name: 'Start the embedded cluster' });
-    await expect(panel.locator('.jp-mod-accept')).toHaveCount(1);
-    await start.click();
-    await expect(slice(panel, 0)).toHaveAttribute('data-health', 'ready');
-    await expect(start).toHaveCount(0);
-  });
-});
